@@ -1,0 +1,1 @@
+"""copriv: the cost of privacy, before you pay it."""

@@ -1,0 +1,106 @@
+"""Records as numbers: what an owner holds, and the mean that every query is about.
+
+The privacy unit is counted once. With records as units each row weighs 1. With persons as units (`unit` in the
+agreement) a person's rows share a weight of 1, so the mean over persons of the mean over a person's records is one
+weighted sum, and a person whose records' gradients are each at most Ξ in L1 contributes at most Ξ in all.
+Rows that stand several times in a resampled table are kept once, with their number as weight: the same sums, cheaper.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import DataError, InvalidInput
+from copriv.types import Array
+from copriv.validation import finite_array
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
+
+    Raises InvalidInput on NaN, infinity, lengths that differ, no rows, or a weight that is not positive.
+    """
+
+    features: Float[Array, "records p"]
+    target: Float[Array, " records"]
+    weight: Float[Array, " records"]
+
+    @classmethod
+    def of(cls, features: object, target: object, weight: object = None) -> Self:
+        """Check and wrap arrays (anything that numpy reads); without weights every row weighs 1."""
+        x = finite_array("features", features, 2)
+        y = finite_array("target", target, 1)
+        w = np.ones(len(y)) if weight is None else finite_array("weight", weight, 1)
+        if not len(x) == len(y) == len(w):
+            raise InvalidInput(
+                f"records: {len(x)} rows of features, {len(y)} targets and {len(w)} weights; the three must be as many"
+            )
+        if len(y) == 0 or x.shape[1] == 0:
+            raise InvalidInput(f"records: need at least one row and one feature, not shape {x.shape}")
+        if not (w > 0).all():
+            raise InvalidInput(f"weight: row {int(np.argmax(~(w > 0)))} weighs {w.min()}; weights must be above 0")
+        return cls(x, y, w)
+
+    @classmethod
+    def of_persons(
+        cls, features: object, target: object, person: object, most_records: int | None = None
+    ) -> Self:
+        """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept."""
+        whole = cls.of(features, target)
+        ids = np.asarray(person)
+        if ids.shape != whole.target.shape:
+            raise DataError(f"unit: {ids.shape[0]} identifiers for {len(whole.target)} rows; need one for each row")
+        _, index = np.unique(ids, return_inverse=True)
+        if most_records is not None:
+            order = np.argsort(index, kind="stable")
+            starts = np.searchsorted(index[order], np.arange(index.max() + 1))
+            rank = np.empty_like(index)
+            rank[order] = np.arange(len(index)) - starts[index[order]]
+            keep = rank < most_records
+            whole = cls.of(whole.features[keep], whole.target[keep])
+            index = index[keep]
+        return cls.of(whole.features, whole.target, 1.0 / np.bincount(index)[index])
+
+    @classmethod
+    def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> Self:
+        """All parts' rows together; `scale` multiplies the weights of each part."""
+        factors = np.ones(len(parts)) if scale is None else scale
+        return cls(
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([f * part.weight for f, part in zip(factors, parts, strict=True)]),
+        )
+
+    @property
+    def units(self) -> int:
+        """n: how many records, or persons, these rows stand for."""
+        return round(float(self.weight.sum()))
+
+    @property
+    def n_parameters(self) -> int:
+        """p: the length of θ."""
+        return int(self.features.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def bounded(self, feature_bound: float) -> "Records":
+        """Each x scaled into the L1 ball of radius `feature_bound`: x · min(1, B/‖x‖₁). A row sees only itself."""
+        norms = np.abs(self.features).sum(axis=1)
+        factor = np.minimum(1.0, feature_bound / np.maximum(norms, np.finfo(float).tiny))
+        return Records(self.features * factor[:, None], self.target, self.weight)
+
+    def with_intercept(self) -> "Records":
+        """A last feature that is always 1."""
+        ones = np.ones((len(self), 1))
+        return Records(np.hstack([self.features, ones]), self.target, self.weight)
+
+    def distinct(self) -> "Records":
+        """Equal rows merged, weights added: the same weighted sums from fewer rows."""
+        rows = np.column_stack([self.features, self.target])
+        unique, index = np.unique(rows, axis=0, return_inverse=True)
+        weight = np.bincount(index.reshape(-1), weights=self.weight)
+        return Records(np.ascontiguousarray(unique[:, :-1]), unique[:, -1].copy(), weight)

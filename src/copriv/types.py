@@ -1,0 +1,64 @@
+"""The seams: what a loss is, and the array types that signatures speak.
+
+Shapes are written in the signatures (jaxtyping) and checked while tests run. The letters, everywhere:
+`p` parameters, `records` rows, `runs` independent simulated runs, `owners` data owners.
+"""
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+"""A float64 array; `Float[Array, "runs p"]` adds its shape."""
+
+
+@runtime_checkable
+class Loss(Protocol):
+    """The loss ℓ(θ; x, y) of one record, convex in θ."""
+
+    name: str
+    smooth: bool
+
+    def values(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, " records"]:
+        """ℓ of each record."""
+        ...
+
+    def gradients(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, "records p"]:
+        """One (sub)gradient ∇_θ ℓ of each record."""
+        ...
+
+    def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
+        """Ξ ≥ ‖∇ℓ‖₁ for every ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound, ‖θ‖_∞ ≤ theta_max; `inf` if none."""
+        ...
+
+    def check_target(self, target: Float[Array, " records"]) -> None:
+        """Raise DataError, naming the row, where a target is not one that this loss can take."""
+        ...
+
+
+@runtime_checkable
+class LinearLoss(Loss, Protocol):
+    """A loss that sees a record only through its prediction z = xᵀθ: ℓ(θ; x, y) = φ(z, y).
+
+    Its gradient is φ′(z, y)·x, so the L1 norm is |φ′|·‖x‖₁ and clipping a gradient is clipping a number.
+    """
+
+    curvature: float
+    """sup φ″ over z and y; `inf` where φ has a kink."""
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """φ(z, y), element by element."""
+        ...
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """One (sub)derivative φ′(z, y), element by element."""
+        ...
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        """sup |φ′| over |z| ≤ prediction_bound and |y| ≤ target_bound."""
+        ...
