@@ -362,7 +362,9 @@ def _bundle_minimum(fitness: Fitness, rounds: int = 400) -> Optimum:
     r, c, box = fitness.records, fitness.regularizer.strength, fitness.box
     p = r.n_parameters
     if not np.isfinite(box.theta_max) and c == 0:
-        raise InvalidInput("theta_max: a loss with kinks and no regulariser needs a finite theta_max to have a proved optimum")
+        raise InvalidInput(
+            "theta_max: a loss with kinks and no regulariser needs a finite theta_max to have a proved optimum"
+        )
     planes: list[Array] = []
     offsets: list[float] = []
     best, best_value, lower, weight = np.zeros(p), np.inf, -np.inf, 1.0
@@ -403,8 +405,12 @@ def _model_minimum(
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-12
     rhs = np.concatenate(b)
     solution = clarabel.DefaultSolver(
-        P, np.concatenate([-pull, [1.0]]), sp.csc_matrix(np.vstack(A)), rhs,
-        [clarabel.NonnegativeConeT(len(rhs))], settings,
+        P,
+        np.concatenate([-pull, [1.0]]),
+        sp.csc_matrix(np.vstack(A)),
+        rhs,
+        [clarabel.NonnegativeConeT(len(rhs))],
+        settings,
     ).solve()
     return box.project(np.asarray(solution.x[:p])), float(solution.obj_val_dual)
 

@@ -45,9 +45,7 @@ class Records:
         return cls(x, y, w)
 
     @classmethod
-    def of_persons(
-        cls, features: object, target: object, person: object, most_records: int | None = None
-    ) -> Self:
+    def of_persons(cls, features: object, target: object, person: object, most_records: int | None = None) -> Self:
         """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept."""
         whole = cls.of(features, target)
         ids = np.asarray(person)

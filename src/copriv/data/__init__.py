@@ -1,0 +1,20 @@
+"""From tables to bounded numbers: files and frames, declared schemas, public dictionaries, and the papers' data sets."""
+
+from copriv.data.consortium import Consortium, load_consortium, prepare_owner
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
+from copriv.data.tables import read_table
+
+__all__ = [
+    "Category",
+    "Consortium",
+    "EncodedTable",
+    "Number",
+    "PublicDictionary",
+    "Schema",
+    "TwoClasses",
+    "check_table",
+    "load_consortium",
+    "prepare_owner",
+    "read_table",
+]

@@ -1,0 +1,115 @@
+"""The public dictionary: which few combinations of the encoded columns the parties train on.
+
+It is fitted on public rows only and then sent to every owner, which applies it to each of its rows alone (A, §IV-A; S,
+§V-A). As in the papers it is an uncentred PCA with whitening: with Z the public rows, Z'Z = V D V', a row z becomes
+x = z V D^{-1/2} over the largest eigenvalues. There is no intercept column; the components carry the mean.
+
+Two choices of ours, both public:
+
+- Each column is first divided by its root mean square over the public rows. In raw units the leading directions are
+  those of the columns counted in dollars, whatever the target; on a common scale each column has a say.
+- Steps and bounds depend on the scale of x, and the papers' scale comes from their 10,000 public rows: the mean square
+  of each feature there is 1/10,000. It is kept whatever the number of public rows, by the factor √(public rows/10,000).
+
+`centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import DataError
+from copriv.types import Array
+from copriv.validation import count, finite_array
+
+MEAN_SQUARE = 1e-4
+"""Mean square of each feature on the public rows: D of 10,000 rows, as in the papers."""
+
+_FORMAT = "copriv.dictionary/1"
+
+
+@dataclass(frozen=True, eq=False)
+class PublicDictionary:
+    """A row-local affine map x = (z − mean) · matrix from encoded columns to features. Made from public rows only."""
+
+    mean: Float[Array, " columns"]
+    """Zeros where the PCA is uncentred."""
+    matrix: Float[Array, "columns components"]
+
+    @classmethod
+    def fit(
+        cls, public_features: Float[Array, "records columns"], components: int, centred: bool = False
+    ) -> Self:
+        """The leading `components` directions of the public rows, whitened.
+
+        Raises DataError where the public rows do not have that many directions: too few rows, or constant columns.
+        """
+        z = finite_array("public_features", public_features, 2)
+        count("components", components)
+        rows, columns = z.shape
+        mean = z.mean(axis=0) if centred else np.zeros(columns)
+        z = z - mean
+        size = np.sqrt(np.mean(z**2, axis=0))
+        size = np.where(size > 0, size, 1.0)
+        eigenvalues, vectors = np.linalg.eigh((z / size).T @ (z / size) / rows)
+        largest = np.argsort(-eigenvalues, kind="stable")[:components]
+        # eigh returns rounding errors of either sign for directions that are not there.
+        present = int((eigenvalues > eigenvalues[-1] * columns * 1e-13).sum())
+        if present < components:
+            raise DataError(
+                f"data.components: {components} asked for, but the {rows} public rows have {present} independent "
+                f"directions in {columns} columns; lower data.components or raise data.public_rows"
+            )
+        directions = vectors[:, largest]
+        # The sign of an eigenvector is arbitrary: fixed, so that equal rows give equal dictionaries everywhere.
+        signs = np.sign(directions[np.argmax(np.abs(directions), axis=0), np.arange(components)])
+        whitened = directions * signs * np.sqrt(MEAN_SQUARE / eigenvalues[largest])
+        return cls(mean, np.ascontiguousarray(whitened / size[:, None]))
+
+    @property
+    def components(self) -> int:
+        """How many features come out."""
+        return int(self.matrix.shape[1])
+
+    def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records components"]:
+        """Each row through the map, from itself alone. Raises DataError where the columns are not as many."""
+        if features.shape[1] != len(self.mean):
+            raise DataError(
+                f"dictionary: made for {len(self.mean)} columns, the table has {features.shape[1]}; owners and learner must "
+                "use one schema"
+            )
+        # Row by row in effect; einsum keeps a row's result independent of the rows beside it, which BLAS does not.
+        return np.einsum("rc,cp->rp", features - self.mean, self.matrix)
+
+    def to_json(self) -> str:
+        """A text that `from_json` reads back to the same bits; it holds public numbers only."""
+        value = {"schema": _FORMAT, "mean": self.mean.tolist(), "matrix": self.matrix.tolist()}
+        return json.dumps(value, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote. Raises DataError for anything else."""
+        try:
+            value: Any = json.loads(text)
+            if value["schema"] != _FORMAT:
+                raise DataError(f"dictionary: written as {value['schema']!r}, this version reads {_FORMAT!r}")
+            mean = finite_array("dictionary.mean", value["mean"], 1)
+            matrix = finite_array("dictionary.matrix", value["matrix"], 2)
+        except (KeyError, TypeError, json.JSONDecodeError):
+            raise DataError(
+                "dictionary: not a dictionary file; write one with PublicDictionary.to_json"
+            ) from None
+        if len(mean) != len(matrix):
+            raise DataError(
+                f"dictionary: {len(mean)} means for {len(matrix)} rows of the matrix; the file is damaged"
+            )
+        return cls(mean, matrix)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the JSON text: equal exactly where the map is equal, bit by bit."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()

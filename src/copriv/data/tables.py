@@ -1,0 +1,89 @@
+"""Tables: CSV and Parquet files, pandas, polars and pyarrow frames, all read as one narwhals frame.
+
+Nothing is decided about the contents here: which columns, which types and which bounds is the schema's business.
+In a CSV file an empty cell is missing; `NA`, `n/a`, `NaN` and `null` are missing in columns of numbers, and plain text
+in columns of text (so that a schema may declare them as categories).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import narwhals.stable.v2 as nw
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from copriv.errors import DataError
+
+Table: TypeAlias = nw.DataFrame[Any]
+"""A table in memory, whatever library made it."""
+
+
+def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
+    """Read a `.csv` or `.parquet` file, or wrap a pandas, polars or pyarrow frame.
+
+    `columns`: read no others from a file (a name that the file does not have is left for the schema to report).
+    Raises DataError for a file that is not there or cannot be read, and for anything that is not a table.
+    """
+    if isinstance(source, str | Path):
+        return nw.from_native(_read_file(Path(source), columns), eager_only=True)
+    try:
+        return nw.from_native(source, eager_only=True)  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        raise DataError(
+            f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or a pandas, polars or "
+            "pyarrow frame"
+        ) from None
+
+
+def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file; give the path of a .csv or .parquet file")
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".parquet"):
+        raise DataError(
+            f"{path}: cannot read a {suffix or 'file without an ending'}; give a .csv or .parquet file"
+        )
+    try:
+        table = _read_csv(path, columns) if suffix == ".csv" else _read_parquet(path, columns)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: not a readable {suffix[1:]} file ({reason}); export it again") from None
+    if table.num_rows == 0:
+        raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
+    return table
+
+
+def _read_csv(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    # Free-text columns of the published files hold line breaks inside quotes.
+    parse = pa.csv.ParseOptions(newlines_in_values=True)
+    # Types are inferred from the first block; a column that turns to text later is read again as text, so that
+    # the schema can name the row that is not a number.
+    names = _csv_names(path)
+    chosen = names if columns is None else [name for name in names if name in set(columns)]
+    convert = pa.csv.ConvertOptions(include_columns=chosen, null_values=_MISSING, strings_can_be_null=False)
+    read = pa.csv.ReadOptions(block_size=1 << 26)
+    try:
+        return pa.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid as error:
+        if "conversion error" not in str(error):
+            raise
+    convert = pa.csv.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.string()))
+    return pa.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+
+
+_MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
+
+
+def _csv_names(path: Path) -> list[str]:
+    with pa.csv.open_csv(path, parse_options=pa.csv.ParseOptions(newlines_in_values=True)) as reader:
+        return list(reader.schema.names)
+
+
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    with pa.parquet.ParquetFile(path) as file:
+        names = file.schema_arrow.names
+        return file.read(
+            columns=None if columns is None else [name for name in names if name in set(columns)]
+        )

@@ -1,0 +1,93 @@
+"""A data owner: the only reader of private records.
+
+Guarantee: over a whole run, whatever is asked and in whatever order, the answers are ε-differentially private for one
+record (or one person's records) replaced. It rests on four things, all enforced here and none on the learner:
+
+1. each unit contributes at most Ξ in L1: by clipping, or by a bound proved from the owner's own checked data bounds;
+2. each answer carries fresh noise of scale b = 2Ξmκ/(nε) from a vetted sampler;
+3. the ledger is charged before a record is read;
+4. answer m + 1 is refused.
+
+Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, QueryRefused
+from copriv.privacy.accounting import epsilon_per_answer
+from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.ledger import Ledger, MemoryLedger
+from copriv.privacy.mechanisms import LaplaceAnswer
+from copriv.protocol import Answer, Query
+from copriv.records import Records
+from copriv.types import Loss
+
+
+class Owner:
+    """Answers typed gradient queries on its own records, under one agreement.
+
+    Raises AgreementError when the agreement cannot be kept (a bound that nothing enforces, a wrong number of records),
+    and DataError when the loss cannot take the targets: both before anything is spent.
+    """
+
+    def __init__(
+        self, agreement: Agreement, name: str, records: Records, loss: Loss, ledger: Ledger | None = None
+    ) -> None:
+        if name not in agreement.owner_names:
+            raise AgreementError(
+                f"owner: {name!r} is not in the agreement; it names {', '.join(agreement.owner_names)}"
+            )
+        self._terms = agreement.owner[agreement.owner_names.index(name)]
+        if agreement.model.gradient_bound_assumed:
+            raise AgreementError(
+                "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only with "
+                "gradient_bound_assumed = false, where each record's gradient is clipped"
+            )
+        if self._terms.delta > 0:
+            raise AgreementError(
+                f"owner.delta: {name} was to answer with delta {self._terms.delta:g}; this mechanism is pure epsilon, delta 0"
+            )
+        if records.units != self._terms.records:
+            raise AgreementError(
+                f"owner.records: {name} agreed to {self._terms.records} {'persons' if self._terms.unit else 'records'}, its data "
+                f"has {records.units}; the noise depends on it: correct the agreement"
+            )
+        loss.check_target(records.target)
+        self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
+        self._charge: Fraction = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
+        self._mechanism = LaplaceAnswer(
+            2.0 * agreement.gradient_bound / records.units, self._charge, records.n_parameters
+        )
+        self.ledger: Ledger = ledger or MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers)
+
+    def answer(self, query: Query) -> Answer:
+        """One private answer; the same query asked again gets the same answer and costs nothing.
+
+        Raises QueryRefused (not a query of this agreement; nothing charged) or BudgetRefused (answer m + 1).
+        """
+        self._check(query)
+        stored = self.ledger.released(query.identity, query.theta)
+        if stored is None:
+            self.ledger.charge(query.identity, query.theta, self._charge)
+            gradient = clipped_mean_gradient(self._loss, self._records, query.theta, self._agreement.gradient_bound)
+            stored = self._mechanism.release(gradient)
+            self.ledger.record(query.identity, stored)
+        return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers)
+
+    def _check(self, query: Query) -> None:
+        def refuse(why: str) -> QueryRefused:
+            return QueryRefused(f"{self.name} refused query {query.identity!r}: {why}")
+
+        if query.owner != self.name:
+            raise refuse(f"it is for {query.owner!r}")
+        if query.fingerprint != self._agreement.fingerprint:
+            raise refuse("it belongs to another agreement (the fingerprints differ); exchange the agreement again")
+        if query.theta.shape != (self._records.n_parameters,) or query.theta.dtype != np.float64:
+            raise refuse(f"theta must be {self._records.n_parameters} float64 numbers, not shape {query.theta.shape}")
+        if not (np.abs(query.theta) <= self._agreement.model.theta_max).all():
+            raise refuse(f"theta must be finite and inside the box of theta_max {self._agreement.model.theta_max:g}")
+        if not query.identity or len(query.identity) > 200:
+            raise refuse("an identity has 1 to 200 characters")

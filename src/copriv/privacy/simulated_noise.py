@@ -1,0 +1,37 @@
+"""Noise for simulation ONLY: numpy's Laplace generator, seeded. It is NOT safe to release.
+
+Its floating-point draws leak the value in their low-order bits. No module that serves real answers may import this
+one; a linter contract and a test enforce it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.types import Array
+
+
+class SimulatedLaplace:
+    """Standard Laplace draws for many runs, each run from a stream of its own.
+
+    Run r's draws depend on (seed, r) alone: not on how many runs share a batch, nor on who computes them.
+    """
+
+    CHUNK = 64
+
+    def __init__(self, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int) -> None:
+        self._streams = [np.random.default_rng(seed) for seed in seeds]
+        self._shape, self._left, self._chunk = shape, length, np.empty((0,))
+        self._at = 0
+
+    def __call__(self, k: int) -> Float[Array, "runs *shape"]:
+        """The next iteration's draws for every run, of scale 1."""
+        if self._at == len(self._chunk):
+            size = min(self.CHUNK, self._left)
+            self._left -= size
+            self._chunk = np.stack([s.laplace(size=(size, *self._shape)) for s in self._streams], axis=1)
+            self._at = 0
+        self._at += 1
+        draws: Array = self._chunk[self._at - 1]
+        return draws

@@ -1,0 +1,35 @@
+"""What goes between learner and owner: a query and an answer. Frozen values, no I/O, no code.
+
+A query is a point θ and a name for it; an answer is a noisy mean gradient under that name. Nothing else is ever sent.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+
+from copriv.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """The learner asks one owner for the mean gradient at θ.
+
+    `identity` names the query for ever: the same identity is answered once, and asked again it returns the same answer.
+    """
+
+    identity: str
+    fingerprint: str
+    """Of the agreement that both sides signed up to."""
+    owner: str
+    theta: Float[Array, " p"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """An owner's private answer Q̄ = Q(θ) + w, and how many answers it has given so far in this run."""
+
+    identity: str
+    fingerprint: str
+    owner: str
+    gradient: Float[Array, " p"]
+    answered: int

@@ -1,0 +1,53 @@
+"""What every rule shares: the seam, and the direction of descent."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.fitness import Box, Regularizer
+from copriv.types import Array
+
+Talker = np.ndarray[Any, np.dtype[np.intp]]
+"""Which talker answered, one index a run."""
+
+
+class UpdateRule(Protocol):
+    """An update rule: it makes the point to ask at, takes a private answer, and holds a model."""
+
+    def start(self, theta: Float[Array, "runs p"]) -> Any:
+        """The state before any answer."""
+        ...
+
+    def query(self, state: Any, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+        """Where to ask this talker for the mean gradient of its records."""
+        ...
+
+    def step(self, state: Any, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> Any:
+        """The state after the talker's private answer."""
+        ...
+
+    def model(self, state: Any) -> Float[Array, "runs p"]:
+        """θ as it stands: what would be published now."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The regulariser, the box, and an optional public preconditioner P: the direction is P(∇g(θ) + gradient).
+
+    P is public (a Hessian of the public sample, inverted), so using it on private answers costs no privacy.
+    """
+
+    regularizer: Regularizer
+    box: Box
+    preconditioner: Float[Array, "p p"] | None = None
+
+    def along(self, gradient: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """P · gradient."""
+        return gradient if self.preconditioner is None else gradient @ self.preconditioner.T
+
+    def direction(self, theta: Float[Array, "runs p"], gradient: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """P(∇g(θ) + gradient)."""
+        return self.along(self.regularizer.gradient(theta) + gradient)

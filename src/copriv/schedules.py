@@ -1,0 +1,187 @@
+"""Who talks, and when: the sequence of talkers of an asynchronous run, with event times.
+
+Every schedule makes a stream of (time, owner) events; what happens to the stream afterwards is the same for all:
+owners that are away do not talk, an owner that has given its m answers is not heard again, and the run ends after T
+queries. Dropping the events of exhausted owners from independent uniform choices leaves independent uniform choices
+among the others, so nothing has to be redrawn.
+
+Times are in units of a clock of rate 1. Source: A, §3 and Remarks 2 and 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from copriv.errors import InvalidInput
+from copriv.types import Array
+from copriv.validation import count, positive
+
+Index = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Event k: `owner[k]` talks at `time[k]`; times do not fall."""
+
+    owner: Int[Index, " k"]
+    time: Float[Array, " k"]
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def keep(self, mask: Bool[Index, " k"]) -> "Events":
+        """The events where the mask holds."""
+        return Events(self.owner[mask], self.time[mask])
+
+    def capped(self, answers: int) -> "Events":
+        """Each owner's first `answers` events."""
+        order = np.argsort(self.owner, kind="stable")
+        starts = np.searchsorted(self.owner[order], self.owner[order])
+        rank = np.empty(len(self), dtype=np.intp)
+        rank[order] = np.arange(len(self)) - starts
+        return self.keep(rank < answers)
+
+    def first(self, horizon: int) -> "Events":
+        """The first `horizon` events."""
+        return Events(self.owner[:horizon], self.time[:horizon])
+
+
+class Schedule(Protocol):
+    """A source of events. `draw` may give more than `length` events, or fewer where no more can come."""
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        """About `length` events among `owners` owners, before caps."""
+        ...
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Independent uniform choices: what Poisson clocks of equal rate amount to. Event k is at time k/N."""
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        return Events(rng.integers(owners, size=length), np.arange(1, length + 1) / owners)
+
+
+@dataclass(frozen=True)
+class PoissonClocks:
+    """Each owner's clock ticks at its own rate; the merged ticks are exponential of rate Σ rates (A, §3)."""
+
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for rate in self.rates:
+            positive("owner.rate", rate)
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        rates = _as_many(self.rates, owners)
+        owner = rng.choice(owners, size=length, p=rates / rates.sum())
+        return Events(owner, np.cumsum(rng.exponential(1.0 / rates.sum(), size=length)))
+
+
+@dataclass(frozen=True)
+class RandomOrder:
+    """Every owner talks exactly `answers` times, all events in one random order."""
+
+    answers: int
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        owner = rng.permutation(np.repeat(np.arange(owners), self.answers))
+        return Events(owner, np.arange(1, len(owner) + 1) / owners)
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """The learner offers its query every `interval`; the first owner to answer advances k (A, §3).
+
+    After an offer, owner i answers after an exponential wait of its own rate; the next offer goes out at the next
+    multiple of the interval. So k advances at most once an interval, and owner i is first with probability rate_i/Σ.
+    """
+
+    interval: float
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        positive("interval", self.interval)
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        rates = _as_many(self.rates, owners)
+        owner = rng.choice(owners, size=length, p=rates / rates.sum())
+        wait = rng.exponential(1.0 / rates.sum(), size=length)
+        intervals = np.maximum(np.ceil(wait / self.interval), 1.0)
+        offered = np.concatenate([[0.0], np.cumsum(intervals)[:-1]]) * self.interval
+        return Events(owner, offered + wait)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Owners ask for an update when their clocks tick; the learner serves one alone for `service` time (A, §3).
+
+    A request that comes while another owner is served is turned away. The event is stamped when service ends.
+    """
+
+    service: float
+    rates: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        positive("service", self.service)
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        rates = _as_many(self.rates, owners)
+        # The clocks have no memory: after each service the wait for the next request is exponential again.
+        owner = rng.choice(owners, size=length, p=rates / rates.sum())
+        wait = rng.exponential(1.0 / rates.sum(), size=length)
+        return Events(owner, np.cumsum(wait + self.service))
+
+
+@dataclass(frozen=True)
+class DropOut:
+    """Owners are away for a while and come back: events of an owner inside one of its `away` intervals do not happen."""
+
+    schedule: Schedule
+    away: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        events = self.schedule.draw(rng, owners, length)
+        there = np.ones(len(events), dtype=bool)
+        for owner, intervals in self.away.items():
+            for start, end in intervals:
+                there &= ~((events.owner == owner) & (events.time >= start) & (events.time < end))
+        return events.keep(there)
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A recorded trace, again: (time, owner) pairs in the order of time."""
+
+    trace: Sequence[tuple[float, int]]
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        time = np.array([t for t, _ in self.trace], dtype=np.float64)
+        owner = np.array([i for _, i in self.trace], dtype=np.intp)
+        if len(owner) and not (0 <= owner.min() and owner.max() < owners and (np.diff(time) >= 0).all()):
+            raise InvalidInput(f"trace: owners must be 0 to {owners - 1} and times must not fall")
+        return Events(owner, time)
+
+
+def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizon: int, answers: int) -> Events:
+    """The events of one run: T at most, no owner more than m times.
+
+    Fewer than min(T, mN) only where the schedule itself ends (a trace, an owner that never comes back).
+    """
+    wanted = min(count("horizon", horizon), count("answers", answers) * owners)
+    state, events = rng.bit_generator.state, Events(np.empty(0, dtype=np.intp), np.empty(0))
+    for doubling in range(8):
+        rng.bit_generator.state = state  # a longer draw begins as the shorter one did
+        events = schedule.draw(rng, owners, wanted << doubling).capped(answers).first(wanted)
+        if len(events) == wanted:
+            break
+    return events
+
+
+def _as_many(rates: tuple[float, ...], owners: int) -> Array:
+    if len(rates) != owners:
+        raise InvalidInput(f"owner.rate: {len(rates)} rates for {owners} owners; give one for each")
+    return np.array(rates, dtype=np.float64)

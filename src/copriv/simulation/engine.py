@@ -1,0 +1,307 @@
+"""The loop: schedule → query → clipped mean gradient → noise → rule, for all runs of a batch together."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, UsageError
+from copriv.fitness import relative_fitness
+from copriv.privacy.accounting import laplace_scale
+from copriv.privacy.simulated_noise import SimulatedLaplace
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.rules import Descent, UpdateRule, by_name
+from copriv.schedules import Events, PoissonClocks, RandomOrder, Schedule, Uniform, run_events
+from copriv.simulation.gradients import batched_gradients
+from copriv.simulation.kernels import Pass
+from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
+from copriv.types import Array
+from copriv.validation import count
+
+NoiseSource = Callable[[int], Float[Array, "runs members p"]]
+"""Draws of scale 1 for iteration k = 0, 1, …: one vector for each owner that answers in it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Talkers:
+    """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
+
+    members: tuple[tuple[int, ...], ...]
+    weights: Float[Array, " talkers"]
+    noise: Float[Array, "talkers members"]
+    """What each member's draw of scale 1 is multiplied by in its talker's answer."""
+    rates: tuple[float, ...]
+
+    @classmethod
+    def of(cls, agreement: Agreement, scales: Float[Array, " owners"]) -> "_Talkers":
+        if agreement.synchronous:
+            members = [list(range(agreement.n_owners))]
+        else:
+            groups: dict[Any, list[int]] = {}
+            for i, owner in enumerate(agreement.owner):
+                groups.setdefault(owner.group or i, []).append(i)
+            members = list(groups.values())
+        w = agreement.weights
+        noise = np.zeros((len(members), max(len(g) for g in members)))
+        for j, group in enumerate(members):
+            share = w[group] / w[group].sum() if w[group].sum() > 0 else np.zeros(len(group))
+            noise[j, : len(group)] = share * scales[group]
+        rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
+        return cls(tuple(map(tuple, members)), np.array([w[g].sum() for g in members]), noise, rates)
+
+    def records(self, problem: Problem) -> tuple[Records, ...]:
+        """Each talker's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
+        w = problem.agreement.weights
+        together = []
+        for group in self.members:
+            if len(group) == 1:
+                together.append(problem.owners[group[0]])
+                continue
+            parts = [problem.owners[i] for i in group]
+            n = np.array([part.weight.sum() for part in parts])
+            share = w[list(group)] / w[list(group)].sum()
+            together.append(Records.concatenate(parts, scale=share / n * n.sum()))
+        return tuple(together)
+
+
+def noise_scales(agreement: Agreement) -> Float[Array, " owners"]:
+    """b_i of every owner, from the agreement alone."""
+    return np.array(
+        [
+            laplace_scale(agreement.gradient_bound, agreement.answers, owner.records, owner.epsilon, owner.overlap)
+            for owner in agreement.owner
+        ]
+    )
+
+
+def simulate(
+    agreement: Agreement | Problem,
+    data: Sequence[Any] | None = None,
+    *,
+    public: Any = None,
+    runs: int = 100,
+    seed: int | None = None,
+    record_at: Sequence[int] | None = None,
+    schedule: Schedule | None = None,
+    noise: NoiseSource | None = None,
+    first_run: int = 0,
+    workers: int | None = None,
+    alone: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Simulation:
+    """Run an agreement `runs` times on records at hand, with simulated noise.
+
+    data: one (X, y) an owner, in the agreement's order; None runs the pipeline that the agreement's [data] names.
+    public: the learner's own (X, y), which "auto" bounds need when `data` is given.
+    seed: of schedules and noise; the agreement's when None. Runs `first_run` … `first_run + runs − 1` are made.
+    record_at: iterations at which ψ is recorded; about 60, evenly on a log axis, when None. The last one always is.
+    schedule, noise: replace the agreement's schedule, and the noise (both for tests and for replaying a run).
+    workers: threads for passes over records; all processors when None. The result does not depend on it beyond rounding.
+    alone: whether to fit every owner's own model, which is an optimisation an owner.
+    progress: called with (iterations done, iterations in all).
+
+    Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
+    not match the agreement.
+    """
+    problem = _problem(agreement, data, public)
+    scales = noise_scales(problem.agreement)
+    return _run(
+        problem,
+        scales,
+        count("runs", runs),
+        seed,
+        record_at,
+        schedule,
+        noise,
+        first_run,
+        workers,
+        alone,
+        progress,
+    )
+
+
+def own_learners(
+    agreement: Agreement | Problem,
+    data: Sequence[Any] | None = None,
+    *,
+    public: Any = None,
+    budget: str = "split",
+    **options: Any,
+) -> tuple[Simulation, ...]:
+    """Every owner as its own learner (S, §V): one simulation each, with no noise on the learner's own answers.
+
+    N learners ask every owner N times over. `budget = "split"`: each owner's ε is divided over the N − 1 learners that
+    are not itself; "multiplied": each learner gets the whole ε, so that the owner spends N − 1 times as much.
+    `options` are those of `simulate`.
+    """
+    if budget not in ("split", "multiplied"):
+        raise UsageError(f'budget: must be "split" or "multiplied", not {budget!r}')
+    problem = _problem(agreement, data, public)
+    others = max(problem.agreement.n_owners - 1, 1)
+    scales = noise_scales(problem.agreement) * (others if budget == "split" else 1)
+    given: dict[str, Any] = {
+        "runs": 100, "seed": None, "record_at": None, "schedule": None, "noise": None, "first_run": 0,
+        "workers": None, "alone": True, "progress": None,
+    } | options  # fmt: skip
+    results = []
+    for j in range(problem.agreement.n_owners):
+        own = scales.copy()
+        own[j] = 0.0
+        results.append(_run(problem, own, **given))
+    return tuple(results)
+
+
+def _problem(agreement: Agreement | Problem, data: Sequence[Any] | None, public: Any) -> Problem:
+    if isinstance(agreement, Problem):
+        if data is not None:
+            raise UsageError(
+                "simulate: a Problem already has its data; give an Agreement with data, or the Problem alone"
+            )
+        return agreement
+    return Problem.load(agreement) if data is None else Problem.of(agreement, data, public)
+
+
+def _run(
+    problem: Problem,
+    scales: Array,
+    runs: int,
+    seed: int | None,
+    record_at: Sequence[int] | None,
+    schedule: Schedule | None,
+    noise: NoiseSource | None,
+    first_run: int,
+    workers: int | None,
+    alone: bool,
+    progress: Callable[[int, int], None] | None,
+) -> Simulation:
+    begun = time.perf_counter()
+    agreement = problem.agreement
+    terms, p = agreement.agreement, problem.n_parameters
+    if any(owner.delta > 0 for owner in agreement.owner):
+        raise AgreementError("owner.delta: gradient answers with Laplace noise are pure epsilon; set delta = 0")
+    seed = terms.seed if seed is None else seed
+    workers = workers or os.cpu_count() or 1
+    talkers = _Talkers.of(agreement, scales)
+    rule = _rule(problem, talkers)
+    bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
+    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers)
+
+    seeds = [np.random.SeedSequence(seed, spawn_key=(first_run + r,)).spawn(2) for r in range(runs)]
+    events = [_events(agreement, talkers, schedule, np.random.default_rng(s[0])) for s in seeds]
+    queries = min(len(e) for e in events)
+    owner_of = np.stack([e.owner[:queries] for e in events], axis=1)
+    members = talkers.noise.shape[1]
+    draw: NoiseSource = noise or SimulatedLaplace([s[1] for s in seeds], (members, p), queries)
+
+    first = 1 if agreement.synchronous else 0
+    recorded = log_spaced(first, first + queries) if record_at is None else _wanted(record_at, first, queries)
+    slot = {int(k): j for j, k in enumerate(recorded)}
+    kept = np.empty((len(recorded), runs, p))
+    state = rule.start(np.tile(problem.start, (runs, 1)))
+    if first in slot:
+        kept[slot[first]] = rule.model(state)
+    for k in range(queries):
+        talker = owner_of[k]
+        answer = gradients(talker, rule.query(state, talker))
+        draws = draw(k)
+        scale = talkers.noise[talker]
+        answer = answer + (scale * draws[:, 0] if members == 1 else (scale[:, None, :] @ draws)[:, 0])
+        state = rule.step(state, talker, answer)
+        if k + 1 + first in slot:
+            kept[slot[k + 1 + first]] = rule.model(state)
+        if progress is not None:
+            progress(k + 1, queries)
+
+    answered = np.zeros(agreement.n_owners, dtype=int)
+    for j, group in enumerate(talkers.members):
+        answered[list(group)] = int((owner_of == j).sum(axis=0).max(initial=0))
+    return Simulation(
+        rule=terms.rule,
+        horizon=terms.horizon,
+        seed=seed,
+        dataset=agreement.data.dataset if problem.source != "given" else "given",
+        source=problem.source,
+        description=problem.description,
+        relative_fitness=RelativeFitness(recorded, _psi(problem, kept, workers).T),
+        theta=kept[-1],
+        owners=tuple(
+            OwnerOutcome(o.name, o.records, o.epsilon, int(m), float(b), _alone(problem, i) if alone else None)
+            for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
+        ),
+        private=not agreement.model.gradient_bound_assumed,
+        clipped=gradients.clipped / max(gradients.asked, 1.0),
+        schedule=tuple(zip(events[0].time.tolist(), events[0].owner.tolist(), strict=True)),
+        held_out=_held_out(problem, kept[-1]),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _rule(problem: Problem, talkers: _Talkers) -> UpdateRule:
+    agreement = problem.agreement
+    terms = agreement.agreement
+    if terms.rule == "auto":
+        raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast) or name S1, S2, A1 or A2')
+    rates = np.array(talkers.rates)
+    return by_name(
+        terms.rule,
+        Descent(problem.regularizer, problem.box),
+        step=agreement.step,
+        horizon=terms.horizon,
+        weights=talkers.weights,
+        shares=rates / rates.sum() if terms.schedule == "poisson" else None,
+        learner_step=terms.learner_step,
+        averaged=terms.iterate == "averaged",
+    )
+
+
+def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, rng: np.random.Generator) -> Events:
+    if agreement.synchronous:
+        return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
+    if schedule is None:
+        match agreement.agreement.schedule:
+            case "poisson":
+                schedule = PoissonClocks(talkers.rates)
+            case "random-order":
+                schedule = RandomOrder(agreement.answers)
+            case _:
+                schedule = Uniform()
+    return run_events(schedule, rng, len(talkers.members), agreement.agreement.horizon, agreement.answers)
+
+
+def _wanted(record_at: Sequence[int], first: int, queries: int) -> Any:
+    inside = {int(k) for k in record_at if first <= k <= first + queries}
+    return np.array(sorted(inside | {first + queries}))
+
+
+def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], workers: int) -> Float[Array, "recorded runs"]:
+    flat = theta.reshape(-1, theta.shape[-1])
+    if problem.fitness.quadratic is not None:
+        values = problem.fitness.quadratic.value(flat)
+    else:
+        records = problem.fitness.records
+        one_pass = Pass(problem.loss, records, workers)
+        values = np.concatenate(
+            [one_pass.values(part) for part in np.array_split(flat, max(1, len(flat) // 100))]
+        ) / records.weight.sum() + problem.regularizer.value(flat)
+    psi: Array = relative_fitness(values, problem.optimum).reshape(theta.shape[:-1])
+    return psi
+
+
+def _alone(problem: Problem, i: int) -> float:
+    own = problem.fitness_of(problem.owners[i]).minimum()
+    return float(relative_fitness(problem.fitness.value(own.theta), problem.optimum))
+
+
+def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, " runs"] | None:
+    """f on held-out records, relative to the same θ* that ψ is relative to."""
+    if problem.held_out is None:
+        return None
+    fitness = problem.fitness_of(problem.held_out)
+    relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
+    return relative

@@ -1,0 +1,174 @@
+"""Clipped mean gradients of every talker, for all runs at once: three ways, one meaning.
+
+| class            | when                                          | cost of a query                                   |
+| ---------------- | --------------------------------------------- | ------------------------------------------------- |
+| GramGradients    | squared loss, nothing clips                   | p² a run, whatever n is                           |
+| ClippedSquared   | squared loss, clipping at Ξ                   | p² a run, and the few records that might be clipped |
+| RecordGradients  | every other loss                              | n·p a run                                         |
+
+All three give Σ w clip(∇ℓ(θ), Ξ)/n exactly, and count what was clipped.
+
+How ClippedSquared knows. A record is clipped where |2(xᵀθ − y)|·‖x‖₁ > Ξ. Around a centre c, with M = LLᵀ any metric,
+
+    |xᵀθ − y| ≤ |xᵀc − y| + ‖L⁻¹x‖₂ · ‖Lᵀ(θ − c)‖₂,
+
+so while ‖Lᵀ(θ − c)‖₂ ≤ r, only records with |xᵀc − y| + r‖L⁻¹x‖₂ > Ξ/(2‖x‖₁) can be clipped: the suspects. All others
+are in the Gram matrix and nowhere else; the suspects are looked at one by one. When a run leaves the region, the
+suspects are found anew, in one pass. M is the second moment of the records, which makes the bound tight.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.fitness import Quadratic, Regularizer
+from copriv.records import Records
+from copriv.rules.descent import Talker
+from copriv.simulation.kernels import Pass
+from copriv.types import Array, Loss
+
+
+class BatchedGradients(Protocol):
+    """The mean gradients that talkers compute before noise; `tests/contracts` holds what every one must keep."""
+
+    clipped: float
+    """Units clipped so far, summed over queries and runs."""
+    asked: float
+    """Units asked so far, summed over queries and runs."""
+
+    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """Q_i(θ) for run r's talker i and point θ."""
+        ...
+
+
+def batched_gradients(loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> BatchedGradients:
+    """The cheapest of the three that is exact. `bound` is Ξ to clip at; `inf` clips nothing."""
+    if loss.name != "squared":
+        return RecordGradients(loss, talkers, bound, workers)
+    if np.isinf(bound):
+        return GramGradients(talkers)
+    return ClippedSquared(loss, talkers, bound, workers)
+
+
+class GramGradients:
+    """2(H_i θ − c_i)."""
+
+    def __init__(self, talkers: tuple[Records, ...]) -> None:
+        plain = [Quadratic.of(records, Regularizer(0.0)) for records in talkers]
+        self.H = np.stack([q.H for q in plain])
+        self.c = np.stack([q.c for q in plain])
+        self.units = np.array([records.weight.sum() for records in talkers])
+        self.clipped, self.asked = 0.0, 0.0
+
+    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        self.asked += float(self.units[talker].sum())
+        if len(self.H) == 1:
+            product = theta @ self.H[0]
+        else:
+            product = np.matmul(theta[:, None, :], self.H[talker])[:, 0, :]
+        gradient: Array = 2.0 * (product - self.c[talker])
+        return gradient
+
+
+@dataclass(eq=False)
+class _Region:
+    """Where suspects are known: runs within `radius` of `centre` in the metric of L."""
+
+    centre: Array
+    radius: float
+    suspects: Pass | None
+
+
+@dataclass(eq=False)
+class _Guarded:
+    """One talker's records with what is needed to find its suspects."""
+
+    loss: Loss
+    records: Records
+    bound: float
+    workers: int
+    whitener: Array = field(init=False)
+    limit: Array = field(init=False)
+    reach: Array = field(init=False)
+    region: _Region | None = None
+
+    def __post_init__(self) -> None:
+        x = self.records.features
+        H = Quadratic.of(self.records, Regularizer(0.0)).H
+        scale = float(np.trace(H)) / len(H)
+        self.whitener = np.linalg.cholesky(H + 1e-9 * scale * np.eye(len(H)))
+        self.limit = self.bound / (2.0 * np.maximum(np.abs(x).sum(axis=1), np.finfo(float).tiny))
+        self.reach = np.sqrt(np.square(np.linalg.solve(self.whitener, x.T)).sum(axis=0))
+
+    def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
+        """What clipping takes from Σ w ∇ℓ at each θ, and how many units it clips."""
+        region = self.region
+        if region is None or self._distance(theta, region.centre) > region.radius:
+            region = self.region = self._find(theta)
+        if region.suspects is None:
+            return np.zeros_like(theta), 0.0
+        return region.suspects.gradients(theta, self.bound, excess_only=True)
+
+    def _distance(self, theta: Array, centre: Array) -> float:
+        return float(np.sqrt(np.square((theta - centre) @ self.whitener).sum(axis=1)).max())
+
+    def _find(self, theta: Array) -> _Region:
+        centre = np.median(theta, axis=0)
+        radius = 1.5 * self._distance(theta, centre) + 1e-6 * float(np.sqrt(np.square(centre @ self.whitener).sum()))
+        if self.region is not None:
+            # A run that drifts steadily would leave a tight region at once: look ahead as far as it has come.
+            radius += self._distance(centre[None], self.region.centre)
+        residual = np.abs(self.records.features @ centre - self.records.target)
+        # The last term covers rounding, so that no record which is clipped is ever missed.
+        far = residual + radius * self.reach + 1e-9 * (residual + self.limit) > self.limit
+        if not far.any():
+            return _Region(centre, radius, None)
+        chosen = Records(self.records.features[far], self.records.target[far], self.records.weight[far])
+        return _Region(centre, radius, Pass(self.loss, chosen, self.workers))
+
+
+class ClippedSquared:
+    """Gram matrices for all records, and what clipping takes away from the suspects."""
+
+    def __init__(self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> None:
+        self._gram = GramGradients(talkers)
+        self._guarded = [_Guarded(loss, records, bound, workers) for records in talkers]
+        self.clipped = 0.0
+
+    @property
+    def asked(self) -> float:
+        return self._gram.asked
+
+    @asked.setter
+    def asked(self, value: float) -> None:
+        self._gram.asked = value
+
+    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        gradient = self._gram(talker, theta)
+        for i in np.unique(talker):
+            mine = np.flatnonzero(talker == i)
+            excess, clipped = self._guarded[i].excess(theta[mine])
+            gradient[mine] += excess / self._gram.units[i]
+            self.clipped += clipped
+        return gradient
+
+
+class RecordGradients:
+    """Every record, in blocks."""
+
+    def __init__(self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> None:
+        self._passes = [Pass(loss, records, workers) for records in talkers]
+        self._bound, self.clipped, self.asked = bound, 0.0, 0.0
+
+    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        gradient = np.empty_like(theta)
+        for i in np.unique(talker):
+            mine = np.flatnonzero(talker == i)
+            units = float(self._passes[i].records.weight.sum())
+            total, clipped = self._passes[i].gradients(theta[mine], self._bound)
+            gradient[mine] = total / units
+            self.clipped += clipped
+            self.asked += units * len(mine)
+        return gradient

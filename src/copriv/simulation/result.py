@@ -1,0 +1,163 @@
+"""What a simulation found: ψ of every run at the recorded iterations, and what each owner gave and has alone."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.errors import InvalidInput
+from copriv.types import Array
+
+NOT_PRIVATE = (
+    "not private: the gradient bound is assumed and nothing enforces it (gradient_bound_assumed = true); "
+    "for reproducing published figures only"
+)
+
+
+@dataclass(frozen=True)
+class OwnerOutcome:
+    """One owner's part: the most answers that any run took from it, its noise, and ψ of its own non-private model."""
+
+    name: str
+    records: int
+    epsilon: float
+    answers: int
+    noise_scale: float
+    alone: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class RelativeFitness:
+    """ψ of the model after k queries (A1, A2) or in round k (S1, S2: k = 1 is the start), over runs."""
+
+    k: Int[np.ndarray, " recorded"]
+    runs: Float[Array, "runs recorded"]
+
+    @property
+    def mean(self) -> Float[Array, " recorded"]:
+        """Mean over runs."""
+        mean: Array = self.runs.mean(axis=0)
+        return mean
+
+    @property
+    def median(self) -> Float[Array, " recorded"]:
+        """Median over runs."""
+        return self.quantile(0.5)
+
+    @property
+    def final(self) -> dict[str, float]:
+        """25 %, 50 % and 75 % of runs at the end, and the mean."""
+        return {
+            "p25": float(self.quantile(0.25)[-1]),
+            "median": float(self.median[-1]),
+            "p75": float(self.quantile(0.75)[-1]),
+            "mean": float(self.mean[-1]),
+        }
+
+    def quantile(self, probability: float) -> Float[Array, " recorded"]:
+        """The value that this share of runs stays below."""
+        quantile: Array = np.quantile(self.runs, probability, axis=0)
+        return quantile
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """The outcome of `simulate`: everything that its outputs print, and θ of every run."""
+
+    rule: str
+    horizon: int
+    seed: int
+    dataset: str
+    source: str
+    description: str
+    seconds: float
+    relative_fitness: RelativeFitness
+    theta: Float[Array, "runs p"]
+    owners: tuple[OwnerOutcome, ...]
+    private: bool
+    clipped: float
+    """Share of the records asked that were clipped, over all queries and runs."""
+    schedule: Sequence[Any] = ()
+    """The events of the first run: (time, owner index)."""
+    held_out: Float[Array, " runs"] | None = None
+    """ψ of the last θ on records that no owner trained on, where some were held out."""
+
+    @property
+    def runs(self) -> int:
+        """How many runs."""
+        return len(self.theta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON contract `copriv.simulation/1`, with additions."""
+        ψ = self.relative_fitness
+        document: dict[str, Any] = {
+            "schema": "copriv.simulation/1",
+            "rule": self.rule,
+            "horizon": self.horizon,
+            "runs": self.runs,
+            "seed": self.seed,
+            "dataset": self.dataset,
+            "records": sum(owner.records for owner in self.owners),
+            "seconds": round(self.seconds, 3),
+            "relative_fitness": {
+                "k": ψ.k.tolist(),
+                "p25": ψ.quantile(0.25).tolist(),
+                "median": ψ.median.tolist(),
+                "p75": ψ.quantile(0.75).tolist(),
+                "mean": ψ.mean.tolist(),
+                "final": ψ.final,
+            },
+            "owners": [vars(owner) for owner in self.owners],
+            "source": self.source,
+            "description": self.description,
+            "private": self.private,
+            "clipped": self.clipped,
+        }
+        if not self.private:
+            document["warning"] = NOT_PRIVATE
+        if self.held_out is not None:
+            document["held_out"] = {
+                "median": float(np.median(self.held_out)),
+                "mean": float(self.held_out.mean()),
+            }
+        return document
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def merge(self, others: "Sequence[Simulation]") -> "Simulation":
+        """This simulation's runs followed by those of `others`, of the same agreement: batches made whole again."""
+        every = [self, *others]
+        if any(not np.array_equal(one.relative_fitness.k, self.relative_fitness.k) for one in others):
+            raise InvalidInput("merge: the simulations recorded different iterations")
+        runs = [one.runs for one in every]
+        held = [one.held_out for one in every if one.held_out is not None]
+        owners = tuple(
+            OwnerOutcome(**{**vars(mine), "answers": max(o.answers for o in same)})
+            for mine, same in zip(self.owners, zip(*(one.owners for one in every), strict=True), strict=True)
+        )
+        return Simulation(
+            **{
+                **vars(self),
+                "seconds": sum(one.seconds for one in every),
+                "relative_fitness": RelativeFitness(
+                    self.relative_fitness.k, np.concatenate([one.relative_fitness.runs for one in every])
+                ),
+                "theta": np.concatenate([one.theta for one in every]),
+                "clipped": float(np.average([one.clipped for one in every], weights=runs)),
+                "owners": owners,
+                "held_out": np.concatenate(held) if held else None,
+            }
+        )
+
+
+def log_spaced(first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:
+    """Iterations to record: `first`, `last`, and at most `most` in between, evenly spaced on a log axis."""
+    if last - first < most:
+        return np.arange(first, last + 1)
+    inner = np.round(np.geomspace(max(first, 1), last, most)).astype(int)
+    return np.unique(np.concatenate([[first], inner, [last]]))
