@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from jaxtyping import Float, Int
 
