@@ -75,7 +75,7 @@ def test_clipping_and_answers_by_hand() -> None:
     zero = np.zeros(1)
     assert oracle.private_answer("squared", records, zero, None, np.array([0.25])).tolist() == [2.25]
     assert oracle.private_answer("squared", records, zero, 4.0, zero).tolist() == [1]
-    assert oracle.private_answer("squared", records, zero, None, zero, weights=[3.0, 1.0]).tolist() == [0]
+    assert oracle.private_answer("squared", records, zero, None, zero, weights=[1.0, 3.0]).tolist() == [4]
     assert oracle.noise_scale(5.0, 8, 1000, 0.5, kappa=2) == pytest.approx(0.32)
     assert oracle.group_answer([1, 3], [np.array([4.0]), np.array([8.0])], 4).tolist() == [7]
     with pytest.raises(ValueError, match="not 5"):
