@@ -11,7 +11,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -147,7 +147,7 @@ class Agreement(BaseModel):
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _fits_together(self) -> "Agreement":
         names = [owner.name for owner in self.owner]
         twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         if twice:

@@ -12,7 +12,6 @@ and the interior-point solver for kinked losses returns a dual value. `Optimum.g
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import clarabel
 import numpy as np
@@ -41,7 +40,7 @@ class Regularizer:
 
     def value(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
         """g at each θ."""
-        return 0.5 * self.strength * np.square(theta).sum(axis=-1)
+        return np.asarray(0.5 * self.strength * np.square(theta).sum(axis=-1))
 
     def gradient(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
         """∇g at each θ."""
@@ -88,7 +87,7 @@ class Quadratic:
     regularizer: Regularizer
 
     @classmethod
-    def of(cls, records: Records, regularizer: Regularizer) -> Self:
+    def of(cls, records: Records, regularizer: Regularizer) -> "Quadratic":
         """One pass, in blocks that stay in cache."""
         p = records.n_parameters
         H, c, s, n = np.zeros((p, p)), np.zeros(p), 0.0, float(records.weight.sum())
@@ -110,19 +109,19 @@ class Quadratic:
     def value(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
         """f at each θ."""
         half = 0.5 * ((theta @ self.hessian) * theta).sum(axis=-1)
-        return half - 2.0 * (theta @ self.c) + self.s
+        return np.asarray(half - 2.0 * (theta @ self.c) + self.s)
 
     def gradient(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
         """∇f at each θ."""
-        return theta @ self.hessian - 2.0 * self.c
+        return np.asarray(theta @ self.hessian - 2.0 * self.c)
 
     def free_minimum(self) -> Float[Array, " p"]:
         """argmin f over all of R^p; the least-norm one where records do not determine it."""
         try:
             factor = scipy.linalg.cho_factor(self.hessian)
-            return scipy.linalg.cho_solve(factor, 2.0 * self.c)
+            return np.asarray(scipy.linalg.cho_solve(factor, 2.0 * self.c))
         except np.linalg.LinAlgError:
-            return np.linalg.lstsq(self.hessian, 2.0 * self.c, rcond=None)[0]
+            return np.asarray(np.linalg.lstsq(self.hessian, 2.0 * self.c, rcond=None)[0], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +161,7 @@ class Fitness:
             else:
                 total += np.array([w @ self.loss.values(t, x, y) for t in thetas])
         mean = total / self.records.weight.sum()
-        return mean.reshape(theta.shape[:-1]) + self.regularizer.value(theta)
+        return np.asarray(mean.reshape(theta.shape[:-1]) + self.regularizer.value(theta))
 
     def gradient(self, theta: Float[Array, " p"]) -> Float[Array, " p"]:
         """A subgradient of f at one θ."""
@@ -171,7 +170,7 @@ class Fitness:
             mean = (r.weight * self.loss.slope(r.features @ theta, r.target)) @ r.features
         else:
             mean = r.weight @ self.loss.gradients(theta, r.features, r.target)
-        return mean / r.weight.sum() + self.regularizer.gradient(theta)
+        return np.asarray(mean / r.weight.sum() + self.regularizer.gradient(theta))
 
     def smoothness(self) -> float:
         """λ: ∇f is λ-Lipschitz; `inf` where the loss has a kink or is not known."""

@@ -128,7 +128,7 @@ class Logistic(_OfMargin):
         return np.logaddexp(0.0, -target * prediction)
 
     def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
-        return -target * expit(-target * prediction)
+        return np.asarray(-target * expit(-target * prediction))
 
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         return float(expit(prediction_bound))

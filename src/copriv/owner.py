@@ -38,22 +38,23 @@ class Owner:
     ) -> None:
         if name not in agreement.owner_names:
             raise AgreementError(
-                f"owner: {name!r} is not in the agreement; it names {', '.join(agreement.owner_names)}"
+                f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}"
             )
         self._terms = agreement.owner[agreement.owner_names.index(name)]
         if agreement.model.gradient_bound_assumed:
             raise AgreementError(
-                "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only with "
-                "gradient_bound_assumed = false, where each record's gradient is clipped"
+                "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
+                "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
         if self._terms.delta > 0:
             raise AgreementError(
-                f"owner.delta: {name} was to answer with delta {self._terms.delta:g}; this mechanism is pure epsilon, delta 0"
+                f"owner.delta: {name} was to answer with delta {self._terms.delta:g}; "
+                "this mechanism is pure epsilon, delta 0"
             )
         if records.units != self._terms.records:
             raise AgreementError(
-                f"owner.records: {name} agreed to {self._terms.records} {'persons' if self._terms.unit else 'records'}, its data "
-                f"has {records.units}; the noise depends on it: correct the agreement"
+                f"owner.records: {name} agreed to {self._terms.records} {'persons' if self._terms.unit else 'records'}, "
+                f"its data has {records.units}; the noise depends on it: correct the agreement"
             )
         loss.check_target(records.target)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss

@@ -7,7 +7,7 @@ which Ξ is a number: "proved" becomes the bound that follows from the declared 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +45,8 @@ class Problem:
             if records.units != terms.records:
                 what = "persons" if terms.unit else "records"
                 raise DataError(
-                    f"owner.records: {terms.name} is agreed to hold {terms.records} {what}, its data has {records.units}; "
-                    "correct the agreement or the data"
+                    f"owner.records: {terms.name} is agreed to hold {terms.records} {what}, its data has "
+                    f"{records.units}; correct the agreement or the data"
                 )
             self.loss.check_target(records.target)
         start = self.agreement.agreement.start
@@ -56,7 +56,7 @@ class Problem:
             )
 
     @classmethod
-    def load(cls, agreement: Agreement, held_out: int = 0) -> Self:
+    def load(cls, agreement: Agreement, held_out: int = 0) -> "Problem":
         """Records by the pipeline that [data] names. Raises DataError as the pipeline does."""
         data, model, first = agreement.data, agreement.model, agreement.owner[0]
         consortium = load_consortium(
@@ -91,7 +91,7 @@ class Problem:
         data: Sequence[Any],
         public: Any = None,
         loss: Loss | None = None,
-    ) -> Self:
+    ) -> "Problem":
         """Records from arrays: one (X, y) or Records an owner, in the agreement's order, as they are.
 
         `feature_bound` is applied as in the pipelines; "auto" needs `public`. The bound on |y| is the largest that the

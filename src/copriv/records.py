@@ -7,7 +7,6 @@ Rows that stand several times in a resampled table are kept once, with their num
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +28,7 @@ class Records:
     weight: Float[Array, " records"]
 
     @classmethod
-    def of(cls, features: object, target: object, weight: object = None) -> Self:
+    def of(cls, features: object, target: object, weight: object = None) -> "Records":
         """Check and wrap arrays (anything that numpy reads); without weights every row weighs 1."""
         x = finite_array("features", features, 2)
         y = finite_array("target", target, 1)
@@ -45,7 +44,7 @@ class Records:
         return cls(x, y, w)
 
     @classmethod
-    def of_persons(cls, features: object, target: object, person: object, most_records: int | None = None) -> Self:
+    def of_persons(cls, features: object, target: object, person: object, most_records: int | None = None) -> "Records":
         """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept."""
         whole = cls.of(features, target)
         ids = np.asarray(person)
@@ -63,7 +62,7 @@ class Records:
         return cls.of(whole.features, whole.target, 1.0 / np.bincount(index)[index])
 
     @classmethod
-    def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> Self:
+    def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> "Records":
         """All parts' rows together; `scale` multiplies the weights of each part."""
         factors = np.ones(len(parts)) if scale is None else scale
         return cls(
@@ -100,5 +99,5 @@ class Records:
         """Equal rows merged, weights added: the same weighted sums from fewer rows."""
         rows = np.column_stack([self.features, self.target])
         unique, index = np.unique(rows, axis=0, return_inverse=True)
-        weight = np.bincount(index.reshape(-1), weights=self.weight)
+        weight: Array = np.bincount(index.reshape(-1), weights=self.weight).astype(np.float64)
         return Records(np.ascontiguousarray(unique[:, :-1]), unique[:, -1].copy(), weight)

@@ -10,7 +10,7 @@ Times are in units of a clock of rate 1. Source: A, §3 and Remarks 2 and 4.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -49,6 +49,7 @@ class Events:
         return Events(self.owner[:horizon], self.time[:horizon])
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """A source of events. `draw` may give more than `length` events, or fewer where no more can come."""
 
@@ -138,7 +139,7 @@ class Request:
 
 @dataclass(frozen=True)
 class DropOut:
-    """Owners are away for a while and come back: events of an owner inside one of its `away` intervals do not happen."""
+    """Owners are away for a while and come back: an owner's events inside its `away` intervals do not happen."""
 
     schedule: Schedule
     away: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -161,7 +162,7 @@ class Replay:
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         time = np.array([t for t, _ in self.trace], dtype=np.float64)
         owner = np.array([i for _, i in self.trace], dtype=np.intp)
-        if len(owner) and not (0 <= owner.min() and owner.max() < owners and (np.diff(time) >= 0).all()):
+        if len(owner) and not (owner.min() >= 0 and owner.max() < owners and (np.diff(time) >= 0).all()):
             raise InvalidInput(f"trace: owners must be 0 to {owners - 1} and times must not fall")
         return Events(owner, time)
 

@@ -27,7 +27,7 @@ BLOCK = 4096
 
 def clip_l1(gradients: Float[Array, "records p"], bound: float) -> Float[Array, "records p"]:
     """Each row scaled by min(1, bound/‖row‖₁); a row that is not finite becomes 0."""
-    finite = np.isfinite(gradients).all(axis=1)
+    finite = np.asarray(np.isfinite(gradients).all(axis=1))
     if not finite.all():
         gradients = np.where(finite[:, None], gradients, 0.0)
     norms = np.abs(gradients).sum(axis=1)

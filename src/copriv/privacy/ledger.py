@@ -8,7 +8,7 @@ A crash between the two costs budget and never privacy.
 """
 
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -17,6 +17,7 @@ from copriv.errors import BudgetRefused, QueryRefused
 from copriv.types import Array
 
 
+@runtime_checkable
 class Ledger(Protocol):
     """What an owner needs of a ledger; `tests/contracts/` holds what every implementation must keep."""
 

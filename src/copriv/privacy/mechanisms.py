@@ -67,7 +67,7 @@ class LaplaceAnswer:
             scale *= 1 + 1e-9
         raise CoprivError(
             f"noise: no scale near {self.scale:g} certifies epsilon {float(self.epsilon):g} for sensitivity "
-            f"{self.sensitivity:g}; the sensitivity is too close to the grid of 2^{GRID}: raise gradient_bound or lower records"
+            f"{self.sensitivity:g}; it is too close to the grid of 2^{GRID}: raise gradient_bound or lower records"
         )
 
     @property

@@ -1,7 +1,7 @@
 """What every rule shares: the seam, and the direction of descent."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ Talker = np.ndarray[Any, np.dtype[np.intp]]
 """Which talker answered, one index a run."""
 
 
+@runtime_checkable
 class UpdateRule(Protocol):
     """An update rule: it makes the point to ask at, takes a private answer, and holds a model."""
 

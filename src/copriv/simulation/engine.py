@@ -102,7 +102,7 @@ def simulate(
     seed: of schedules and noise; the agreement's when None. Runs `first_run` … `first_run + runs − 1` are made.
     record_at: iterations at which ψ is recorded; about 60, evenly on a log axis, when None. The last one always is.
     schedule, noise: replace the agreement's schedule, and the noise (both for tests and for replaying a run).
-    workers: threads for passes over records; all processors when None. The result does not depend on it beyond rounding.
+    workers: threads for passes over records; all processors when None. Beyond rounding the result does not depend on it.
     alone: whether to fit every owner's own model, which is an optimisation an owner.
     progress: called with (iterations done, iterations in all).
 

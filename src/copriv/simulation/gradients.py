@@ -3,7 +3,7 @@
 | class            | when                                          | cost of a query                                   |
 | ---------------- | --------------------------------------------- | ------------------------------------------------- |
 | GramGradients    | squared loss, nothing clips                   | p² a run, whatever n is                           |
-| ClippedSquared   | squared loss, clipping at Ξ                   | p² a run, and the few records that might be clipped |
+| ClippedSquared   | squared loss, clipping at Ξ                   | p² a run, and the few records that could clip     |
 | RecordGradients  | every other loss                              | n·p a run                                         |
 
 All three give Σ w clip(∇ℓ(θ), Ξ)/n exactly, and count what was clipped.
@@ -18,7 +18,7 @@ suspects are found anew, in one pass. M is the second moment of the records, whi
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -30,6 +30,7 @@ from copriv.simulation.kernels import Pass
 from copriv.types import Array, Loss
 
 
+@runtime_checkable
 class BatchedGradients(Protocol):
     """The mean gradients that talkers compute before noise; `tests/contracts` holds what every one must keep."""
 
@@ -64,10 +65,7 @@ class GramGradients:
 
     def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         self.asked += float(self.units[talker].sum())
-        if len(self.H) == 1:
-            product = theta @ self.H[0]
-        else:
-            product = np.matmul(theta[:, None, :], self.H[talker])[:, 0, :]
+        product = theta @ self.H[0] if len(self.H) == 1 else np.matmul(theta[:, None, :], self.H[talker])[:, 0, :]
         gradient: Array = 2.0 * (product - self.c[talker])
         return gradient
 
@@ -98,7 +96,7 @@ class _Guarded:
         x = self.records.features
         H = Quadratic.of(self.records, Regularizer(0.0)).H
         scale = float(np.trace(H)) / len(H)
-        self.whitener = np.linalg.cholesky(H + 1e-9 * scale * np.eye(len(H)))
+        self.whitener = np.asarray(np.linalg.cholesky(H + 1e-9 * scale * np.eye(len(H))), dtype=np.float64)
         self.limit = self.bound / (2.0 * np.maximum(np.abs(x).sum(axis=1), np.finfo(float).tiny))
         self.reach = np.sqrt(np.square(np.linalg.solve(self.whitener, x.T)).sum(axis=0))
 

@@ -1,0 +1,118 @@
+"""The agreement: what it derives, what it refuses, and how it says so."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+
+GOOD = {
+    "agreement": {"name": "three banks", "rule": "A2", "horizon": 1000, "answers": 8, "step": 3000.0, "seed": 0},
+    "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 1e5, "gradient_bound": 5.0},
+    "data": {"dataset": "lending", "components": 10, "feature_bound": "auto", "public_rows": 2000},
+    "owner": [{"name": f"bank-{i}", "records": 10000, "epsilon": 1.0} for i in (1, 2, 3)],
+}
+
+
+def changed(path: str, value: object) -> dict:
+    table, key = path.split(".")
+    document = {k: (dict(v) if isinstance(v, dict) else [dict(o) for o in v]) for k, v in GOOD.items()}
+    (document["owner"][0] if table == "owner" else document[table])[key] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("owner.epsilon", 0.0, "greater than 0"),
+        ("owner.epsilon", -1.0, "greater than 0"),
+        ("owner.epsilon", float("nan"), "epsilon"),
+        ("owner.epsilon", float("inf"), "finite"),
+        ("owner.epsilon", True, "epsilon"),
+        ("owner.epsilon", "1", "epsilon"),
+        ("owner.records", 0, "greater than or equal to 1"),
+        ("owner.records", 1.5, "integer"),
+        ("owner.name", "bank-2", "stands twice"),
+        ("owner.nmae", "x", "not a key of the agreement"),
+        ("agreement.horizon", 0, "greater than or equal to 1"),
+        ("agreement.answers", 0, "greater than or equal to 1"),
+        ("agreement.rule", "A3", "A2"),
+        ("agreement.step", 0.0, "greater than 0"),
+        ("model.gradient_bound", 0.0, "greater than 0"),
+        ("model.gradient_bound", -2.0, "greater than 0"),
+        ("model.gradient_bound", "guess", "gradient_bound"),
+        ("model.loss", "absolute", "squared"),
+        ("model.theta_max", 0.0, "greater than 0"),
+        ("model.regularization", -1.0, "greater than or equal to 0"),
+        ("data.public_rows", 0, "greater than or equal to 1"),
+        ("owner.delta", 1.0, "less than 1"),
+        ("owner.overlap", 0, "greater than or equal to 1"),
+    ],
+)
+def test_bad_terms_are_refused_on_one_line_with_the_path(path, value, said):
+    with pytest.raises(AgreementError) as caught:
+        Agreement.of(changed(path, value))
+    message = str(caught.value)
+    assert path.split(".")[1] in message
+    assert said in message
+    assert "\n" not in message
+    assert caught.value.exit_code == 3
+
+
+def test_missing_table_is_named():
+    with pytest.raises(AgreementError, match="model: missing"):
+        Agreement.of({k: v for k, v in GOOD.items() if k != "model"})
+
+
+def test_unreadable_files(tmp_path):
+    with pytest.raises(AgreementError, match="cannot read"):
+        Agreement.load(tmp_path / "nowhere.toml")
+    (tmp_path / "bad.toml").write_text("[agreement\n")
+    with pytest.raises(AgreementError, match="not valid TOML"):
+        Agreement.load(tmp_path / "bad.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(AgreementError, match="cannot read"):
+        Agreement.load(tmp_path / "bytes.toml")
+
+
+def test_whole_numbers_pass_for_real_ones(tmp_path):
+    (tmp_path / "a.toml").write_text(
+        '[agreement]\nrule = "A2"\nhorizon = 10\nstep = 3\n[model]\nloss = "squared"\ngradient_bound = 5\ntheta_max = 10\n'
+        '[data]\nfeature_bound = 1\nbounds = { age = [0, 120] }\n[[owner]]\nname = "a"\nrecords = 5\nepsilon = 1\n'
+    )
+    agreement = Agreement.load(tmp_path / "a.toml")
+    assert (agreement.step, agreement.gradient_bound, agreement.data.feature_bound) == (3.0, 5.0, 1.0)
+
+
+def test_what_follows():
+    agreement = Agreement.of(GOOD)
+    assert agreement.answers == 8
+    assert agreement.queries == 24
+    np.testing.assert_allclose(agreement.weights, 1 / 3)
+    assert agreement.replace(agreement={"rule": "S2", "answers": None}).queries == 999
+    assert agreement.replace(agreement={"answers": None}).answers == 1000
+    weighted = agreement.replace(
+        owner=[{**o, "weight": w} for o, w in zip(GOOD["owner"], (1.0, 3.0, 0.0), strict=True)]
+    )
+    np.testing.assert_allclose(weighted.weights, [0.25, 0.75, 0.0])
+    with pytest.raises(AgreementError, match="weight"):
+        agreement.replace(owner=[{**GOOD["owner"][0], "weight": 1.0}, *GOOD["owner"][1:]])
+    with pytest.raises(AgreementError, match='still "auto"'):
+        _ = agreement.replace(agreement={"step": "auto"}).step
+
+
+@given(st.sampled_from(["name", "horizon", "answers", "step", "seed"]), st.integers(2, 900))
+def test_the_fingerprint_changes_with_every_term_and_with_nothing_else(key, value):
+    agreement = Agreement.of(GOOD)
+    assert Agreement.of(agreement.to_dict()).fingerprint == agreement.fingerprint
+    given_value = str(value) if key == "name" else float(value) if key == "step" else value
+    other = agreement.replace(agreement={key: given_value})
+    same = other.to_dict()["agreement"] == agreement.to_dict()["agreement"]
+    assert (other.fingerprint == agreement.fingerprint) == same
+
+
+def test_the_agreement_is_frozen():
+    with pytest.raises(Exception, match="frozen"):
+        Agreement.of(GOOD).agreement = None
