@@ -1,4 +1,4 @@
-"""From tables to bounded numbers: files and frames, declared schemas, public dictionaries, and the papers' data sets."""
+"""From tables to bounded numbers: files and frames, schemas, public dictionaries, and the papers' data sets."""
 
 from copriv.data.consortium import Consortium, load_consortium, prepare_owner
 from copriv.data.dictionary import PublicDictionary

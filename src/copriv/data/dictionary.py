@@ -6,10 +6,15 @@ x = z V D^{-1/2} over the largest eigenvalues. There is no intercept column; the
 
 Two choices of ours, both public:
 
-- Each column is first divided by its root mean square over the public rows. In raw units the leading directions are
-  those of the columns counted in dollars, whatever the target; on a common scale each column has a say.
-- Steps and bounds depend on the scale of x, and the papers' scale comes from their 10,000 public rows: the mean square
-  of each feature there is 1/10,000. It is kept whatever the number of public rows, by the factor √(public rows/10,000).
+- It sees numbers over their declared sizes (see schema.py), where the papers took raw ones. In raw units the leading
+  directions are those of the columns counted in dollars, whatever the target. Tried on the lending tables, ten
+  components, bounded records, mean squared error of the best model in squared percent (the rates' variance is 25 and
+  24): raw 0.8 and 1.2, over the public root mean square 3.7 and 5.8, over declared sizes 1.4 and 0.8; with eight
+  components 18.7 and 2.4, 5.2 and 12.4, 2.0 and 0.9. The declared sizes are good throughout, and with them ‖x‖₁ is
+  smallest, so the same privacy costs less noise.
+- Steps and bounds depend on the scale of x, and the papers' scale comes from their 10,000 public rows: the mean
+  square of each feature there is 1/10,000. It is kept whatever the number of public rows, by the factor
+  √(public rows/10,000).
 
 `centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
 """
@@ -17,7 +22,7 @@ Two choices of ours, both public:
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -43,7 +48,7 @@ class PublicDictionary:
     @classmethod
     def fit(
         cls, public_features: Float[Array, "records columns"], components: int, centred: bool = False
-    ) -> Self:
+    ) -> "PublicDictionary":
         """The leading `components` directions of the public rows, whitened.
 
         Raises DataError where the public rows do not have that many directions: too few rows, or constant columns.
@@ -53,9 +58,7 @@ class PublicDictionary:
         rows, columns = z.shape
         mean = z.mean(axis=0) if centred else np.zeros(columns)
         z = z - mean
-        size = np.sqrt(np.mean(z**2, axis=0))
-        size = np.where(size > 0, size, 1.0)
-        eigenvalues, vectors = np.linalg.eigh((z / size).T @ (z / size) / rows)
+        eigenvalues, vectors = np.linalg.eigh(z.T @ z / rows)
         largest = np.argsort(-eigenvalues, kind="stable")[:components]
         # eigh returns rounding errors of either sign for directions that are not there.
         present = int((eigenvalues > eigenvalues[-1] * columns * 1e-13).sum())
@@ -68,22 +71,28 @@ class PublicDictionary:
         # The sign of an eigenvector is arbitrary: fixed, so that equal rows give equal dictionaries everywhere.
         signs = np.sign(directions[np.argmax(np.abs(directions), axis=0), np.arange(components)])
         whitened = directions * signs * np.sqrt(MEAN_SQUARE / eigenvalues[largest])
-        return cls(mean, np.ascontiguousarray(whitened / size[:, None]))
+        return cls(mean, np.ascontiguousarray(whitened))
 
     @property
     def components(self) -> int:
         """How many features come out."""
         return int(self.matrix.shape[1])
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the features are called: pc1, pc2, ..."""
+        return tuple(f"pc{k + 1}" for k in range(self.components))
+
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records components"]:
         """Each row through the map, from itself alone. Raises DataError where the columns are not as many."""
         if features.shape[1] != len(self.mean):
             raise DataError(
-                f"dictionary: made for {len(self.mean)} columns, the table has {features.shape[1]}; owners and learner must "
-                "use one schema"
+                f"dictionary: made for {len(self.mean)} columns, the table has {features.shape[1]}; owners and learner "
+                "must use one schema"
             )
         # Row by row in effect; einsum keeps a row's result independent of the rows beside it, which BLAS does not.
-        return np.einsum("rc,cp->rp", features - self.mean, self.matrix)
+        mapped: Array = np.einsum("rc,cp->rp", features - self.mean, self.matrix)
+        return mapped
 
     def to_json(self) -> str:
         """A text that `from_json` reads back to the same bits; it holds public numbers only."""
@@ -91,7 +100,7 @@ class PublicDictionary:
         return json.dumps(value, separators=(",", ":"))
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str) -> "PublicDictionary":
         """Read what `to_json` wrote. Raises DataError for anything else."""
         try:
             value: Any = json.loads(text)
@@ -100,13 +109,9 @@ class PublicDictionary:
             mean = finite_array("dictionary.mean", value["mean"], 1)
             matrix = finite_array("dictionary.matrix", value["matrix"], 2)
         except (KeyError, TypeError, json.JSONDecodeError):
-            raise DataError(
-                "dictionary: not a dictionary file; write one with PublicDictionary.to_json"
-            ) from None
+            raise DataError("dictionary: not a dictionary file; write one with PublicDictionary.to_json") from None
         if len(mean) != len(matrix):
-            raise DataError(
-                f"dictionary: {len(mean)} means for {len(matrix)} rows of the matrix; the file is damaged"
-            )
+            raise DataError(f"dictionary: {len(mean)} means for {len(matrix)} rows of the matrix; the file is damaged")
         return cls(mean, matrix)
 
     @property

@@ -2,7 +2,7 @@
 
 Three tables, found in this order; the consortium's description says which one was read:
 
-- `path`: the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns), or either table below;
+- `path`: the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns), or a table below;
 - `../shared/data/lending_10k.parquet`: 10,000 real loans of early 2018 (OpenIntro, CC BY-SA 3.0);
 - inside the package: 9,857 real loans of 2016 (R package modeldata, MIT licence); always this one for the data set name
   "lending-embedded".
@@ -21,13 +21,28 @@ from copriv.errors import DataError
 
 GRADES = tuple("ABCDEFG")
 SUB_GRADES = tuple(f"{grade}{step}" for grade in GRADES for step in range(1, 6))
-STATES = tuple(
-    "AK AL AR AZ CA CO CT DC DE FL GA HI IA ID IL IN KS KY LA MA MD ME MI MN MO MS MT NC ND NE NH NJ NM NV NY OH OK OR PA RI "
-    "SC SD TN TX UT VA VT WA WI WV WY".split()
+# fmt: off
+STATES = (
+    "AK", "AL", "AR", "AZ", "CA", "CO", "CT", "DC", "DE", "FL", "GA", "HI", "IA", "ID", "IL", "IN", "KS",
+    "KY", "LA", "MA", "MD", "ME", "MI", "MN", "MO", "MS", "MT", "NC", "ND", "NE", "NH", "NJ", "NM", "NV",
+    "NY", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VA", "VT", "WA", "WI", "WV", "WY",
 )
-PURPOSES = tuple(
-    "car credit_card debt_consolidation educational home_improvement house major_purchase medical moving other "
-    "renewable_energy small_business vacation wedding".split()
+# fmt: on
+PURPOSES = (
+    "car",
+    "credit_card",
+    "debt_consolidation",
+    "educational",
+    "home_improvement",
+    "house",
+    "major_purchase",
+    "medical",
+    "moving",
+    "other",
+    "renewable_energy",
+    "small_business",
+    "vacation",
+    "wedding",
 )
 
 RATE_BOUND = 36.0
@@ -141,9 +156,7 @@ def load(path: Path | None = None, only_embedded: bool = False) -> Source:
         return _recognised(path)
     shared = SHARED / "lending_10k.parquet"
     if not only_embedded and shared.is_file():
-        return Source(
-            read_table(shared, OPENINTRO.names), OPENINTRO, "Lending Club loans of early 2018 (lending_10k)"
-        )
+        return Source(read_table(shared, OPENINTRO.names), OPENINTRO, "Lending Club loans of early 2018 (lending_10k)")
     table = read_table(embedded(_EMBEDDED), MODELDATA.names)
     return Source(table, MODELDATA, "Lending Club loans of 2016 (lending_club_9857, inside the package)")
 
@@ -159,6 +172,6 @@ def _recognised(path: Path) -> Source:
     closest = min((PUBLISHED, OPENINTRO, MODELDATA), key=lambda schema: len(set(schema.names) - have))
     lacking = ", ".join(name for name in closest.names if name not in have)
     raise DataError(
-        f"{path}: not a Lending Club table that is known here: it lacks {lacking}; add them, or declare your own columns "
-        'with dataset = "table"'
+        f"{path}: not a Lending Club table that is known here: it lacks {lacking}; add them, or declare your own "
+        'columns with dataset = "table"'
     )

@@ -3,23 +3,26 @@
 A schema is public and part of what the parties agree on. It turns a row into numbers without any other row: bounds,
 levels and scales are declared, never measured, so nothing about private records can leak through an encoding.
 
-- `Number(name, low, high)`: a number within declared bounds. `missing` is what a missing value counts as; without it a
-  missing value is refused. With `cap`, a value above `high` counts as `high` (incomes have no natural upper bound).
-- `Category(name, levels)`: one of the declared levels, encoded as its place 0, 1, 2, ... in them, as in the papers
-  (A, §IV-A; S, §V-A), so ordered levels should be declared in their order.
+- `Number(name, low, high)`: a number within declared bounds, divided by the larger of |low| and |high|. `missing` is
+  what a missing value counts as; without it a missing value is refused. With `cap`, a value above `high` counts as
+  `high` (incomes have no natural upper bound).
+- `Category(name, levels)`: one of the declared levels, encoded as its place 1, 2, 3, ... in them, as in the papers
+  (A, §IV-A; S, §V-A), divided by their number. So ordered levels should be declared in their order. Places start at 1
+  because the papers' models have no intercept: the first level is a value, not an absence.
 - `TwoClasses(name, negative, positive)`: a target, encoded −1 and +1.
 
-Rows are counted from 1 in messages, and the header of a file is not counted. A message quotes the offending value: it is
-for the owner of the table, not for sending on.
+Rows are counted from 1 in messages, and the header of a file is not counted. A message quotes the offending value:
+it is for the owner of the table, not for sending on.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Float, Int
 
 from copriv.data.tables import Table, read_table
@@ -42,7 +45,7 @@ class Number:
     cap: bool = False
     """A value above `high` counts as `high`; one below `low` is refused all the same."""
     scale: float | None = None
-    """Without a dictionary the feature is the number over this; None: the larger of |low| and |high|."""
+    """The feature is the number over this; None: the larger of |low| and |high|, so that |x| ≤ 1."""
 
     def __post_init__(self) -> None:
         if not -math.inf < self.low < self.high < math.inf:
@@ -58,13 +61,13 @@ class Number:
 
     @property
     def size(self) -> float:
-        """What the encoded number is divided by where there is no dictionary."""
+        """What the number is divided by."""
         return self.scale or max(abs(self.low), abs(self.high))
 
 
 @dataclass(frozen=True)
 class Category:
-    """A column with declared levels, encoded 0, 1, 2, ... in the order of their declaration."""
+    """A column with declared levels, encoded k/K for the k-th of K."""
 
     name: str
     levels: tuple[str, ...]
@@ -75,14 +78,7 @@ class Category:
         if len(set(self.levels)) != len(self.levels) or len(self.levels) < 2:
             raise DataError(f"{self.name}: declare two or more different levels, not {list(self.levels)}")
         if self.missing is not None and self.missing not in self.levels:
-            raise DataError(
-                f"{self.name}: missing counts as {self.missing!r}, which is not one of its levels"
-            )
-
-    @property
-    def size(self) -> float:
-        """What the code is divided by where there is no dictionary."""
-        return len(self.levels) - 1.0
+            raise DataError(f"{self.name}: missing counts as {self.missing!r}, which is not one of its levels")
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class EncodedTable:
     """A table as numbers; row r of each part is row r of the table."""
 
     features: Float[Array, "records columns"]
-    """Numbers in their own units, categories as codes."""
+    """Numbers over their declared sizes, categories as k/K."""
     target: Float[Array, " records"]
     unit: Int[np.ndarray, " records"] | None
     """Which person a row belongs to, numbered in order of first appearance; None: each row is its own unit."""
@@ -129,7 +125,7 @@ class Schema:
                 raise DataError(f"{name}: declared twice; declare each column once")
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> Self:
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "Schema":
         """A schema from the agreement's [data] table.
 
         Keys: `features` (names), `target` (a name), `bounds` (name → [low, high]), `categories` (name → levels; two for
@@ -157,9 +153,7 @@ class Schema:
         goal = _declared(target, bounds, categories, None)
         if isinstance(goal, Category):
             if len(goal.levels) != 2:
-                raise AgreementError(
-                    f"data.categories.{target}: a target takes two classes, not {len(goal.levels)}"
-                )
+                raise AgreementError(f"data.categories.{target}: a target takes two classes, not {len(goal.levels)}")
             return cls(columns, TwoClasses(target, *goal.levels), mapping.get("unit"))
         return cls(columns, goal, mapping.get("unit"))
 
@@ -175,11 +169,6 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @property
-    def sizes(self) -> Float[Array, " columns"]:
-        """What divides each encoded column where there is no dictionary: then |x| ≤ 1 unless a scale is declared."""
-        return np.array([column.size for column in self.columns])
-
-    @property
     def target_bound(self) -> float:
         """Declared bound on |y|."""
         return max(abs(self.target.low), abs(self.target.high)) if isinstance(self.target, Number) else 1.0
@@ -187,9 +176,9 @@ class Schema:
     def encode(self, table: object, on_violation: OnViolation = "refuse") -> EncodedTable:
         """The table as numbers, each row from itself alone.
 
-        Raises DataError naming column and row: a missing column, a wrong type, NaN, an unknown category, a value outside
-        its bounds. With `on_violation = "clamp"` a finite number outside its bounds moves to the nearest bound; the other
-        faults are refused all the same.
+        Raises DataError naming column and row: a missing column, a wrong type, NaN, an unknown category, a value
+        outside its bounds. With `on_violation = "clamp"` a finite number outside its bounds moves to the nearest bound;
+        the other faults are refused all the same.
         """
         encoded, problems = self._encode(read_table(table, self.names), on_violation)
         if encoded is None:
@@ -218,7 +207,7 @@ class Schema:
             if isinstance(column, Number):
                 encoded[column.name], found = _encode_numbers(column, series, on_violation)
             elif isinstance(column, Category):
-                codes = {level: float(code) for code, level in enumerate(column.levels)}
+                codes = {level: (k + 1) / len(column.levels) for k, level in enumerate(column.levels)}
                 encoded[column.name], found = _encode_levels(column.name, series, codes, column.missing)
             else:
                 encoded[column.name], found = _encode_levels(
@@ -231,7 +220,8 @@ class Schema:
             problems += found
         if problems:
             return None, problems
-        features = np.column_stack([encoded[name] for name in self.feature_names])
+        sizes = [column.size if isinstance(column, Number) else 1.0 for column in self.columns]
+        features = np.column_stack([encoded[name] / size for name, size in zip(self.feature_names, sizes, strict=True)])
         return EncodedTable(features, encoded[self.target.name], unit), []
 
 
@@ -254,22 +244,16 @@ def _declared(name: str, bounds: Mapping[str, Any], categories: Mapping[str, Any
         return Category(name, tuple(str(level) for level in categories[name]), missing)
     except (DataError, TypeError, ValueError) as error:
         key = "bounds" if name in bounds else "categories"
-        raise AgreementError(
-            f"data.{key}.{name}: {error}; declare [low, high] or two or more levels"
-        ) from None
+        raise AgreementError(f"data.{key}.{name}: {error}; declare [low, high] or two or more levels") from None
 
 
-def _encode_numbers(
-    column: Number, series: nw.Series[Any], on_violation: OnViolation
-) -> tuple[Array, list[str]]:
+def _encode_numbers(column: Number, series: nw.Series[Any], on_violation: OnViolation) -> tuple[Array, list[str]]:
     name = column.name
     if not series.dtype.is_numeric():
         values, wrong = _numbers_in_text(series)
         if wrong is not None:
             row, value = wrong
-            return values, [
-                f"{name}, row {row + 1}: is {value!r}, not a number; correct it, or declare a category"
-            ]
+            return values, [f"{name}, row {row + 1}: is {value!r}, not a number; correct it, or declare a category"]
     else:
         # Copied: some libraries hand out read-only views.
         values = np.array(series.cast(nw.Float64).fill_null(math.nan).to_numpy(), dtype=np.float64)
@@ -293,9 +277,7 @@ def _encode_numbers(
     ):
         if outside.any():
             worst = values[int(np.argmax(outside))]
-            problems.append(
-                _at(name, outside, f"is {worst:.12g}, {side} its declared bound {bound:.12g}; {advice}")
-            )
+            problems.append(_at(name, outside, f"is {worst:.12g}, {side} its declared bound {bound:.12g}; {advice}"))
     return values, problems
 
 
@@ -317,39 +299,51 @@ def _numbers_in_text(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] 
 def _encode_levels(
     name: str, series: nw.Series[Any], codes: Mapping[str, float], missing: str | None
 ) -> tuple[Array, list[str]]:
-    labels = [_label(value) for value in series.to_list()]
+    labels, place = _distinct_labels(series)
     known = {**codes, **({} if missing is None else {"": codes[missing]})}
-    values = np.array([known.get(label, math.nan) for label in labels])
+    values = np.array([known.get(label, math.nan) for label in labels])[place]
     unknown = np.isnan(values)
-    absent = unknown & np.array([not label for label in labels])
+    absent = unknown & np.array([not label for label in labels])[place]
     problems: list[str] = []
     if absent.any():
         advice = "fill it in, leave the row out, or declare the level that missing counts as"
         problems.append(_at(name, absent, f"is missing; {advice}"))
     strange = unknown & ~absent
     if strange.any():
-        label = labels[int(np.argmax(strange))]
+        label = labels[place[int(np.argmax(strange))]]
         declared = _shortened(tuple(codes))
-        problems.append(
-            _at(name, strange, f"is {label!r}, not one of {declared}; correct it, or declare the level")
-        )
+        advice = "correct it, or declare the level"
+        problems.append(_at(name, strange, f"is {label!r}, not one of {declared}; {advice}"))
     return values, problems
 
 
 def _encode_unit(name: str, series: nw.Series[Any]) -> tuple[Int[np.ndarray, " records"], list[str]]:
+    labels, place = _distinct_labels(series)
+    # Values that read alike name one person, whatever their type in the file.
     numbers: dict[str, int] = {}
-    labels = [_label(value) for value in series.to_list()]
-    ids = np.array([numbers.setdefault(label, len(numbers)) for label in labels])
-    absent = np.array([not label for label in labels])
+    ids = np.array([numbers.setdefault(label, len(numbers)) for label in labels])[place]
+    absent = np.array([not label for label in labels])[place]
     if absent.any():
-        return ids, [
-            _at(
-                name,
-                absent,
-                "is missing; every record must say whose it is: fill it in, or leave the row out",
-            )
-        ]
+        advice = "every record must say whose it is: fill it in, or leave the row out"
+        return ids, [_at(name, absent, f"is missing; {advice}")]
     return ids, []
+
+
+def _distinct_labels(series: nw.Series[Any]) -> tuple[list[str], Int[np.ndarray, " records"]]:
+    """The distinct cells of a column as text, and for each row which of them it holds."""
+    try:
+        cells = series.to_arrow()
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        coded = cells.dictionary_encode(null_encoding="encode")
+        if isinstance(coded, pa.ChunkedArray):
+            coded = coded.combine_chunks()
+        return [_label(value) for value in coded.dictionary.to_pylist()], coded.indices.to_numpy()
+    except (pa.ArrowException, TypeError):
+        # Columns of mixed Python objects have no arrow type.
+        labels = [_label(value) for value in series.to_list()]
+        distinct = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+        return list(distinct), np.array([distinct[label] for label in labels])
 
 
 def _label(value: object) -> str:

@@ -5,7 +5,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from copriv.data.schema import OnViolation, Schema
+import numpy as np
+from jaxtyping import Int
+
+from copriv.data.schema import Schema
 from copriv.data.tables import Table
 
 SHARED = Path("..") / "shared" / "data"
@@ -14,7 +17,7 @@ SHARED = Path("..") / "shared" / "data"
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A table and the public rules for cutting it up; no rule looks at a value, except `group`."""
+    """A table and the public rules for cutting it up; they see where a row stands and whose it is, nothing else."""
 
     table: Table
     schema: Schema
@@ -23,11 +26,10 @@ class Source:
     kind: Literal["real", "simulated"] = "real"
     shuffled: bool = False
     """The file is sorted: its rows are first permuted by a fixed seed, which depends on their number only."""
-    group: str | None = None
-    """A column that says which organisation a row belongs to: owners are cut from rows sorted by it, so they differ."""
+    group: Int[np.ndarray, " rows"] | None = None
+    """Which organisation a row belongs to: owners are cut from rows sorted by it, so that owners differ."""
     least_group: int = 0
     """Private rows of groups with fewer rows than this are left out."""
-    on_violation: OnViolation = "refuse"
 
 
 def embedded(name: str) -> Path:

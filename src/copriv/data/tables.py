@@ -29,11 +29,11 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
     if isinstance(source, str | Path):
         return nw.from_native(_read_file(Path(source), columns), eager_only=True)
     try:
-        return nw.from_native(source, eager_only=True)  # type: ignore[call-overload, no-any-return]
+        return nw.from_native(source, eager_only=True)
     except TypeError:
         raise DataError(
-            f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or a pandas, polars or "
-            "pyarrow frame"
+            f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or "
+            "a pandas, polars or pyarrow frame"
         ) from None
 
 
@@ -42,9 +42,7 @@ def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
         raise DataError(f"{path}: there is no such file; give the path of a .csv or .parquet file")
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".parquet"):
-        raise DataError(
-            f"{path}: cannot read a {suffix or 'file without an ending'}; give a .csv or .parquet file"
-        )
+        raise DataError(f"{path}: cannot read a {suffix or 'file without an ending'}; give a .csv or .parquet file")
     try:
         table = _read_csv(path, columns) if suffix == ".csv" else _read_parquet(path, columns)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -84,6 +82,4 @@ def _csv_names(path: Path) -> list[str]:
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
     with pa.parquet.ParquetFile(path) as file:
         names = file.schema_arrow.names
-        return file.read(
-            columns=None if columns is None else [name for name in names if name in set(columns)]
-        )
+        return file.read(columns=None if columns is None else [name for name in names if name in set(columns)])

@@ -1,0 +1,247 @@
+"""Hospital visits: the length of stay, in days, from what is recorded about the patient and the admission.
+
+- `path`: the papers' file, New York's SPARCS 2015 (`Hospital_Inpatient_Discharges__SPARCS_De-Identified___2015.csv`,
+  2.35 million rows). Charges, costs and places are left out, as in the papers. Only hospitals with at least 10,000
+  records are owners' rows, sorted by facility; `sizes` gives their numbers, so with those as `records` each owner is
+  one hospital. The public rows are the last ones of the file, also as in the papers.
+- `../shared/data/diabetes_130_hospitals.parquet`, or a path to it: 101,766 real stays in 130 US hospitals, 1999 to 2008
+  (UCI, CC BY 4.0), which does not say which hospital. The owners' rows are sorted by payer, then by the physician's
+  specialty, and cut into consecutive slices, so owners differ as hospitals do. The file is shuffled once first, by a
+  seed that never changes, so that the public rows are a fair sample. `patient_nbr` names the person.
+- "hospital-simulated": rows with the columns of SPARCS, drawn by `simulate` from a seed. Not real.
+"""
+
+from pathlib import Path
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pyarrow as pa
+
+from copriv.data.schema import Category, Number, Schema
+from copriv.data.source import SHARED, Source
+from copriv.data.tables import Table, read_table
+from copriv.errors import DataError
+
+LEAST_RECORDS = 10_000
+"""A hospital takes part with at least this many records (A, §IV-B)."""
+
+_NUMBERED_MDC = tuple(str(code) for code in range(26))
+_PAYERS = (
+    "Medicare",
+    "Medicaid",
+    "Private Health Insurance",
+    "Blue Cross/Blue Shield",
+    "Self-Pay",
+    "Managed Care, Unspecified",
+    "Miscellaneous/Other",
+    "Federal/State/Local/VA",
+    "Department of Corrections",
+    "Unknown",
+)
+_DISPOSITIONS = (
+    "Home or Self Care",
+    "Home w/ Home Health Services",
+    "Skilled Nursing Home",
+    "Expired",
+    "Left Against Medical Advice",
+    "Inpatient Rehabilitation Facility",
+    "Short-term Hospital",
+    "Hospice - Home",
+    "Hospice - Medical Facility",
+    "Psychiatric Hospital or Unit of Hosp",
+    "Another Type Not Listed",
+    "Court/Law Enforcement",
+    "Facility w/ Custodial/Supportive Care",
+    "Cancer Center or Children's Hospital",
+    "Medicare Cert Long Term Care Hospital",
+    "Hosp Basd Medicare Approved Swing Bed",
+    "Federal Health Care Facility",
+    "Critical Access Hospital",
+    "Medicaid Cert Nursing Facility",
+)
+
+SPARCS = Schema(
+    columns=(
+        Category("Age Group", ("0 to 17", "18 to 29", "30 to 49", "50 to 69", "70 or Older")),
+        Category("Gender", ("F", "M", "U")),
+        Category("Race", ("White", "Black/African American", "Other Race", "Multi-racial")),
+        Category("Ethnicity", ("Not Span/Hispanic", "Spanish/Hispanic", "Unknown", "Multi-ethnic")),
+        Category("Type of Admission", ("Elective", "Newborn", "Not Available", "Urgent", "Emergency", "Trauma")),
+        Category("Patient Disposition", _DISPOSITIONS, missing="Another Type Not Listed"),
+        Number("CCS Diagnosis Code", 0, 999, missing=0),
+        Number("CCS Procedure Code", 0, 999, missing=0),
+        Number("APR DRG Code", 0, 999),
+        Category("APR MDC Code", _NUMBERED_MDC),
+        Number("APR Severity of Illness Code", 0, 4),
+        Category("APR Risk of Mortality", ("Minor", "Moderate", "Major", "Extreme"), missing="Minor"),
+        Category("APR Medical Surgical Description", ("Not Applicable", "Medical", "Surgical")),
+        Category("Payment Typology 1", _PAYERS, missing="Unknown"),
+        Category("Emergency Department Indicator", ("N", "Y")),
+    ),
+    target=Number("Length of Stay", 1, 120),
+)
+"""SPARCS 2015; the file writes a stay of 120 days or more as "120 +"."""
+
+_FACILITY = "Facility Id"
+_ABSENT = "not recorded"
+
+DIABETES = Schema(
+    columns=(
+        Category("race", (_ABSENT, "Other", "Asian", "Hispanic", "AfricanAmerican", "Caucasian"), missing=_ABSENT),
+        Category("gender", ("Unknown/Invalid", "Female", "Male")),
+        Category("age", tuple(f"[{years}-{years + 10})" for years in range(0, 100, 10))),
+        Category("admission_type_id", tuple(str(code) for code in range(1, 9))),
+        Category("discharge_disposition_id", tuple(str(code) for code in range(1, 31))),
+        Category("admission_source_id", tuple(str(code) for code in range(1, 27))),
+        Number("num_lab_procedures", 0, 100, cap=True),
+        Number("num_procedures", 0, 6, cap=True),
+        Number("num_medications", 0, 40, cap=True),
+        Number("number_outpatient", 0, 20, cap=True),
+        Number("number_emergency", 0, 20, cap=True),
+        Number("number_inpatient", 0, 10, cap=True),
+        Number("number_diagnoses", 0, 16, cap=True),
+        Category("max_glu_serum", (_ABSENT, "Norm", ">200", ">300"), missing=_ABSENT),
+        Category("A1Cresult", (_ABSENT, "Norm", ">7", ">8"), missing=_ABSENT),
+        Category("metformin", ("No", "Down", "Steady", "Up")),
+        Category("insulin", ("No", "Down", "Steady", "Up")),
+        Category("change", ("No", "Ch")),
+        Category("diabetesMed", ("No", "Yes")),
+    ),
+    target=Number("time_in_hospital", 1, 14),
+)
+"""The 130 hospitals' table."""
+
+SCHEMA = SPARCS
+"""The papers' schema, and that of the simulated table."""
+
+_DIABETES_EXTRA = ("patient_nbr", "payer_code", "medical_specialty")
+
+
+def load(path: Path | None = None) -> Source:
+    """The visits. Raises DataError where there is no file, or one of another kind."""
+    found = path or SHARED / "diabetes_130_hospitals.parquet"
+    if path is None and not found.is_file():
+        raise DataError(
+            "data.path: hospital visits are not inside the package; give the path of SPARCS 2015 (health.data.ny.gov, "
+            'data set 82xm-y6g8) as CSV, or use dataset = "hospital-simulated"'
+        )
+    whole = read_table(found)
+    if "time_in_hospital" in whole.columns:
+        keys = [_keys(whole, name, found) for name in ("medical_specialty", "payer_code")]
+        return Source(
+            whole.select([name for name in (*DIABETES.names, *_DIABETES_EXTRA) if name in whole.columns]),
+            DIABETES,
+            f"Stays of diabetics in 130 US hospitals ({found.stem}), cut by payer and specialty",
+            shuffled=True,
+            group=_ranked(keys),
+        )
+    table = _sparcs(whole, found)
+    return Source(
+        table,
+        SPARCS,
+        f"New York hospital discharges in {found.name}",
+        group=_facilities(table),
+        least_group=LEAST_RECORDS,
+    )
+
+
+def sizes(path: Path, public_rows: int = 50_000) -> list[int]:
+    """How many records each hospital of a SPARCS file has, without the public rows, in the order of owners.
+
+    As `records` of `load_consortium` with the same `public_rows` and nothing held out, each owner is one hospital.
+    """
+    source = load(path)
+    if source.group is None or source.shuffled:
+        raise DataError(f"{path}: does not say which hospital a row belongs to; give the SPARCS file")
+    counts = np.bincount(source.group[: len(source.group) - public_rows])
+    return [int(n) for n in counts if n >= LEAST_RECORDS]
+
+
+def load_simulated(rows: int, seed: int) -> Source:
+    """A simulated table with the columns of SPARCS; the rows of a hospital are dealt to one owner, or to neighbours."""
+    table = nw.from_native(simulate(rows, seed), eager_only=True)
+    title = f"Simulated hospital discharges with the columns of SPARCS 2015 (seed {seed})"
+    return Source(table, SPARCS, title, kind="simulated", group=_facilities(table))
+
+
+def simulate(rows: int, seed: int) -> pa.Table:
+    """Draw visits: 120 hospitals of uneven size, the sick and the old stay longer, hospitals differ by ±20 percent.
+
+    The length of stay is 1 + Poisson with a gamma-distributed mean (heavy to the right, as real stays are), at most
+    120. A function of `rows` and `seed` only.
+    """
+    rng = np.random.default_rng([seed, rows])
+    share = rng.lognormal(0.0, 0.6, 120)
+    hospital = rng.choice(120, rows, p=share / share.sum())
+    age = rng.choice(5, rows, p=[0.15, 0.11, 0.2, 0.26, 0.28])
+    severity = 1 + rng.binomial(3, 0.16 + 0.07 * age)
+    risk = np.clip(severity - 1 + rng.integers(-1, 2, rows), 0, 3)
+    mdc = rng.integers(0, 26, rows)
+    surgical = rng.choice(3, rows, p=[0.01, 0.75, 0.24])
+    admission = rng.choice(6, rows, p=[0.19, 0.1, 0.001, 0.08, 0.627, 0.002])
+    effect = rng.normal(0.0, 0.2, 120)
+    mean = 1.1 * np.exp(0.42 * (severity - 1) + 0.08 * age + 0.25 * (surgical == 2) + 0.01 * mdc + effect[hospital])
+    stay = np.minimum(1 + rng.poisson(mean * rng.gamma(1.5, 1 / 1.5, rows)), 120)
+
+    def named(column: str, places: np.ndarray) -> list[str]:
+        (declared,) = (c for c in SPARCS.columns if c.name == column)
+        levels = declared.levels if isinstance(declared, Category) else ()
+        return np.array(levels)[places].tolist()  # type: ignore[no-any-return]
+
+    return pa.table(
+        {
+            _FACILITY: hospital + 1,
+            "Age Group": named("Age Group", age),
+            "Gender": named("Gender", rng.choice(2, rows, p=[0.56, 0.44])),
+            "Race": named("Race", rng.choice(4, rows, p=[0.56, 0.19, 0.24, 0.01])),
+            "Ethnicity": named("Ethnicity", rng.choice(4, rows, p=[0.82, 0.12, 0.055, 0.005])),
+            "Length of Stay": stay,
+            "Type of Admission": named("Type of Admission", admission),
+            "Patient Disposition": named("Patient Disposition", np.minimum(rng.geometric(0.55, rows) - 1, 18)),
+            "CCS Diagnosis Code": rng.integers(1, 260, rows),
+            "CCS Procedure Code": np.where(surgical == 2, rng.integers(1, 232, rows), 0),
+            "APR DRG Code": np.minimum(1 + 36 * mdc + rng.integers(0, 36, rows), 956),
+            "APR MDC Code": mdc,
+            "APR Severity of Illness Code": severity,
+            "APR Risk of Mortality": named("APR Risk of Mortality", risk),
+            "APR Medical Surgical Description": named("APR Medical Surgical Description", surgical),
+            "Payment Typology 1": named("Payment Typology 1", np.minimum(rng.geometric(0.4, rows) - 1, 9)),
+            "Emergency Department Indicator": named("Emergency Department Indicator", (admission >= 4).astype(int)),
+        }
+    )
+
+
+def _sparcs(whole: Table, path: Path) -> Table:
+    """The columns of SPARCS under the names of 2015: other years write "Facility ID", or another case."""
+    wanted = (*SPARCS.names, _FACILITY)
+    given = {name.strip().lower(): name for name in whole.columns}
+    lacking = [name for name in wanted if name.lower() not in given]
+    if lacking:
+        raise DataError(
+            f"{path}: not a table of hospital visits that is known here: it lacks {', '.join(lacking)}; add them, or "
+            'declare your own columns with dataset = "table"'
+        )
+    table = whole.select([nw.col(given[name.lower()]).alias(name) for name in wanted])
+    stay = table["Length of Stay"]
+    if stay.dtype == nw.String:
+        table = table.with_columns(stay.str.replace_all("120 +", "120", literal=True).alias("Length of Stay"))
+    return table
+
+
+def _facilities(table: Table) -> np.ndarray:
+    """Which hospital a row belongs to, numbered in the order of their identifiers."""
+    # Discharges without an identifier (the file redacts some) make up a group of their own.
+    labels = np.array(["" if value is None else str(value).zfill(8) for value in table[_FACILITY].to_list()])
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+
+def _keys(table: Table, name: str, path: Path) -> np.ndarray:
+    if name not in table.columns:
+        raise DataError(f"{path}: lacks {name}, which tells the owners apart; give the complete table")
+    labels = np.array(["" if value is None else str(value) for value in table[name].to_list()])
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+
+def _ranked(keys: list[np.ndarray]) -> np.ndarray:
+    """One number for each combination of keys; the last key counts most."""
+    return np.unique(np.column_stack(keys[::-1]), axis=0, return_inverse=True)[1].reshape(-1)
