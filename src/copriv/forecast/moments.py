@@ -11,7 +11,7 @@ directions never meet, and each is a scalar recursion. Owners whose (H, c) diffe
 | rule     | mean                                                        | variance of f(θ_k)            |
 | -------- | ----------------------------------------------------------- | ----------------------------- |
 | S1, S2   | exact, any owners                                           | exact                         |
-| A1       | exact without caps; grouped beyond 256 different weights    | simulated (`spread`)          |
+| A1       | exact without caps; grouped beyond 400 different weights    | simulated (`spread`)          |
 | A2       | exact for few kinds of owners; else simulated               | simulated                     |
 | A1 or A2 with caps | exact for a few owners (or few answers each); else simulated | simulated          |
 
@@ -21,7 +21,7 @@ directions never meet, and each is a scalar recursion. Owners whose (H, c) diffe
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -60,7 +60,7 @@ class OwnerKinds:
         counts: object = None,
         answers: object = None,
         data: Sequence[Quadratic] | None = None,
-    ) -> Self:
+    ) -> "OwnerKinds":
         """Check and wrap; `answers` may be one number for all. Raises InvalidInput."""
         n = finite_array("records", records, 1)
         b = finite_array("noise_scale", noise_scale, 1)
@@ -125,7 +125,7 @@ class Directions:
     """The problem in z = Uᵀ(θ − θ*): cost ½ Σ a_j z_j², starting at `start`.
 
     An owner's answer without noise is Γz + γ. Where all owners share the data, Γ = a − σ and γ = −σt are numbers in
-    each direction (`slope` and `offset` have one entry, for all kinds); else Γ is a matrix and γ a vector for each kind.
+    each direction (`slope` and `offset` have one entry, for all kinds); else Γ is a matrix and γ a vector a kind.
     """
 
     curvature: Float[Array, " p"]
@@ -137,7 +137,7 @@ class Directions:
     offset: Float[Array, "owners directions q"]
 
     @classmethod
-    def of(cls, quadratic: Quadratic, owners: OwnerKinds, start: object) -> Self:
+    def of(cls, quadratic: Quadratic, owners: OwnerKinds, start: object) -> "Directions":
         """Diagonalise once. Raises InvalidInput on a start of the wrong length or data that do not add up to f."""
         p, σ = len(quadratic.c), quadratic.regularizer.strength
         θ0 = finite_array("start", start, 1)

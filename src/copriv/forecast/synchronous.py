@@ -36,19 +36,19 @@ def s2(
 def s1_steps(step: float, horizon: int) -> Float[Array, " updates"]:
     """ρ/(T²k), k = 1 … T−1 (S, Alg. 1)."""
     T, ρ = count("horizon", horizon), positive("step", step)
-    return ρ / (T**2 * np.arange(1.0, T))
+    return np.asarray(ρ / (T**2 * np.arange(1.0, T)))
 
 
 def s2_steps(step: float, horizon: int) -> Float[Array, " updates"]:
     """c₁/√k, k = 1 … T−1 (S, Alg. 2)."""
     T, c1 = count("horizon", horizon), positive("step", step)
-    return c1 / np.sqrt(np.arange(1.0, T))
+    return np.asarray(c1 / np.sqrt(np.arange(1.0, T)))
 
 
 def s2_average(horizon: int) -> Float[Array, " updates"]:
     """The weight of θ[k] in θ̄[k+1], k = 1 … T−1 (S, eq. (8)); θ̄[1] weighs nothing, so it is taken to be θ[1]."""
     k, η = np.arange(1.0, count("horizon", horizon)), 1.0 / np.sqrt(horizon)
-    return (η + 1.0) / (η + k)
+    return np.asarray((η + 1.0) / (η + k))
 
 
 def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | None) -> Moments:

@@ -1,0 +1,1 @@
+"""The cost of privacy before anything runs: bounds, exact moments, spread, plans."""

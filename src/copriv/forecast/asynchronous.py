@@ -1,0 +1,441 @@
+"""A1 and A2: the mean of f(θ_k) exactly, over the noise and over who happens to talk, where that is within reach.
+
+**A1 without caps** (`_a1_sums`). Owners of equal weight are exchangeable and the choice is uniform, so the recursion
+closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
+a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
+
+**A2, and caps** (`_by_counts`). What a step does depends on how many owners of each kind have answered how often. Given
+those counts owners are exchangeable again, so for each vector of counts it carries the moments of (1, θ, Σ a_i over
+those owners). The vectors must be few: they are for a few kinds without caps, for a few owners with caps.
+
+Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the
+average of 2b_i² enters. **Beyond reach** the mean is simulated (`spread`), and so is every variance of f(θ_k) here.
+Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import InvalidInput
+from copriv.fitness import Quadratic
+from copriv.forecast.moments import Directions, Integers, Moments, OwnerKinds, Rule
+from copriv.forecast.spread import Order, require_regularizer, simulated_costs
+from copriv.types import Array
+from copriv.validation import count, positive
+
+MOST_GROUPS = 400
+"""A1: different weights that are kept apart; more are grouped."""
+
+MOST_WORK = 1e9
+"""Multiplications that an exact recursion over counts may take: seconds; beyond it the mean is simulated."""
+
+NEGLIGIBLE = 1e-20
+"""Counts less likely than this are dropped: they cannot move a moment by more than rounding does."""
+
+
+def a1(
+    quadratic: Quadratic,
+    owners: OwnerKinds,
+    step: float,
+    horizon: int,
+    start: object,
+    rng: np.random.Generator,
+    learner_step: float = 0.5,
+    order: Order = "uniform",
+    runs: int = 1000,
+) -> Moments:
+    """A1 with ρ = `step` and c_L = `learner_step` (1/2; the paper prints (N−1)/N). T + 1 entries, θ_L,0 first.
+
+    `runs` reduced runs give the variance. Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
+    """
+    require_regularizer(quadratic.regularizer.strength)
+    T, ρ = count("horizon", horizon), positive("step", step)
+    d = Directions.of(quadratic, owners, start)
+    moments = _Simulated("A1", d, owners, ρ, T, learner_step, order, runs, rng)
+    if d.shared and order == "uniform" and owners.caps(T) is None:
+        weights = len(np.unique(owners.weights))
+        if weights <= MOST_GROUPS:
+            return moments.around(_a1_sums(d, _pooled(owners), ρ / T**2, learner_step, T))
+        fine, coarse = (
+            _a1_sums(d, _grouped(owners, g), ρ / T**2, learner_step, T) for g in (MOST_GROUPS, MOST_GROUPS // 2)
+        )
+        return moments.around(fine, np.abs(fine - coarse))
+    counts = _Counts.of(d, owners, T, order, remembers=False)
+    if counts.work(d) <= MOST_WORK:
+        return moments.around(_by_counts(d, counts, _A1Event(d, counts, ρ / T**2, learner_step)))
+    return moments.alone()
+
+
+def a2(
+    quadratic: Quadratic,
+    owners: OwnerKinds,
+    step: float,
+    horizon: int,
+    start: object,
+    rng: np.random.Generator,
+    order: Order = "uniform",
+    runs: int = 1000,
+) -> Moments:
+    """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` reduced runs give what is not exact."""
+    T, α = count("horizon", horizon), positive("step", step)
+    d = Directions.of(quadratic, owners, start)
+    moments = _Simulated("A2", d, owners, α, T, 0.5, order, runs, rng)
+    counts = _Counts.of(d, owners, T, order, remembers=True)
+    if counts.work(d) <= MOST_WORK:
+        return moments.around(_by_counts(d, counts, _A2Event(d, counts, α)))
+    return moments.alone()
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulated:
+    """What reduced runs say, as the whole answer or beside an exact mean."""
+
+    rule: Rule
+    directions: Directions
+    owners: OwnerKinds
+    step: float
+    horizon: int
+    learner_step: float
+    order: Order
+    runs: int
+    rng: np.random.Generator
+
+    def around(self, mean: Array, grouping: Array | None = None) -> Moments:
+        error = np.zeros_like(mean) if grouping is None else grouping
+        simulated = self.alone()
+        return Moments(
+            "exact" if grouping is None else "grouped",
+            mean, error, "simulated", simulated.variance, simulated.variance_error,
+        )  # fmt: skip
+
+    def alone(self) -> Moments:
+        runs = count("runs", self.runs, 2)
+        costs = simulated_costs(
+            self.rule,
+            self.directions,
+            self.owners,
+            self.step,
+            self.horizon,
+            runs,
+            self.rng,
+            self.learner_step,
+            self.order,
+        )
+        mean, variance = costs.mean(axis=0), costs.var(axis=0, ddof=1)
+        fourth = np.mean((costs - mean) ** 4, axis=0)
+        error = np.sqrt(np.maximum(fourth - variance**2, 0.0) / runs)
+        return Moments("simulated", mean, np.sqrt(variance / runs), "simulated", variance, error)
+
+
+def _pooled(owners: OwnerKinds) -> OwnerKinds:
+    """Owners of equal weight as one kind, of the average noise variance."""
+    return _as_groups(owners, np.unique(owners.records, return_inverse=True)[1].reshape(-1))
+
+
+def _grouped(owners: OwnerKinds, groups: int) -> OwnerKinds:
+    """Owners of nearly equal weight as one kind: at most `groups` kinds, each of about as many kinds of owners."""
+    pooled = _pooled(owners)
+    return _as_groups(pooled, np.arange(len(pooled.records)) * groups // len(pooled.records))
+
+
+def _as_groups(owners: OwnerKinds, group: Integers) -> OwnerKinds:
+    number = np.bincount(group, weights=owners.counts)
+    share = np.bincount(group, weights=owners.counts * owners.records)
+    # ω²b² is what the noise adds; its sum over the group is kept.
+    noise = np.bincount(group, weights=owners.counts * (owners.records * owners.noise_scale) ** 2)
+    records = share / number
+    return OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64))
+
+
+def _a1_sums(d: Directions, owners: OwnerKinds, α: float, c_L: float, horizon: int) -> Float[Array, " k"]:
+    """E f(θ_L,k) − f(θ*) for one owner chosen uniformly at each of `horizon` events; arrays are directions × kinds.
+
+    With m = (θ_L + x_i)/2 an event is x_i ← βm + τ − noise of variance V, θ_L ← δm − η.
+    """
+    N, n, σ = owners.number, owners.counts.astype(np.float64), d.sigma
+    t, h = d.optimum[:, None], d.slope[0, :, 0, :]
+    ω = owners.weights
+    β = 1.0 - α / 2.0 - (N * α / σ) * h * ω
+    τ = (N * α * ω - α / 2.0) * t
+    V = (N * α / σ * ω) ** 2 * 2.0 * owners.noise_scale**2
+    δ, η = 1.0 - c_L * α, c_L * α * t
+    u, r = β / 2.0, β / 2.0 - 1.0  # new − x_i = uL + r·x_i + τ − noise
+
+    l = d.start[:, None].copy()
+    x = n * l
+    LL, LX, B = l**2, n * l**2, n * l**2
+    XX = x[:, :, None] * x[:, None, :]
+    diagonal = np.arange(len(n))
+    cost = np.empty(horizon + 1)
+    cost[0] = 0.5 * float(d.curvature @ LL[:, 0])
+    for k in range(horizon):
+        mean_x = x.sum(axis=1, keepdims=True) / N
+        mean_LX = LX.sum(axis=1, keepdims=True) / N
+        mean_B = B.sum(axis=1, keepdims=True) / N
+        m1 = 0.5 * (l + mean_x)
+        m2 = 0.25 * (LL + 2.0 * mean_LX + mean_B)
+        # E ΔX_κ X_κ' and E (ΔX_κ)², of the one owner that talks
+        cross = (
+            r[:, :, None] * XX + u[:, :, None] * n[:, None] * LX[:, None, :] + (n * τ)[:, :, None] * x[:, None, :]
+        ) / N
+        change = (
+            n * (u**2 * LL + τ**2 + V + 2.0 * u * τ * l) + r**2 * B + 2.0 * u * r * LX + 2.0 * r * τ * x
+        ) / N  # fmt: skip
+        new_B = B + (β**2 * 0.25 * (n * LL + 2.0 * LX + B) + β * τ * (n * l + x) + n * (τ**2 + V) - B) / N
+        # E θ_L' X_κ and E θ_L' ΔX_κ
+        new_LX = 0.5 * δ * (LX + XX.sum(axis=1) / N) - η * x
+        new_LX += (
+            0.5 * δ * (n * u * LL + r * LX + n * τ * l + u * LX + r * B + τ * x) - η * (n * u * l + r * x + n * τ)
+        ) / N
+        XX = XX + cross + cross.transpose(0, 2, 1)
+        XX[:, diagonal, diagonal] += change
+        x = x + (n * u * l + r * x + n * τ) / N
+        l = δ * m1 - η
+        LL = δ**2 * m2 - 2.0 * δ * η * m1 + η**2
+        LX, B = new_LX, new_B
+        cost[k + 1] = 0.5 * float(d.curvature @ LL[:, 0])
+    return cost
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """Owners by kind and by how often they have answered: class c = (kind, level), and where an answer leads.
+
+    A level is "answers given" under caps; without them "not heard" and "heard" for A2, and one level for A1.
+    """
+
+    kind: Integers
+    level: Integers
+    successor: Integers
+    """The class after an answer; −1 where the cap is reached."""
+    preference: Float[Array, " classes"]
+    """How likely one owner of the class is to talk next, relative to the others."""
+    slot: Integers
+    """Where Σ over the class stands in the state; −1 for owners without a memory."""
+    first: tuple[int, ...]
+    """The owners of each class at the start."""
+    owners: OwnerKinds
+    capped: bool
+    horizon: int
+    events: int
+    """How many happen before every owner has reached its cap."""
+
+    @classmethod
+    def of(cls, d: Directions, owners: OwnerKinds, horizon: int, order: Order, remembers: bool) -> "_Counts":
+        caps = owners.caps(horizon) if order == "uniform" else owners.answers
+        if order == "random order" and caps is None:
+            raise InvalidInput("order: a random order of all answers needs the number of answers of each owner")
+        if d.shared:
+            owners, caps = _same_weight_and_cap(owners, caps)
+        kind: list[int] = []
+        level: list[int] = []
+        successor: list[int] = []
+        preference: list[float] = []
+        first: list[int] = []
+        for κ in range(len(owners.records)):
+            top = int(caps[κ]) if caps is not None else int(remembers)
+            for u in range(top + 1):
+                successor.append(len(kind) + 1 if u < top else (-1 if caps is not None else len(kind)))
+                kind.append(κ)
+                level.append(u)
+                preference.append(float(top - u) if order == "random order" else 1.0)
+                first.append(int(owners.counts[κ]) if u == 0 else 0)
+        has_memory = np.array(level) > 0 if remembers else np.ones(len(level), dtype=bool)
+        slot = np.where(has_memory, np.cumsum(has_memory) - 1, -1)
+        return cls(
+            np.array(kind), np.array(level), np.array(successor), np.array(preference), slot, tuple(first),
+            owners, caps is not None, horizon, horizon if caps is None else min(horizon, int(owners.counts @ caps)),
+        )  # fmt: skip
+
+    def work(self, d: Directions) -> float:
+        """About how many multiplications the recursion takes."""
+        states = 1.0
+        for κ, N in enumerate(self.owners.counts):
+            levels = int((self.kind == κ).sum())
+            heard = min(int(N), self.events)
+            states *= math.comb(heard + levels - 1, levels - 1)
+            if states > MOST_WORK:
+                return math.inf
+        _, batch, q, _ = d.slope.shape
+        size = 1 + q * (2 + int(self.slot.max()))
+        return states * (1 if self.capped else self.events) * len(self.kind) * float(batch * 3 * q * size**2)
+
+
+def _same_weight_and_cap(owners: OwnerKinds, caps: Integers | None) -> tuple[OwnerKinds, Integers | None]:
+    keys = owners.records[:, None] if caps is None else np.column_stack([owners.records, caps])
+    same, group = np.unique(keys, axis=0, return_inverse=True)
+    return _as_groups(owners, group.reshape(-1)), None if caps is None else same[:, 1].astype(np.int64)
+
+
+class _A1Event:
+    """x_i and θ_L after an answer of an owner, as linear maps of (1, θ_L, x_i)."""
+
+    def __init__(self, d: Directions, counts: _Counts, α: float, c_L: float) -> None:
+        self._d, self._counts, self._α, self._c_L = d, counts, α, c_L
+
+    def memory(self, kind: int) -> tuple[Array, Array, Array, float]:
+        """x_i ← constant + A·θ_L + B·x_i + g·noise; constant (batch q), A and B (batch q q)."""
+        d, α, N = self._d, self._α, self._counts.owners.number
+        ω = float(self._counts.owners.weights[kind])
+        t = d.optimum.reshape(d.offset.shape[1:])
+        slope, offset = _answer(d, kind)
+        gain = N * α / d.sigma * ω
+        half = 0.5 * ((1.0 - α / 2.0) * np.eye(slope.shape[-1]) - gain * slope)
+        return -α / 2.0 * t - gain * offset, half, half, -gain
+
+    def model(self, k: int, kind: int, after: Integers) -> tuple[Array, float, float, Array]:
+        """θ_L ← constant + A·θ_L + B·x_i + Σ_slots C·S': constant (batch q), A, B numbers, C (states slots)."""
+        α, c = self._α, self._c_L
+        t = self._d.optimum.reshape(self._d.offset.shape[1:])
+        keep = 0.5 * (1.0 - c * α)
+        return -c * α * t, keep, keep, np.zeros((len(after), int(self._counts.slot.max()) + 1))
+
+
+class _A2Event:
+    """a_i and θ after an answer of an owner, as linear maps of (1, θ, Σ a_i)."""
+
+    def __init__(self, d: Directions, counts: _Counts, α: float) -> None:
+        self._d, self._counts, self._α = d, counts, α
+
+    def memory(self, kind: int) -> tuple[Array, Array, Array, float]:
+        slope, offset = _answer(self._d, kind)
+        return offset, slope, np.zeros_like(slope), 1.0
+
+    def model(self, k: int, kind: int, after: Integers) -> tuple[Array, float, float, Array]:
+        d, c = self._d, self._counts
+        α = self._α / (1.0 + k / c.owners.number)
+        heard = c.slot >= 0
+        ω = c.owners.weights[c.kind[heard]]
+        weight = after[:, heard] @ ω
+        t = d.optimum.reshape(d.offset.shape[1:])
+        return -α * d.sigma * t, 1.0 - α * d.sigma, 0.0, -α * ω / weight[:, None]
+
+
+def _answer(d: Directions, kind: int) -> tuple[Array, Array]:
+    """Γ (batch q q) and γ (batch q) of one kind's answers."""
+    of = kind if len(d.slope) > 1 else 0
+    return d.slope[of], d.offset[of]
+
+
+def _by_counts(d: Directions, counts: _Counts, event: _A1Event | _A2Event) -> Float[Array, " k"]:
+    """E f(θ_k) − f(θ*), from the moments of y = (1, θ, S) for each vector of counts; θ and each S are batch × q.
+
+    M is E[yyᵀ; counts], whose first entry is the counts' probability, and B is E[Σ a_i a_iᵀ; counts] of each slot.
+    """
+    _, batch, q, _ = d.slope.shape
+    slots, events = int(counts.slot.max()) + 1, counts.events
+    size = 1 + q * (1 + slots)
+    z = d.start.reshape(batch, q)
+    y = np.zeros((batch, size))
+    y[:, 0], y[:, 1 : 1 + q] = 1.0, z
+    B = np.zeros((1, batch, slots, q, q))
+    for c, s in enumerate(counts.slot.tolist()):
+        if s >= 0 and counts.first[c] > 0:  # A1: every copy starts where θ_L does
+            y[:, _slot(s, q)] = counts.first[c] * z
+            B[0, :, s] = counts.first[c] * z[:, :, None] * z[:, None, :]
+    M = (y[:, :, None] * y[:, None, :])[None]
+    states = np.array([counts.first], dtype=np.int64)
+    a = d.curvature.reshape(batch, q)
+    cost = [0.5 * float((a * z**2).sum())]
+    for k in range(1, events + 1):
+        index: dict[bytes, int] = {}
+        steps = []
+        for c, here, chance in _choices(counts, states):
+            after = states[here].copy()
+            after[:, c] -= 1
+            after[:, counts.successor[c]] += 1
+            to = np.array([index.setdefault(row.tobytes(), len(index)) for row in after])
+            steps.append((c, here, chance, after, to))
+        new_M, new_B = np.zeros((len(index), *M.shape[1:])), np.zeros((len(index), *B.shape[1:]))
+        for c, here, chance, after, to in steps:
+            ΔM, ΔB = _event(counts, event, k, c, states[here], after, M[here], B[here])
+            # From two vectors of counts a class's answer never leads to the same one, so `to` has no repeats.
+            new_M[to] += chance[:, None, None, None] * ΔM
+            new_B[to] += chance[:, None, None, None, None] * ΔB
+        likely = new_M[:, 0, 0, 0] > NEGLIGIBLE
+        M, B = new_M[likely], new_B[likely]
+        states = np.frombuffer(b"".join(index), dtype=np.int64).reshape(len(index), -1)[likely]
+        second = np.einsum("sbqq->bq", M[:, :, 1 : 1 + q, 1 : 1 + q])
+        cost.append(0.5 * float((a * second).sum()))
+    return np.array(cost + cost[-1:] * (counts.horizon - events))
+
+
+def _choices(counts: _Counts, states: Integers) -> Iterator[tuple[int, Integers, Array]]:
+    """For each class that can talk: the states where it can, and with what probability it does."""
+    likely = states * np.where(counts.successor >= 0, counts.preference, 0.0)
+    chance = likely / likely.sum(axis=1, keepdims=True)
+    for c in range(states.shape[1]):
+        here = np.flatnonzero(chance[:, c] > 0)
+        if len(here):
+            yield c, here, chance[here, c]
+
+
+def _slot(s: int, q: int) -> slice:
+    return slice(1 + q * (1 + s), 1 + q * (2 + s))
+
+
+def _event(
+    counts: _Counts, event: _A1Event | _A2Event, k: int, c: int, before: Integers, after: Integers, M: Array, B: Array
+) -> tuple[Array, Array]:
+    """The moments after an owner of class c has answered at event k, given the counts before and after."""
+    states, batch, size, _ = M.shape
+    kind, old, new = int(counts.kind[c]), int(counts.slot[c]), int(counts.slot[counts.successor[c]])
+    q = B.shape[-1]
+    θ, own, eye = slice(1, 1 + q), slice(size, size + q), np.eye(q)
+
+    # Moments of e = (y, a_i): the owner is any of its class, with E a_i yᵀ = E S yᵀ/n and E a_i a_iᵀ = B/n.
+    E = np.zeros((states, batch, size + q, size + q))
+    E[:, :, :size, :size] = M
+    if old >= 0:
+        n = before[:, c].astype(np.float64)[:, None, None, None]
+        E[:, :, own, :size] = M[:, :, _slot(old, q), :] / n
+        E[:, :, :size, own] = E[:, :, own, :size].transpose(0, 1, 3, 2)
+        E[:, :, own, own] = B[:, :, old] / n
+
+    # The rows of y that change, as R e + G noise: θ, the sum that the owner leaves and the one that it joins.
+    constant, A, own_part, gain = event.memory(kind)
+    answer = np.zeros((batch, q, size + q))
+    answer[:, :, 0], answer[:, :, θ], answer[:, :, own] = constant, A, own_part
+    joined = np.zeros((states, batch, q, size + q))
+    joined[:, :, :, _slot(new, q)] = eye
+    joined += answer
+    if old == new:
+        joined[:, :, :, own] -= eye
+    constant, keep, own_keep, pull = event.model(k, kind, after)
+    pull = pull[:, :, None, None, None]
+    model = np.zeros((states, batch, q, size + q))
+    model[..., 0], model[:, :, :, θ], model[:, :, :, own] = constant, keep * eye, own_keep * eye
+    for s in range(pull.shape[1]):
+        model[:, :, :, _slot(s, q)] += pull[:, s] * eye
+    model += pull[:, new] * answer
+    if old >= 0:
+        model[:, :, :, own] -= pull[:, old] * eye
+    rows, R, G = [*range(1, 1 + q)], [model], [pull[:, new] * gain * eye]
+    if old not in (-1, new):
+        left = np.zeros((states, batch, q, size + q))
+        left[:, :, :, _slot(old, q)], left[:, :, :, own] = eye, -eye
+        rows, R, G = [*rows, *_columns(old, q)], [*R, left], [*G, np.zeros((states, 1, q, q))]
+    rows, R, G = [*rows, *_columns(new, q)], [*R, joined], [*G, np.broadcast_to(gain * eye, (states, 1, q, q))]
+    change, noise = np.concatenate(R, axis=2), np.concatenate(G, axis=2)
+
+    V = 2.0 * float(counts.owners.noise_scale[kind]) ** 2
+    probability = M[:, :, :1, :1]
+    product = change @ E
+    after_M = M.copy()
+    after_M[:, :, rows, :] = product[..., :size]
+    after_M[:, :, :, rows] = product[..., :size].transpose(0, 1, 3, 2)
+    square = product @ change.transpose(0, 1, 3, 2) + V * probability * (noise @ noise.transpose(0, 1, 3, 2))
+    after_M[:, :, np.array(rows)[:, None], rows] = square
+    after_B = B.copy()
+    if old >= 0:
+        after_B[:, :, old] -= E[:, :, own, own]
+    after_B[:, :, new] += answer @ E @ answer.transpose(0, 2, 1) + V * gain**2 * probability * eye
+    return after_M, after_B
+
+
+def _columns(s: int, q: int) -> range:
+    return range(1 + q * (1 + s), 1 + q * (2 + s))

@@ -1,0 +1,220 @@
+"""The bounds' constants by hand, their conditions, and that those for this T do hold on runs whose law is known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copriv.errors import InvalidInput
+from copriv.fitness import Quadratic, Regularizer
+from copriv.forecast.bounds import Setting, a_theorem_2, fit_inverse_square, s_theorem_2, s_theorem_3
+from copriv.forecast.moments import OwnerKinds
+from copriv.forecast.synchronous import s1, s2
+
+
+def setting(**changes):
+    values = {
+        "gradient_bound": 2.0,
+        "regularizer_bound": 1.0,
+        "n_parameters": 9,
+        "total_records": 100.0,
+        "epsilon": np.array([1.0, 0.5]),
+        "horizon": 10,
+        "step": 3.0,
+        "strong_convexity": 0.5,
+        "smoothness": 4.0,
+        "regularization": 0.1,
+    }
+    return Setting(**(values | changes))
+
+
+def test_s_theorem_2_by_hand():
+    published, dimension, smoothness, finite = s_theorem_2(setting(), start_gap=1.0)
+    # S₂ = 1 + 4; 8·4·3·5/(0.5·10⁴)
+    assert published.value == pytest.approx(0.096)
+    assert dimension.value == pytest.approx(9 * 0.096)
+    assert smoothness.value == pytest.approx(2 * 9 * 0.096)
+    assert finite.conditions_met
+    assert not any(b.conditions_met for b in (published, dimension, smoothness))
+    assert "T = 10" in published.holds_for
+    assert "erratum 4" in published.holds_for
+    capped = s_theorem_2(setting(answers=5))
+    assert len(capped) == 3
+    assert capped[0].value == published.value
+    assert capped[1].value == pytest.approx(dimension.value / 4)
+
+
+def test_conditions_that_fail_are_named():
+    bounds = s_theorem_2(setting(strong_convexity=0.0, smoothness=math.inf, diameter=7.0), start_gap=1.0)
+    assert all(math.isinf(bound.value) and not bound.conditions_met for bound in bounds)
+    assert "not so here: f strongly convex, f smooth, Θ unbounded" in bounds[-1].holds_for
+    assert all(math.isinf(bound.value) for bound in s_theorem_3(setting()))
+    assert "not so here: Θ bounded" in s_theorem_3(setting())[1].holds_for
+    for bad in ({"regularization": 0.0}, {"regularizer_bound": math.inf}):
+        assert all(math.isinf(bound.value) and not bound.conditions_met for bound in a_theorem_2(setting(**bad)))
+    assert "not so here: ρ/T² ≤ 1/λ" in s_theorem_2(setting(step=1e4))[0].holds_for
+
+
+def test_s_theorem_3_by_hand():
+    published, last, average = s_theorem_3(setting(diameter=6.0))
+    log = (2 + math.log(10)) / math.sqrt(10)
+    # Ξ = 2, T = 10, n = 100: c₂ = 4√2·6·10·log and c₂(Ξ/n)√5
+    assert published.value == pytest.approx(4 * math.sqrt(2) * 6 * 10 * log * 0.02 * math.sqrt(5))
+    second_moment = 9 + 8 * 9 * (2 * 10 / 100) ** 2 * 5
+    assert last.value == pytest.approx((36 / 3 + 3 * second_moment) * log)
+    assert last.conditions_met
+    assert average.conditions_met
+    assert not published.conditions_met
+    # θ̄[T] itself, as a sum of the θ[k]
+    weights = np.zeros(10)
+    for k in range(1, 10):
+        new = (10**-0.5 + 1) / (10**-0.5 + k)
+        weights *= 1 - new
+        weights[k] = new
+    assert weights.sum() == pytest.approx(1)
+    assert (np.diff(weights[1:]) > 0).all()
+    by_hand = weights[9] * 36 * 3 / 6 + 1.5 * second_moment * sum(weights[k] / math.sqrt(k) for k in range(1, 10))
+    assert average.value == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("N", [2, 3, 7])
+def test_a_theorem_2_by_hand(N):
+    ε = np.linspace(0.5, 2.0, N)
+    s = setting(epsilon=ε)
+    published, corrected = a_theorem_2(s)
+    star = np.zeros((N + 1, N + 1))  # E[WᵀW] = E W, W averaging the learner with one owner
+    for i in range(N):
+        e = np.zeros(N + 1)
+        e[i], e[N] = 1, -1
+        star += (np.eye(N + 1) - np.outer(e, e) / 2) / N
+    λ = np.sort(np.linalg.eigvalsh(star))[-2]  # erratum 3
+    for bound, p in ((published, 1), (corrected, 9)):
+        C, α, σ = 3.0, 0.03, 0.1
+        x = 2 * math.sqrt(2 * p) * 2.0 * 10 / (100 * ε) / C
+        total = 1 + N * np.sum((1 + x) ** 2)
+        root = 2 * N**2 * α * C**2 * math.sqrt(N + 1) / (σ**2 * (1 - math.sqrt(λ))) * math.sqrt(total)
+        assert bound.value == pytest.approx(N * α * C**2 / σ**2 * total + root)
+        assert bound.quantity == "squared parameter error"
+        assert not bound.conditions_met
+    costs = a_theorem_2(s, "cost")
+    assert costs[1].value == pytest.approx(3.0 * math.sqrt(corrected.value))
+
+
+def test_counts_are_owners():
+    listed, counted = (
+        setting(epsilon=np.array([1.0, 1, 1, 2])),
+        setting(epsilon=np.array([1.0, 2]), counts=np.array([3.0, 1.0])),
+    )
+    for bounds in (lambda s: s_theorem_2(s, 1.0), lambda s: s_theorem_3(s), a_theorem_2):
+        assert [b.value for b in bounds(listed)] == pytest.approx([b.value for b in bounds(counted)])
+    million = a_theorem_2(setting(counts=np.array([1e6, 1.0])))[1].value
+    assert math.isfinite(million)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 40), st.floats(0.05, 1.0))
+def test_bounds_at_this_t_are_above_the_exact_cost(seed, T, share):
+    """A squared loss whose exact law is known: θ stays in Θ as the noise is small beside it."""
+    rng = np.random.default_rng(seed)
+    p, n, ε = 3, 50_000.0, np.array([1.0, 3.0])
+    X = rng.normal(size=(40, p)) * [1.0, 0.5, 0.2]
+    quadratic = Quadratic(X.T @ X / 40, X.T @ rng.normal(size=40) / 40, 1.0, Regularizer(0.01))
+    eigenvalues = np.linalg.eigvalsh(quadratic.hessian)
+    L, λ = float(eigenvalues[0]), float(eigenvalues[-1])
+    best = quadratic.free_minimum()
+    start = best + rng.normal(size=p)
+    D = 4 * float(np.linalg.norm(start - best))
+    # A gradient bound over {‖θ − θ*‖ ≤ D/2}, where every run of these two rules stays
+    Ξ = math.sqrt(p) * λ * D / 2
+    noise = 2 * Ξ * T / (np.array([0.4, 0.6]) * n * ε)
+    owners = OwnerKinds.of(np.array([0.4, 0.6]) * n, noise)
+    common = {
+        "gradient_bound": Ξ, "regularizer_bound": 0.0, "n_parameters": p, "total_records": n, "epsilon": ε,
+        "horizon": T, "strong_convexity": L, "smoothness": λ,
+    }  # fmt: skip
+    step = share * T**2 / λ
+    exact = s1(quadratic, owners, step, T, start).mean
+    bound = s_theorem_2(Setting(step=step, **common), start_gap=float(exact[0]))[-1]
+    assert bound.conditions_met
+    assert exact[-1] <= bound.value * (1 + 1e-9)
+    step = share / λ
+    _, last, average = s_theorem_3(Setting(step=step, diameter=D, **common))
+    assert s2(quadratic, owners, step, T, start, averaged=False).mean[-1] <= last.value
+    assert s2(quadratic, owners, step, T, start).mean[-1] <= average.value
+
+
+def test_the_published_forms_fail_where_the_errata_say():
+    """Erratum 5: n → ∞ and θ[1] ≠ θ*; and the missing λ/2: a steep f, started at θ*, costs more than S Thm 2 says."""
+    T, Ξ, n, ε = 50, 1.0, 1e9, np.array([1.0])
+    quadratic = Quadratic(np.eye(1), np.ones(1), 2.0, Regularizer(0.0))
+    owners = OwnerKinds.of([n], [2 * Ξ * T / n])
+    exact = s1(quadratic, owners, 1.0, T, np.zeros(1)).mean
+    common = {"gradient_bound": Ξ, "regularizer_bound": 0.0, "epsilon": ε, "horizon": T}
+    published = s_theorem_2(
+        Setting(step=1.0, n_parameters=1, total_records=n, strong_convexity=2.0, smoothness=2.0, **common)
+    )[0]
+    assert exact.min() > 1e6 * published.value
+    p, steep = 4, 1000.0
+    quadratic = Quadratic(steep / 2 * np.eye(p), np.zeros(p), 0.0, Regularizer(0.0))
+    step = 0.5 * T**2 / steep
+    exact = s1(quadratic, owners, step, T, np.zeros(p)).mean
+    steep_setting = Setting(
+        step=step, n_parameters=p, total_records=n, strong_convexity=steep, smoothness=steep, **common
+    )
+    _, dimension, smoothness, finite = s_theorem_2(steep_setting, start_gap=0.0)
+    assert exact[1] > dimension.value  # θ[2], one noisy step from the optimum
+    assert exact[1:].max() <= smoothness.value
+    assert exact[-1] <= finite.value
+
+
+def test_fit_recovers_the_law_and_its_error():
+    rng = np.random.default_rng(0)
+    n, ε = np.repeat([1e3, 1e4, 1e5], 200), np.tile([0.1, 1.0, 10.0, 100.0], 150)
+    exact = fit_inverse_square(n, ε, 7.0 / (n * ε) ** 2)
+    assert (exact.constant, exact.slope) == (pytest.approx(7.0), pytest.approx(-2.0))
+    assert exact.slope_error < 1e-9
+    assert exact.residual < 1e-9
+    assert exact.predict(1e3, 2.0) == pytest.approx(7.0 / 4e6)
+    noisy = fit_inverse_square(n, ε, 7.0 / (n * ε) ** 2 * np.exp(0.2 * rng.normal(size=600)))
+    assert abs(noisy.slope + 2) < 4 * noisy.slope_error
+    line, covariance = np.polyfit(np.log(n * ε), np.log(5.0 / (n * ε) ** 1.5) + 0.2 * rng.normal(size=600), 1, cov=True)
+    other = fit_inverse_square(n, ε, 5.0 / (n * ε) ** 1.5 * np.exp(0.2 * rng.normal(size=600)))
+    assert other.slope == pytest.approx(line[0], abs=0.02)
+    assert other.slope_error == pytest.approx(math.sqrt(covariance[0, 0]), rel=0.2)
+    assert abs(other.slope + 2) > 20 * other.slope_error  # the law is not there, and it shows
+    assert noisy.residual == pytest.approx(0.2, rel=0.1)
+    fixed = fit_inverse_square(1e4, [1.0, 2.0, 4.0], [4.0, 1.0, 0.25])
+    assert fixed.constant == pytest.approx(4e8)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "psi"),
+    [
+        (1.0, [1.0, 2.0], [1.0, 2.0]),
+        (1.0, [1.0, 2.0, 3.0], [1.0, 0.0, 2.0]),
+        (1.0, [1.0, 1.0, 1.0], [1.0, 3.0, 2.0]),
+        (1.0, [1.0, np.nan, 1.0], [1.0, 3.0, 2.0]),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(n, epsilon, psi):
+    with pytest.raises(InvalidInput):
+        fit_inverse_square(n, epsilon, psi)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"gradient_bound": 0.0},
+        {"epsilon": np.array([1.0, 0.0])},
+        {"epsilon": np.ones(0)},
+        {"counts": np.array([1.0, 0.0])},
+        {"smoothness": math.nan},
+        {"diameter": -1.0},
+        {"step": math.inf},
+        {"answers": 0},
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(bad):
+    with pytest.raises(InvalidInput):
+        setting(**bad)
