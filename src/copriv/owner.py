@@ -18,7 +18,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, QueryRefused
 from copriv.privacy.accounting import epsilon_per_answer
-from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.protocol import Answer, Query
@@ -53,16 +53,22 @@ class Owner:
             )
         if records.units != self._terms.records:
             raise AgreementError(
-                f"owner.records: {name} agreed to {self._terms.records} {'persons' if self._terms.unit else 'records'}, "
-                f"its data has {records.units}; the noise depends on it: correct the agreement"
+                f"owner.records: {name} agreed to {self._terms.records} "
+                f"{'persons' if self._terms.unit else 'records'}, its data has {records.units}; the noise depends on it: correct the agreement"
+            )
+        if abs(float(records.weight.sum()) - records.units) > 1e-6:
+            raise AgreementError(
+                f"owner.records: the weights of {name}'s rows add up to {float(records.weight.sum()):.6f}; one "
+                "record, or one person's rows together, weighs 1: make them with Records.of or Records.of_persons"
             )
         loss.check_target(records.target)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._charge: Fraction = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
-        self._mechanism = LaplaceAnswer(
-            2.0 * agreement.gradient_bound / records.units, self._charge, records.n_parameters
-        )
-        self.ledger: Ledger = ledger or MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers)
+        sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
+        self._mechanism = LaplaceAnswer(sensitivity, self._charge, records.n_parameters)
+        if ledger is None:  # not `or`: a ledger without a line yet may count as false
+            ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers)
+        self.ledger: Ledger = ledger
 
     def answer(self, query: Query) -> Answer:
         """One private answer; the same query asked again gets the same answer and costs nothing.

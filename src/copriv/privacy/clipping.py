@@ -5,24 +5,45 @@ person whose rows' weights add up to 1), at any θ,
 
     ‖clipped_mean(D, θ) − clipped_mean(D′, θ)‖₁ ≤ 2Ξ/n        (A, Appendix A; S, Appendix A)
 
-because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1.
+because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1. It needs
+a loss that looks at one row at a time: row r of its gradients depends on θ and on record r alone.
+
+Floating point adds to that: the two sums are rounded differently, by an amount that grows with the sum (nΞ) and not
+with the difference (2Ξ). `mean_sensitivity` is 2Ξ/n with that included. A dot product of k terms is wrong by at most
+k·2⁻⁵³ of the sum of their sizes in whatever order it adds them up; blocks have k = BLOCK, and `fsum` adds up the blocks
+with one rounding.
 
 | edge case                                   | what happens                                                   |
 | ------------------------------------------- | -------------------------------------------------------------- |
 | a gradient of L1 norm exactly Ξ             | unchanged                                                      |
 | a gradient of 0                             | unchanged (no division)                                        |
 | a gradient with an infinite or NaN entry    | contributes 0: a constant, so the guarantee stays              |
+| a gradient above 1e307 times Ξ              | contributes 0: the factor would be too small to be accurate    |
+| gradients of another shape than the records | InvalidInput                                                   |
 | `bound` is inf                              | nothing is clipped; only for a bound that is proved elsewhere  |
 """
+
+import math
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv.errors import InvalidInput
 from copriv.records import Records
 from copriv.types import Array, LinearLoss, Loss
 
 BLOCK = 4096
 """Rows a block: their predictions for one θ stay in the nearest cache."""
+ROUNDING = (BLOCK + 128) * 2.0**-53
+"""How far a mean is rounded, as a share of Ξ: a block's sum, and 128 for the weights, their sum and the division."""
+SMALLEST_FACTOR = float(np.finfo(np.float64).tiny)
+"""Below it a float has fewer digits, and bound/‖row‖₁ times the row could be longer than the bound."""
+
+
+def mean_sensitivity(bound: float, units: int) -> float:
+    """How far one unit replaced can move `clipped_mean_gradient` in L1, in floating point: 2Ξ/n and its rounding."""
+    Ξ, n = bound, units
+    return 2.0 * Ξ / n + 2.0 * Ξ * ROUNDING
 
 
 def clip_l1(gradients: Float[Array, "records p"], bound: float) -> Float[Array, "records p"]:
@@ -33,6 +54,7 @@ def clip_l1(gradients: Float[Array, "records p"], bound: float) -> Float[Array, 
     norms = np.abs(gradients).sum(axis=1)
     factor: Array = np.ones_like(norms)
     np.divide(bound, norms, out=factor, where=norms > bound)
+    factor[factor < SMALLEST_FACTOR] = 0.0
     return gradients * factor[:, None]
 
 
@@ -41,16 +63,27 @@ def clipped_mean_gradient(loss: Loss, records: Records, theta: Float[Array, " p"
 
     For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁.
     """
-    total = np.zeros_like(theta)
+    sums = []
     for start in range(0, len(records), BLOCK):
         rows = slice(start, start + BLOCK)
         x, y, w = records.features[rows], records.target[rows], records.weight[rows]
         if isinstance(loss, LinearLoss):
             norms = np.abs(x).sum(axis=1)
             limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
-            slope = np.nan_to_num(loss.slope(x @ theta, y), nan=0.0, posinf=0.0, neginf=0.0)
-            total += (w * np.clip(slope, -limit, limit)) @ x
+            limit[limit < SMALLEST_FACTOR] = 0.0
+            slope = np.nan_to_num(_shaped(loss, loss.slope(x @ theta, y), y.shape), nan=0.0, posinf=0.0, neginf=0.0)
+            sums.append((w * np.clip(slope, -limit, limit)) @ x)
         else:
-            total += w @ clip_l1(loss.gradients(theta, x, y), bound)
+            sums.append(w @ clip_l1(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound))
+    total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1)])
     mean: Array = total / records.weight.sum()
     return mean
+
+
+def _shaped(loss: Loss, values: Array, shape: tuple[int, ...]) -> Array:
+    # A column that is broadcast over p coordinates is p times as long in L1, and 32 bits clip to within 1e-7 only.
+    if np.shape(values) != shape:
+        raise InvalidInput(
+            f"loss {loss.name!r}: gave shape {np.shape(values)} where {shape} is needed: one for each record"
+        )
+    return np.asarray(values, dtype=np.float64)

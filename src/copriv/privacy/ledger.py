@@ -7,6 +7,7 @@
 A crash between the two costs budget and never privacy.
 """
 
+import threading
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -29,11 +30,18 @@ class Ledger(Protocol):
         ...
 
     def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
-        """Write the charge down durably. Raises BudgetRefused, and writes nothing, where it would overspend."""
+        """Write the charge down durably. Raises BudgetRefused, and writes nothing, where it would overspend.
+
+        Raises QueryRefused for an identity that is charged already. Check and write are one step: callers that
+        charge at the same time cannot overspend together.
+        """
         ...
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
-        """Store the answer of a charged query."""
+        """Store the answer of a charged query. Raises QueryRefused where no charge waits for it.
+
+        What is stored never changes: neither with the array that was given, nor with one that `released` returned.
+        """
         ...
 
     @property
@@ -54,6 +62,7 @@ class MemoryLedger:
         self._owner, self._epsilon, self._cap = owner, epsilon, answers
         self._charged: dict[str, tuple[bytes, Fraction]] = {}
         self._answers: dict[str, Array] = {}
+        self._one_at_a_time = threading.Lock()
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
         if identity not in self._charged:
@@ -66,17 +75,19 @@ class MemoryLedger:
             raise QueryRefused(
                 f"{self._owner} refused: query {identity} was charged and never answered; ask under a new identity"
             )
-        return self._answers[identity]
+        return self._answers[identity].copy()
 
     def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
         if not epsilon > 0:
             raise BudgetRefused(f"{self._owner} refused: a charge must be above 0, not {epsilon}")
-        left = self._epsilon - self.spent
-        if self.answers >= self._cap or epsilon > left:
-            raise BudgetRefused(overspent(self._owner, epsilon, self._epsilon, self.spent, self._cap - self.answers))
-        if identity in self._charged:
-            raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-        self._charged[identity] = (theta.tobytes(), epsilon)
+        with self._one_at_a_time:
+            if identity in self._charged:
+                raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
+            left = self._epsilon - self.spent
+            if self.answers >= self._cap or epsilon > left:
+                message = overspent(self._owner, epsilon, self._epsilon, self.spent, self._cap - self.answers)
+                raise BudgetRefused(message)
+            self._charged[identity] = (theta.tobytes(), epsilon)
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:

@@ -6,8 +6,10 @@ by exact integer arithmetic, so there are no low-order bits that give the value 
 an empirical ε of 1.45 was measured at a claimed 1).
 
 Two slacks turn real-number statements into floating-point ones, both in the direction of more noise: the sensitivity
-is raised by 1e-9 of itself, which covers the rounding of a sum of up to 1e6 blocks of floats; and the scale by 1e-12,
-after which OpenDP's own privacy map must certify ε.
+is raised by 1e-9 of itself, which covers the rounding of one clipped vector of up to 1e6 coordinates (that of the sum
+over records is in `clipping.mean_sensitivity`); and the scale by 1e-12, after which OpenDP's own privacy map must
+certify ε. The map counts the rounding onto the grid too, up to 2^−40 a coordinate, so the scale is raised by that
+share; a sensitivity so small that it would be more than 1 % is refused when the mechanism is made, before any charge.
 
 OpenDP takes NaN for 0 and adds noise to vectors of any length, so both are refused here, before it sees them.
 
@@ -23,12 +25,14 @@ import numpy as np
 import opendp.prelude as dp
 from jaxtyping import Float
 
-from copriv.errors import CoprivError, InvalidInput
+from copriv.errors import InvalidInput
 from copriv.types import Array
 from copriv.validation import count, positive
 
-SUM_SLACK = 1e-9
+CLIP_SLACK = 1e-9
 SCALE_SLACK = 1e-12
+MOST_FOR_GRID = 1.01
+"""The scale may be at most this many times sensitivity/ε; what is above 1 pays for the grid."""
 GRID = -40
 """The noise is a multiple of 2^GRID."""
 
@@ -37,7 +41,8 @@ GRID = -40
 class LaplaceAnswer:
     """One private answer: a vector of `length` numbers plus an independent Laplace draw on each.
 
-    `epsilon` is for this one answer; `sensitivity` is in L1 for one unit replaced.
+    `epsilon` is for this one answer; `sensitivity` is in L1 for one unit replaced. Raises InvalidInput where one of
+    them is not positive, or where no scale near sensitivity/ε can be certified on the grid.
     """
 
     sensitivity: float
@@ -48,26 +53,34 @@ class LaplaceAnswer:
         positive("sensitivity", self.sensitivity)
         positive("epsilon", float(self.epsilon))
         count("length", self.length)
+        _ = self._calibrated  # what cannot be certified must fail here, not after a charge
 
-    @cached_property
+    @property
     def scale(self) -> float:
         """b: at least sensitivity/ε, in the unit of the gradient."""
-        return float(self.sensitivity * (1 + SUM_SLACK) / float(self.epsilon) * (1 + SCALE_SLACK))
+        return self._calibrated[0]
+
+    @property
+    def _measurement(self) -> Any:
+        return self._calibrated[1]
 
     @cached_property
-    def _measurement(self) -> Any:
+    def _calibrated(self) -> tuple[float, Any]:
         dp.enable_features("contrib")
         domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.length)
-        scale = self.scale
-        for _ in range(60):
+        sensitivity, ε = self.sensitivity * (1 + CLIP_SLACK), float(self.epsilon)
+        least = scale = sensitivity / ε * (1 + SCALE_SLACK)
+        while scale <= MOST_FOR_GRID * least:
             measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=GRID)
-            # The map also counts the rounding onto the grid; certify the budget in exact arithmetic.
-            if Fraction(measurement.map(self.sensitivity * (1 + SUM_SLACK))) <= self.epsilon:
-                return measurement
-            scale *= 1 + 1e-9
-        raise CoprivError(
-            f"noise: no scale near {self.scale:g} certifies epsilon {float(self.epsilon):g} for sensitivity "
-            f"{self.sensitivity:g}; it is too close to the grid of 2^{GRID}: raise gradient_bound or lower records"
+            # Certify the budget in exact arithmetic; what the grid costs goes down as the scale goes up.
+            certified = Fraction(measurement.map(sensitivity))
+            if certified <= self.epsilon:
+                return scale, measurement
+            scale *= max(float(certified / self.epsilon), 1.0) * (1 + SCALE_SLACK)
+        raise InvalidInput(
+            f"noise: no scale near {least:g} certifies epsilon {ε:g} for {self.length} numbers of sensitivity "
+            f"{self.sensitivity:g}; it is too close to the grid of 2^{GRID}: give features and target in smaller units "
+            "(so that gradients, and gradient_bound, are larger)"
         )
 
     @property
