@@ -54,7 +54,8 @@ class Owner:
         if records.units != self._terms.records:
             raise AgreementError(
                 f"owner.records: {name} agreed to {self._terms.records} "
-                f"{'persons' if self._terms.unit else 'records'}, its data has {records.units}; the noise depends on it: correct the agreement"
+                f"{'persons' if self._terms.unit else 'records'}, "
+                f"its data has {records.units}; the noise depends on it: correct the agreement"
             )
         if abs(float(records.weight.sum()) - records.units) > 1e-6:
             raise AgreementError(
