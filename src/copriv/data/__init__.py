@@ -1,11 +1,12 @@
 """From tables to bounded numbers: files and frames, schemas, public dictionaries, and the papers' data sets."""
 
-from copriv.data.consortium import Consortium, load_consortium, prepare_owner
+from copriv.data.consortium import DATASETS, Consortium, load_consortium, open_dataset, prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
 from copriv.data.tables import read_table
 
 __all__ = [
+    "DATASETS",
     "Category",
     "Consortium",
     "EncodedTable",
@@ -15,6 +16,7 @@ __all__ = [
     "TwoClasses",
     "check_table",
     "load_consortium",
+    "open_dataset",
     "prepare_owner",
     "read_table",
 ]

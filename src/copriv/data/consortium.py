@@ -3,9 +3,9 @@
 What is public and what is private is decided by position alone. The last `public_rows` rows of a table are the
 learner's own sample (in the papers: the last 10,000 or 50,000 rows); they are never among an owner's records. The
 dictionary and the bound on features are computed from them and from nothing else. Of the other rows the last `held_out`
-are kept for testing, and owners get consecutive disjoint slices of the rest, as in the papers. Where all owners' records
-are more than there are rows, each owner's are drawn with replacement instead, from `seed` and its place in the list;
-then the description says so.
+are kept for testing, and owners get consecutive disjoint slices of the rest, as in the papers. Where there are fewer
+rows than the owners' records together, each owner's are drawn with replacement instead, from `seed` and its place in
+the list; then the description says so.
 
 No value of a private row decides anything about another row. (Which organisation or person a row belongs to does: rows
 of one person stay together, and hospitals' rows are sorted by hospital.)
@@ -41,7 +41,7 @@ _SHUFFLE_SEED = 20_151_231
 _SIMULATED_ROWS = 200_000
 """A simulated table has no more rows than this; larger owners are drawn from it with replacement."""
 
-Rows: TypeAlias = Int[np.ndarray, " rows"]
+Rows: TypeAlias = Int[np.ndarray, "_"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +105,8 @@ def load_consortium(
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
     needed = public_rows + held_out + sum(sizes)
-    source = _open(dataset, None if path is None else Path(path), schema, unit, seed, needed)
-    schema = source.schema if unit is None else replace(source.schema, unit=unit)
+    source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=needed)
+    schema = source.schema
     table = schema.encode(source.table)
     public_at, private_at, held_out_at = _cut(table, source, public_rows, held_out)
 
@@ -170,11 +170,30 @@ def prepare_owner(
     return made
 
 
-def _open(dataset: str, path: Path | None, schema: Schema | None, unit: str | None, seed: int, needed: int) -> Source:
+def open_dataset(
+    dataset: str,
+    *,
+    path: str | Path | None = None,
+    schema: Schema | None = None,
+    unit: str | None = None,
+    seed: int = 0,
+    rows: int = _SIMULATED_ROWS,
+) -> Source:
+    """The table and schema behind a data set's name: `.table` and `.schema` go to `check_table` and `prepare_owner`.
+
+    dataset, path, schema, unit: as for `load_consortium`; an owner gives the path of its own table.
+    seed, rows: of a simulated table. Raises DataError where there is no such data set or file.
+    """
+    path = None if path is None else Path(path)
     if schema is not None and dataset != "table":
         raise DataError(f'data.dataset: {dataset!r} brings its own schema; declare columns with dataset = "table"')
     if path is not None and dataset in ("lending-embedded", "hospital-simulated"):
         raise DataError(f"data.path: {dataset!r} reads no file; drop the path, or name another data set")
+    source = _source(dataset, path, schema, unit, seed, min(rows, _SIMULATED_ROWS))
+    return source if unit is None else replace(source, schema=replace(source.schema, unit=unit))
+
+
+def _source(dataset: str, path: Path | None, schema: Schema | None, unit: str | None, seed: int, rows: int) -> Source:
     match dataset:
         case "lending":
             return lending.load(path)
@@ -185,7 +204,7 @@ def _open(dataset: str, path: Path | None, schema: Schema | None, unit: str | No
         case "hospital":
             return hospital.load(path)
         case "hospital-simulated":
-            return hospital.load_simulated(min(needed, _SIMULATED_ROWS), seed)
+            return hospital.load_simulated(rows, seed)
         case "table":
             if path is None or schema is None:
                 raise DataError(

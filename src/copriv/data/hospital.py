@@ -16,10 +16,11 @@ from pathlib import Path
 import narwhals.stable.v2 as nw
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Int
 
 from copriv.data.schema import Category, Number, Schema
 from copriv.data.source import SHARED, Source
-from copriv.data.tables import Table, read_table
+from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 
 LEAST_RECORDS = 10_000
@@ -125,24 +126,20 @@ def load(path: Path | None = None) -> Source:
             "data.path: hospital visits are not inside the package; give the path of SPARCS 2015 (health.data.ny.gov, "
             'data set 82xm-y6g8) as CSV, or use dataset = "hospital-simulated"'
         )
-    whole = read_table(found)
-    if "time_in_hospital" in whole.columns:
-        keys = [_keys(whole, name, found) for name in ("medical_specialty", "payer_code")]
+    names = column_names(found)
+    if DIABETES.target.name in names:
+        table = read_table(found, [*DIABETES.names, *_DIABETES_EXTRA])
+        keys = np.column_stack([_numbered(table, name, found) for name in ("payer_code", "medical_specialty")])
         return Source(
-            whole.select([name for name in (*DIABETES.names, *_DIABETES_EXTRA) if name in whole.columns]),
+            table,
             DIABETES,
             f"Stays of diabetics in 130 US hospitals ({found.stem}), cut by payer and specialty",
             shuffled=True,
-            group=_ranked(keys),
+            group=np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1),
         )
-    table = _sparcs(whole, found)
-    return Source(
-        table,
-        SPARCS,
-        f"New York hospital discharges in {found.name}",
-        group=_facilities(table),
-        least_group=LEAST_RECORDS,
-    )
+    table = _sparcs(found, names)
+    title = f"New York hospital discharges in {found.name}"
+    return Source(table, SPARCS, title, group=_numbered(table, _FACILITY, found), least_group=LEAST_RECORDS)
 
 
 def sizes(path: Path, public_rows: int = 50_000) -> list[int]:
@@ -161,7 +158,7 @@ def load_simulated(rows: int, seed: int) -> Source:
     """A simulated table with the columns of SPARCS; the rows of a hospital are dealt to one owner, or to neighbours."""
     table = nw.from_native(simulate(rows, seed), eager_only=True)
     title = f"Simulated hospital discharges with the columns of SPARCS 2015 (seed {seed})"
-    return Source(table, SPARCS, title, kind="simulated", group=_facilities(table))
+    return Source(table, SPARCS, title, kind="simulated", group=_numbered(table, _FACILITY))
 
 
 def simulate(rows: int, seed: int) -> pa.Table:
@@ -211,37 +208,28 @@ def simulate(rows: int, seed: int) -> pa.Table:
     )
 
 
-def _sparcs(whole: Table, path: Path) -> Table:
-    """The columns of SPARCS under the names of 2015: other years write "Facility ID", or another case."""
+def _sparcs(path: Path, names: list[str]) -> Table:
+    """The columns of SPARCS under the names of 2015: other years write "Facility ID"."""
+    given = {name.strip().lower(): name for name in names}
     wanted = (*SPARCS.names, _FACILITY)
-    given = {name.strip().lower(): name for name in whole.columns}
     lacking = [name for name in wanted if name.lower() not in given]
     if lacking:
         raise DataError(
             f"{path}: not a table of hospital visits that is known here: it lacks {', '.join(lacking)}; add them, or "
             'declare your own columns with dataset = "table"'
         )
-    table = whole.select([nw.col(given[name.lower()]).alias(name) for name in wanted])
+    table = read_table(path, [given[name.lower()] for name in wanted])
+    table = table.select([nw.col(given[name.lower()]).alias(name) for name in wanted])
     stay = table["Length of Stay"]
     if stay.dtype == nw.String:
         table = table.with_columns(stay.str.replace_all("120 +", "120", literal=True).alias("Length of Stay"))
     return table
 
 
-def _facilities(table: Table) -> np.ndarray:
-    """Which hospital a row belongs to, numbered in the order of their identifiers."""
-    # Discharges without an identifier (the file redacts some) make up a group of their own.
-    labels = np.array(["" if value is None else str(value).zfill(8) for value in table[_FACILITY].to_list()])
-    return np.unique(labels, return_inverse=True)[1].reshape(-1)
-
-
-def _keys(table: Table, name: str, path: Path) -> np.ndarray:
+def _numbered(table: Table, name: str, path: Path | None = None) -> Int[np.ndarray, " rows"]:
+    """The groups of a column, numbered in the order of their names; rows without one are a group of their own."""
     if name not in table.columns:
         raise DataError(f"{path}: lacks {name}, which tells the owners apart; give the complete table")
-    labels = np.array(["" if value is None else str(value) for value in table[name].to_list()])
+    # Padded, so that identifiers that are numbers sort as numbers.
+    labels = np.array(["" if value is None else str(value).zfill(8) for value in table[name].to_list()])
     return np.unique(labels, return_inverse=True)[1].reshape(-1)
-
-
-def _ranked(keys: list[np.ndarray]) -> np.ndarray:
-    """One number for each combination of keys; the last key counts most."""
-    return np.unique(np.column_stack(keys[::-1]), axis=0, return_inverse=True)[1].reshape(-1)

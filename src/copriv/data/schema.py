@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-from copriv.data.tables import Table, read_table
+from copriv.data.tables import MISSING, Table, read_table
 from copriv.errors import AgreementError, DataError
 from copriv.types import Array
 
@@ -285,7 +285,7 @@ def _numbers_in_text(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] 
     """A column that is not of a numeric type: its numbers, or the first row that holds none."""
     values = np.full(len(series), math.nan)
     for row, value in enumerate(series.to_list()):
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if value is None or (isinstance(value, str) and value.strip() in MISSING):
             continue
         if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
             return values, (row, value)

@@ -5,7 +5,8 @@ In a CSV file an empty cell is missing; `NA`, `n/a`, `NaN` and `null` are missin
 in columns of text (so that a schema may declare them as categories).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,9 @@ from copriv.errors import DataError
 
 Table: TypeAlias = nw.DataFrame[Any]
 """A table in memory, whatever library made it."""
+
+MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"))
+"""What stands for a missing number in a text file."""
 
 
 def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
@@ -37,45 +41,64 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
         ) from None
 
 
+def column_names(source: object) -> list[str]:
+    """The columns of a file or frame, without reading the file's rows. Raises DataError as `read_table` does."""
+    if not isinstance(source, str | Path):
+        return read_table(source).columns
+    names: list[str] = _guarded(Path(source), lambda path: _csv_names(path) if _is_csv(path) else _parquet_names(path))
+    return names
+
+
 def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
+    table = _guarded(path, lambda path: _read_csv(path, columns) if _is_csv(path) else _read_parquet(path, columns))
+    if table.num_rows == 0:
+        raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
+    return table
+
+
+def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
+    """Read, with every reason not to as one line."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; give the path of a .csv or .parquet file")
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".parquet"):
         raise DataError(f"{path}: cannot read a {suffix or 'file without an ending'}; give a .csv or .parquet file")
     try:
-        table = _read_csv(path, columns) if suffix == ".csv" else _read_parquet(path, columns)
+        return read(path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: not a readable {suffix[1:]} file ({reason}); export it again") from None
-    if table.num_rows == 0:
-        raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
-    return table
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() == ".csv"
+
+
+# Free-text columns of the published files hold line breaks inside quotes.
+_PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
 def _read_csv(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    # Free-text columns of the published files hold line breaks inside quotes.
-    parse = pa.csv.ParseOptions(newlines_in_values=True)
-    # Types are inferred from the first block; a column that turns to text later is read again as text, so that
-    # the schema can name the row that is not a number.
     names = _csv_names(path)
     chosen = names if columns is None else [name for name in names if name in set(columns)]
-    convert = pa.csv.ConvertOptions(include_columns=chosen, null_values=_MISSING, strings_can_be_null=False)
-    read = pa.csv.ReadOptions(block_size=1 << 26)
-    try:
-        return pa.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid as error:
-        if "conversion error" not in str(error):
-            raise
-    convert = pa.csv.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.string()))
-    return pa.csv.read_csv(path, read_options=read, parse_options=parse, convert_options=convert)
-
-
-_MISSING = ["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"]
+    text: dict[str, pa.DataType] = {}
+    while True:
+        convert = pa.csv.ConvertOptions(
+            include_columns=chosen, column_types=text, null_values=sorted(MISSING), strings_can_be_null=False
+        )
+        try:
+            return pa.csv.read_csv(path, parse_options=_PARSE, convert_options=convert)
+        except pa.ArrowInvalid as error:
+            # Types are inferred from the first rows. A column that turns to text later is read again as text, so
+            # that the schema can name the row that is not a number.
+            column = re.search(r"In CSV column #(\d+): CSV conversion error", str(error))
+            if column is None or names[int(column[1])] in text:
+                raise
+            text[names[int(column[1])]] = pa.string()
 
 
 def _csv_names(path: Path) -> list[str]:
-    with pa.csv.open_csv(path, parse_options=pa.csv.ParseOptions(newlines_in_values=True)) as reader:
+    with pa.csv.open_csv(path, parse_options=_PARSE) as reader:
         return list(reader.schema.names)
 
 
@@ -83,3 +106,8 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
     with pa.parquet.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return file.read(columns=None if columns is None else [name for name in names if name in set(columns)])
+
+
+def _parquet_names(path: Path) -> list[str]:
+    with pa.parquet.ParquetFile(path) as file:
+        return list(file.schema_arrow.names)

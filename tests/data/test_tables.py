@@ -1,0 +1,80 @@
+"""Files and frames of every kind end up as the same narwhals frame; what cannot be read is one line."""
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from copriv.data.tables import read_table
+from copriv.errors import DataError
+
+CELLS = {"age": [31, 45], "state": ["CA", "NY"]}
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_frames_of_every_library_read_alike(make):
+    table = read_table(make(CELLS))
+    assert table.columns == ["age", "state"]
+    assert table["age"].to_list() == [31, 45]
+    assert table["state"].to_list() == ["CA", "NY"]
+
+
+def test_files_of_both_kinds_read_alike(tmp_path: Path):
+    pa.csv.write_csv(pa.table(CELLS), tmp_path / "t.csv")
+    pa.parquet.write_table(pa.table(CELLS), tmp_path / "t.PARQUET")
+    for name in ("t.csv", "t.PARQUET"):
+        assert read_table(tmp_path / name)["age"].to_list() == [31, 45]
+        assert read_table(str(tmp_path / name), ["state", "absent"]).columns == ["state"]
+
+
+def test_line_breaks_inside_quotes_do_not_end_a_record(tmp_path: Path):
+    (tmp_path / "t.csv").write_text('id,desc,rate\n1,"two\nlines",10.5\n2,"x, y",11\n')
+    assert read_table(tmp_path / "t.csv", ["rate"])["rate"].to_list() == [10.5, 11.0]
+
+
+def test_a_number_column_that_turns_to_text_late_is_still_read(tmp_path: Path):
+    rows = "\n".join(f"{i},{'x' * 200}" for i in range(8_000))
+    (tmp_path / "t.csv").write_text(f"rate,pad\n{rows}\nabc,x\n")
+    assert read_table(tmp_path / "t.csv", ["rate"])["rate"].to_list()[-1] == "abc"
+
+
+def test_missing_cells(tmp_path: Path):
+    (tmp_path / "t.csv").write_text("age,state\n,NA\nNA,\n3,CA\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table["age"].to_list() == [None, None, 3]
+    assert table["state"].to_list() == ["NA", "", "CA"]  # text stays text: NA may be a level
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "says"),
+    [
+        ("absent.csv", None, "there is no such file"),
+        ("t.xlsx", b"PK", "cannot read a .xlsx"),
+        ("t", b"a,b", "cannot read a file without an ending"),
+        ("t.csv", b"", "not a readable csv file"),
+        ("t.csv", b"a,b\n1,2\n3\n", "not a readable csv file"),
+        ("t.csv", b"a,b\n", "has no rows"),
+        ("t.parquet", b"this is not parquet", "not a readable parquet file"),
+    ],
+)
+def test_an_unreadable_file_is_one_line_that_says_what_to_do(tmp_path: Path, name, contents, says):
+    if contents is not None:
+        (tmp_path / name).write_bytes(contents)
+    with pytest.raises(DataError, match=says) as refused:
+        read_table(tmp_path / name)
+    message = str(refused.value)
+    assert message.startswith(str(tmp_path / name))
+    assert "\n" not in message
+    assert "give" in message or "export it again" in message
+    assert sorted(p.name for p in tmp_path.iterdir()) == ([name] if contents is not None else [])
+
+
+def test_a_folder_and_an_object_are_no_tables(tmp_path: Path):
+    with pytest.raises(DataError, match="no such file"):
+        read_table(tmp_path)
+    with pytest.raises(DataError, match="cannot read a dict; give a path"):
+        read_table(CELLS)
