@@ -142,12 +142,12 @@ def load(path: Path | None = None) -> Source:
     return Source(table, SPARCS, title, group=_numbered(table, _FACILITY, found), least_group=LEAST_RECORDS)
 
 
-def sizes(path: Path, public_rows: int = 50_000) -> list[int]:
+def sizes(path: str | Path, public_rows: int = 50_000) -> list[int]:
     """How many records each hospital of a SPARCS file has, without the public rows, in the order of owners.
 
     As `records` of `load_consortium` with the same `public_rows` and nothing held out, each owner is one hospital.
     """
-    source = load(path)
+    source = load(Path(path))
     if source.group is None or source.shuffled:
         raise DataError(f"{path}: does not say which hospital a row belongs to; give the SPARCS file")
     counts = np.bincount(source.group[: len(source.group) - public_rows])
