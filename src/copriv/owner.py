@@ -83,7 +83,7 @@ class Owner:
             gradient = clipped_mean_gradient(self._loss, self._records, query.theta, self._agreement.gradient_bound)
             stored = self._mechanism.release(gradient)
             self.ledger.record(query.identity, stored)
-        return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers)
+        return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
     def _check(self, query: Query) -> None:
         def refuse(why: str) -> QueryRefused:

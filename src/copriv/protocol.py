@@ -33,3 +33,5 @@ class Answer:
     owner: str
     gradient: Float[Array, " p"]
     answered: int
+    chain_head: str = ""
+    """The head of the owner's ledger: the learner hands it back, so that a ledger put back is noticed."""

@@ -54,20 +54,26 @@ class Ledger(Protocol):
         """ε charged in this run."""
         ...
 
+    @property
+    def head(self) -> str:
+        """A name for all that was ever written, by which an older copy can be told; "" where there is none."""
+        ...
+
 
 class MemoryLedger:
     """A ledger that lives as long as the process. For a single session: a budget that must outlive it needs a file."""
 
     def __init__(self, owner: str, epsilon: Fraction, answers: int) -> None:
         self._owner, self._epsilon, self._cap = owner, epsilon, answers
-        self._charged: dict[str, tuple[bytes, Fraction]] = {}
+        self._charged: dict[str, bytes] = {}
+        self._spent = Fraction(0)
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
         if identity not in self._charged:
             return None
-        if self._charged[identity][0] != theta.tobytes():
+        if self._charged[identity] != theta.tobytes():
             raise QueryRefused(
                 f"{self._owner} refused: query {identity} was asked before at another theta; ask under a new identity"
             )
@@ -83,11 +89,12 @@ class MemoryLedger:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            left = self._epsilon - self.spent
+            left = self._epsilon - self._spent
             if self.answers >= self._cap or epsilon > left:
-                message = overspent(self._owner, epsilon, self._epsilon, self.spent, self._cap - self.answers)
+                message = overspent(self._owner, epsilon, self._epsilon, self._spent, self._cap - self.answers)
                 raise BudgetRefused(message)
-            self._charged[identity] = (theta.tobytes(), epsilon)
+            self._charged[identity] = theta.tobytes()
+            self._spent += epsilon
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:
@@ -100,7 +107,11 @@ class MemoryLedger:
 
     @property
     def spent(self) -> Fraction:
-        return sum((epsilon for _, epsilon in self._charged.values()), Fraction(0))
+        return self._spent
+
+    @property
+    def head(self) -> str:
+        return ""
 
 
 def overspent(owner: str, asked: Fraction, budget: Fraction, spent: Fraction, answers_left: int) -> str:

@@ -1,0 +1,411 @@
+"""A ledger in a file: what an owner has spent on one data set, over every run and agreement, for ever.
+
+    file = LedgerFile.open("bank-1.ledger", "bank-1", lifetime=Fraction(2))
+    ledger = file.run(agreement.fingerprint, run_id, Fraction(1), answers=8)      # a Ledger, for Owner
+
+One SQLite file for one data set, in write-ahead mode with a flush to the disk at every commit: when `charge` returns,
+the charge is on the disk. It is append-only. Each line carries the SHA-256 of the line before it and of its own
+contents, so a line that was changed, removed or put between breaks the chain; `verify` says where.
+
+| line       | what it says                                                    | epsilon          | content          |
+| ---------- | --------------------------------------------------------------- | ---------------- | ---------------- |
+| `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       |                  |
+| `run`      | a run began under an agreement                                  | the run's budget | its cap, as text |
+| `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ     |
+| `answer`   | the answer to a charged query                                   |                  | float64 numbers  |
+
+Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines.
+
+What cannot be detected from the file alone is an older copy of it put back in its place: an older chain is whole too.
+Two things notice: the learner, which keeps the head of the chain with every answer and hands it back (`holds`), and the
+owner's officer, who keeps a head elsewhere (`copriv ledger verify --head`).
+"""
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import BudgetRefused, CoprivError, QueryRefused
+from copriv.privacy.ledger import overspent
+from copriv.privacy.one_writer import OneWriter
+from copriv.types import Array
+from copriv.validation import count
+
+START = hashlib.sha256(b"copriv ledger 1").hexdigest()
+"""The head of a chain without lines."""
+
+_SCHEMA = """
+CREATE TABLE lines (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, time TEXT NOT NULL, fingerprint TEXT NOT NULL, run TEXT NOT NULL,
+    identity TEXT NOT NULL, epsilon TEXT NOT NULL, content BLOB NOT NULL, hash TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX once ON lines (identity, kind) WHERE kind IN ('charge', 'answer');
+CREATE INDEX by_hash ON lines (hash);
+CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'a ledger line never changes'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'a ledger line is never removed'); END;
+PRAGMA user_version = 1;
+"""
+_COLUMNS = "number, kind, time, fingerprint, run, identity, epsilon, content, hash"
+
+
+class LedgerDamaged(BudgetRefused):
+    """The file is not the whole, unbroken ledger that it was: nothing more is answered from it."""
+
+
+class LedgerFailed(CoprivError):
+    """The file cannot be read or written; nothing was answered."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger; `epsilon` is exact, and None where the line spends and allows nothing."""
+
+    number: int
+    kind: str
+    time: str
+    """UTC, ISO 8601. For people: nothing depends on it."""
+    fingerprint: str
+    run: str
+    identity: str
+    epsilon: Fraction | None
+    content: bytes
+    hash: str
+
+    def chained(self, head: str) -> str:
+        """What `hash` must be after a line of hash `head`."""
+        digest = hashlib.sha256()
+        for part in (
+            head, str(self.number), self.kind, self.time, self.fingerprint, self.run, self.identity,
+            _text(self.epsilon), self.content,
+        ):  # fmt: skip
+            raw = part if isinstance(part, bytes) else part.encode()
+            digest.update(len(raw).to_bytes(8, "big") + raw)
+        return digest.hexdigest()
+
+
+@dataclass
+class RunTotals:
+    """What one run may spend, and has spent."""
+
+    fingerprint: str
+    epsilon: Fraction
+    cap: int
+    spent: Fraction = Fraction(0)
+    charged: int = 0
+    answered: int = 0
+
+
+@dataclass
+class Totals:
+    """The sums that follow from the lines, and from nothing else."""
+
+    owner: str = ""
+    lifetime: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+    lines: int = 0
+    head: str = START
+    runs: dict[str, RunTotals] = field(default_factory=dict)
+
+    def add(self, line: Line) -> None:
+        """Count one more line. Raises LedgerDamaged where it breaks the chain or a rule of the ledger."""
+        if line.number != self.lines + 1:
+            raise LedgerDamaged(f"ledger: line {self.lines + 1} is missing; restore the newest copy of the file")
+        if line.hash != line.chained(self.head):
+            raise LedgerDamaged(
+                f"ledger: line {line.number} does not continue the chain: it, or a line before it, was changed"
+            )
+        run = self.runs.get(line.run)
+        mine = self.owner in ("", line.identity)
+        if line.kind == "lifetime" and line.epsilon is not None and line.epsilon >= self.spent and mine:
+            self.owner, self.lifetime = line.identity, line.epsilon
+        elif line.kind == "run" and line.epsilon is not None and run is None:
+            self.runs[line.run] = RunTotals(line.fingerprint, line.epsilon, int(line.content))
+        elif line.kind == "charge" and line.epsilon is not None and line.epsilon > 0 and run is not None:
+            run.spent, run.charged, self.spent = run.spent + line.epsilon, run.charged + 1, self.spent + line.epsilon
+            if run.spent > run.epsilon or run.charged > run.cap or self.spent > self.lifetime:
+                raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+        elif line.kind == "answer" and run is not None and run.answered < run.charged:
+            run.answered += 1
+        else:
+            raise LedgerDamaged(f"ledger: line {line.number} ({line.kind!r}) makes no sense where it stands")
+        self.lines, self.head = line.number, line.hash
+
+
+class LedgerFile:
+    """An owner's ledger file, open for writing by this process alone. Close it, or use it with `with`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, writer: OneWriter, totals: Totals) -> None:
+        self.path, self.totals = path, totals
+        self.one_at_a_time = threading.RLock()
+        """Held from a check of the totals to the line that follows from it, should several threads answer."""
+        self._connection, self._writer, self._inode = connection, writer, path.stat().st_ino
+
+    @classmethod
+    def open(cls, path: str | Path, owner: str, lifetime: Fraction) -> "LedgerFile":
+        """Open or create the file, and check every line of it.
+
+        lifetime: the most ε that the owner ever spends on this data. It may differ from what was said before, by a line
+        of its own; it may not fall below what is spent.
+        Raises InUse while another process has it, LedgerDamaged for a broken chain, BudgetRefused for a lifetime that
+        is not above 0 or already overspent.
+        """
+        path = Path(path).resolve()
+        if not lifetime > 0:
+            raise BudgetRefused(f"{owner}: a lifetime budget must be above 0, not {lifetime}")
+        writer = OneWriter.claim(path, "ledger")
+        try:
+            connection = _connect(path)
+            totals = Totals()
+            for line in _lines(connection):
+                totals.add(line)
+        except BaseException:
+            writer.release()
+            raise
+        file = cls(path, connection, writer, totals)
+        try:
+            if totals.owner not in ("", owner):
+                raise BudgetRefused(
+                    f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own file"
+                )
+            if lifetime < totals.spent:
+                raise BudgetRefused(
+                    f"{owner}: a lifetime budget of {float(lifetime):g} is less than the {float(totals.spent):g} that "
+                    "are spent; spent budget never comes back"
+                )
+            if totals.lifetime != lifetime:
+                file.append("lifetime", identity=owner, epsilon=lifetime)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> "SqliteLedger":
+        """The ledger of one run under one agreement: at most `epsilon` and at most `answers` answers.
+
+        A new run needs as much of the lifetime budget left as it may spend. A run that is known continues.
+        """
+        count("answers", answers)
+        if not epsilon > 0 or not run or len(run) > 200:
+            raise BudgetRefused(f"{self.totals.owner}: a run needs a name and a budget above 0, not {run!r}, {epsilon}")
+        known = self.totals.runs.get(run)
+        if known is None:
+            left = self.totals.lifetime - self.totals.spent
+            if epsilon > left:
+                raise BudgetRefused(
+                    f"{self.totals.owner} refused run {run!r}: it may spend {float(epsilon):.3f}, and "
+                    f"{float(left):.3f} is left of the lifetime budget of {float(self.totals.lifetime):.3f}. "
+                    "Continue the earlier run (copriv learner --resume), or raise the lifetime budget in the policy."
+                )
+            self.append("run", fingerprint, run, epsilon=epsilon, content=str(answers).encode())
+        elif (known.fingerprint, known.epsilon, known.cap) != (fingerprint, epsilon, answers):
+            raise QueryRefused(
+                f"{self.totals.owner} refused: run {run!r} began under another agreement; begin a new run"
+            )
+        return SqliteLedger(self, run)
+
+    def holds(self, head: str) -> bool:
+        """Whether the chain ever had this head. False for a head that was seen: the file is older than it was."""
+        return head == START or self._row("SELECT 1 FROM lines WHERE hash = ?", head) is not None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+        self._writer.release()
+
+    def __enter__(self) -> "LedgerFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def find(self, kind: str, identity: str) -> Line | None:
+        """The charge or the answer of a query."""
+        row = self._row(f"SELECT {_COLUMNS} FROM lines WHERE kind = ? AND identity = ?", kind, identity)
+        return None if row is None else _line(row)
+
+    def _row(self, query: str, *values: str) -> Any:
+        with self.one_at_a_time:
+            try:
+                return self._connection.execute(query, values).fetchone()
+            except sqlite3.Error as error:
+                raise LedgerFailed(f"{self.path.name}: cannot read ({error}); nothing was answered") from None
+
+    def append(
+        self,
+        kind: str,
+        fingerprint: str = "",
+        run: str = "",
+        identity: str = "",
+        epsilon: Fraction | None = None,
+        content: bytes = b"",
+    ) -> None:
+        """Write one line and wait until it is on the disk; only then does it count here."""
+        number, time = self.totals.lines + 1, datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = Line(number, kind, time, fingerprint, run, identity, epsilon, content, "")
+        line = Line(**{**vars(line), "hash": line.chained(self.totals.head)})
+        with self._transaction() as connection:
+            values = (number, kind, time, fingerprint, run, identity, _text(epsilon), content, line.hash)
+            connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self.totals.add(line)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        # A lock can be got round (two mounts, a file moved away); what stands in the file cannot.
+        if not self.path.exists() or self.path.stat().st_ino != self._inode:
+            raise LedgerDamaged(f"{self.path.name}: the file was moved or replaced while in use; nothing was charged")
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            last = self._connection.execute("SELECT hash FROM lines ORDER BY number DESC LIMIT 1").fetchone()
+            if (START if last is None else last[0]) != self.totals.head:
+                self._connection.execute("ROLLBACK")
+                raise LedgerDamaged(f"{self.path.name}: another process wrote to the file; nothing was charged")
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            # Whether the line reached the disk is not known: only opening the file again can tell.
+            self._connection.close()
+            raise LedgerFailed(f"{self.path.name}: cannot write ({error}); nothing was answered") from None
+
+
+class SqliteLedger:
+    """One run's part of an owner's file: the Ledger that an Owner charges."""
+
+    def __init__(self, file: LedgerFile, run: str) -> None:
+        self._file, self._run = file, run
+
+    @property
+    def _totals(self) -> RunTotals:
+        return self._file.totals.runs[self._run]
+
+    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
+        owner, charge = self._file.totals.owner, self._file.find("charge", identity)
+        if charge is None:
+            return None
+        if charge.content != _digest(theta) or charge.run != self._run:
+            raise QueryRefused(
+                f"{owner} refused: query {identity} was asked before at another theta; ask under a new identity"
+            )
+        answer = self._file.find("answer", identity)
+        if answer is None:
+            raise QueryRefused(
+                f"{owner} refused: query {identity} was charged and never answered; ask under a new identity"
+            )
+        return np.frombuffer(answer.content, dtype="<f8").astype(np.float64)
+
+    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
+        with self._file.one_at_a_time:
+            self._check(identity, epsilon)
+            self._file.append("charge", self._totals.fingerprint, self._run, identity, epsilon, _digest(theta))
+
+    def _check(self, identity: str, epsilon: Fraction) -> None:
+        file, run = self._file.totals, self._totals
+        if not epsilon > 0:
+            raise BudgetRefused(f"{file.owner} refused: a charge must be above 0, not {epsilon}")
+        if self._file.find("charge", identity) is not None:
+            raise QueryRefused(f"{file.owner} refused: query {identity} is already charged")
+        left = run.cap - run.charged
+        if left < 1 or epsilon > run.epsilon - run.spent:
+            raise BudgetRefused(overspent(file.owner, epsilon, run.epsilon, run.spent, left))
+        if epsilon > file.lifetime - file.spent:
+            message = overspent(file.owner, epsilon, file.lifetime, file.spent, left)
+            raise BudgetRefused(f"{message} This is the lifetime budget, over all runs on this data.")
+
+    def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
+        content = np.ascontiguousarray(gradient, dtype="<f8").tobytes()
+        with self._file.one_at_a_time:
+            charge = self._file.find("charge", identity)
+            if charge is None or charge.run != self._run or self._file.find("answer", identity) is not None:
+                raise QueryRefused(
+                    f"{self._file.totals.owner}: query {identity} has no charge that waits for an answer"
+                )
+            self._file.append("answer", self._totals.fingerprint, self._run, identity, content=content)
+
+    @property
+    def answers(self) -> int:
+        return self._totals.charged
+
+    @property
+    def spent(self) -> Fraction:
+        return self._totals.spent
+
+    @property
+    def head(self) -> str:
+        """The hash of the newest line, over all runs: what the learner keeps to notice a ledger that was put back."""
+        return self._file.totals.head
+
+
+def read_lines(path: str | Path) -> Iterator[Line]:
+    """The lines of a ledger, without checking them; works while an owner is writing. Raises LedgerFailed."""
+    path = Path(path)
+    if not path.is_file():
+        raise LedgerFailed(f"{path}: there is no such ledger; give the path of an owner's ledger file")
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        yield from _lines(connection)
+    finally:
+        connection.close()
+
+
+def verify(path: str | Path, head: str | None = None) -> Totals:
+    """Check every line of a ledger file, and that it goes on from `head`, a head that was written down elsewhere.
+
+    Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that is no ledger.
+    """
+    totals, heads = Totals(), {START}
+    for line in read_lines(path):
+        totals.add(line)
+        heads.add(line.hash)
+    if head is not None and head not in heads:
+        raise LedgerDamaged(
+            f"{path}: never had the head {head[:16]}…: it is an older copy, or another ledger. What it "
+            "does not show is spent all the same: restore the newest copy, and answer nothing until then"
+        )
+    return totals
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        path.chmod(0o600)
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerFailed(
+            f"{path}: cannot be used as a ledger ({error}); give the path of a ledger or of a new file"
+        ) from None
+    return connection
+
+
+def _lines(connection: sqlite3.Connection) -> Iterator[Line]:
+    try:
+        for row in connection.execute(f"SELECT {_COLUMNS} FROM lines ORDER BY number"):
+            yield _line(row)
+    except (sqlite3.Error, ValueError, ZeroDivisionError) as error:
+        raise LedgerDamaged(f"ledger: cannot be read ({error}); restore the newest copy of the file") from None
+
+
+def _line(row: tuple[Any, ...]) -> Line:
+    number, kind, time, fingerprint, run, identity, epsilon, content, hash_ = row
+    exact = Fraction(epsilon) if epsilon else None
+    return Line(number, kind, time, fingerprint, run, identity, exact, content, hash_)
+
+
+def _text(epsilon: Fraction | None) -> str:
+    return "" if epsilon is None else f"{epsilon.numerator}/{epsilon.denominator}"
+
+
+def _digest(theta: Float[Array, " p"]) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").tobytes()).digest()

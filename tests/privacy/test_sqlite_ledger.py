@@ -1,0 +1,293 @@
+"""The durable ledger: what a crash, a second process, a forger or an old backup can and cannot do to it."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copriv.errors import BudgetRefused, QueryRefused
+from copriv.privacy.one_writer import InUse
+from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFailed, LedgerFile, SqliteLedger, read_lines, verify
+
+THETA = np.array([0.5, -1.25, 3e-310])
+ONE = Fraction(1)
+
+
+def filled(path: Path, answers: int = 3) -> str:
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        for k in range(answers):
+            ledger.charge(f"q{k}", THETA + k, Fraction(1, 8))
+            ledger.record(f"q{k}", THETA * k)
+        return ledger.head
+
+
+def test_what_was_spent_outlives_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    head = filled(path)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        assert (ledger.answers, ledger.spent, ledger.head) == (3, Fraction(3, 8), head)
+        stored = ledger.released("q2", THETA + 2)
+        assert stored is not None
+        assert stored.tobytes() == (THETA * 2).tobytes()
+    assert verify(path, head).spent == Fraction(3, 8)
+
+
+def test_the_sum_is_exact_where_floats_would_drift(tmp_path: Path) -> None:
+    # Ten charges of a tenth fill a budget of one to the last bit; an eleventh, however small, is refused.
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", ONE) as file:
+        ledger = file.run("f", "r", ONE, 100)
+        for k in range(10):
+            ledger.charge(f"q{k}", THETA, Fraction(1, 10))
+        assert ledger.spent == 1
+        with pytest.raises(BudgetRefused, match=r"spent 1\.000 of 1\.000"):
+            ledger.charge("more", THETA, Fraction(5e-324))
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1, 8), Fraction(-5e-324)])
+def test_a_charge_never_gives_back(tmp_path: Path, epsilon: Fraction) -> None:
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", ONE) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        with pytest.raises(BudgetRefused, match="above 0"):
+            ledger.charge("q", THETA, epsilon)
+        assert (ledger.answers, file.totals.lines) == (0, 2)
+
+
+def test_an_epsilon_that_is_no_number_cannot_even_be_said() -> None:
+    with pytest.raises((ValueError, OverflowError)):
+        Fraction(float("nan"))
+
+
+def test_the_lifetime_binds_over_runs_and_agreements(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerFile.open(path, "bank-1", Fraction(3, 2)) as file:
+        first = file.run("agreement a", "run-1", ONE, 4)
+        for k in range(2):
+            first.charge(f"a{k}", THETA, Fraction(1, 4))
+        second = file.run("agreement b", "run-2", ONE, 4)
+        for k in range(4):
+            second.charge(f"b{k}", THETA, Fraction(1, 4))
+        with pytest.raises(BudgetRefused, match="lifetime"):
+            first.charge("a2", THETA, Fraction(1, 4))
+        with pytest.raises(BudgetRefused, match=r"lifetime budget of 1\.500"):
+            file.run("agreement a", "run-3", ONE, 4)
+    with pytest.raises(BudgetRefused, match="never comes back"):
+        LedgerFile.open(path, "bank-1", Fraction(1))
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        file.run("agreement a", "run-1", ONE, 4).charge("a2", THETA, Fraction(1, 4))
+    assert [line.kind for line in read_lines(path)].count("lifetime") == 2
+
+
+def test_a_run_keeps_its_terms_and_a_ledger_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    filled(path)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        for terms in (("e" * 64, ONE, 8), ("f" * 64, Fraction(2), 8), ("f" * 64, ONE, 9)):
+            with pytest.raises(QueryRefused, match="another agreement"):
+                file.run(terms[0], "run-1", *terms[1:])
+    with pytest.raises(BudgetRefused, match="ledger of 'bank-1'"):
+        LedgerFile.open(path, "bank-2", Fraction(2))
+
+
+def test_identities_are_spent_over_all_runs(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    filled(path)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        other = file.run("g" * 64, "run-2", ONE, 8)
+        with pytest.raises(QueryRefused, match="new identity"):
+            other.released("q0", THETA)
+        with pytest.raises(QueryRefused, match="already charged"):
+            other.charge("q0", THETA, Fraction(1, 8))
+
+
+def test_a_crash_between_charge_and_answer_costs_budget_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerFile.open(path, "bank-1", ONE) as file:
+        file.run("f", "r", ONE, 8).charge("q", THETA, Fraction(1, 8))
+    with LedgerFile.open(path, "bank-1", ONE) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        assert ledger.spent == Fraction(1, 8)
+        with pytest.raises(QueryRefused, match="never answered"):
+            ledger.released("q", THETA)
+
+
+KILLED = """
+import os, signal, sys
+from fractions import Fraction
+import numpy as np
+from copriv.privacy.sqlite_ledger import LedgerFile
+file = LedgerFile.open(sys.argv[1], "bank-1", Fraction(2))
+ledger = file.run("f", "r", Fraction(1), 8)
+ledger.charge("q", np.ones(3), Fraction(1, 8))
+print("charged", flush=True)
+signal.pause() if sys.argv[2] == "wait" else os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_process_has_charged_and_lets_the_next_one_in(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    died = subprocess.run([sys.executable, "-c", KILLED, path, "die"], stdout=subprocess.PIPE, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert died.stdout == b"charged\n"
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        assert file.run("f", "r", ONE, 8).answers == 1
+
+
+def test_a_second_process_is_told_who_has_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    holder = subprocess.Popen([sys.executable, "-c", KILLED, path, "wait"], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"charged\n"
+        with pytest.raises(InUse, match=f"in use by process {holder.pid}"):
+            LedgerFile.open(path, "bank-1", Fraction(2))
+        os.kill(holder.pid, signal.SIGSTOP)
+        with pytest.raises(InUse):
+            LedgerFile.open(path, "bank-1", Fraction(2))
+        assert len(list(read_lines(path))) == 3, "reading goes on while another process writes"
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def forged(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("DROP TRIGGER no_delete")
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE lines SET epsilon = '1/800' WHERE number = 3",
+        "UPDATE lines SET epsilon = '' WHERE number = 3",
+        "UPDATE lines SET epsilon = '1/0' WHERE number = 3",
+        "UPDATE lines SET epsilon = '-1/8' WHERE number = 3",
+        "UPDATE lines SET epsilon = 'nan' WHERE number = 3",
+        "UPDATE lines SET content = x'00' WHERE number = 4",
+        "UPDATE lines SET time = 'yesterday' WHERE number = 5",
+        "UPDATE lines SET number = 90 WHERE number = 5",
+        "DELETE FROM lines WHERE number = 3",
+        "DELETE FROM lines WHERE number = 1",
+        "INSERT INTO lines SELECT 9, kind, time, fingerprint, run, 'q9', epsilon, content, hash "
+        "FROM lines WHERE number = 3",
+    ],
+)
+def test_a_line_that_was_touched_breaks_the_chain(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "ledger"
+    filled(path)
+    forged(path, statement)
+    with pytest.raises(LedgerDamaged):
+        verify(path)
+    with pytest.raises(LedgerDamaged):
+        LedgerFile.open(path, "bank-1", Fraction(2))
+
+
+def test_sqlite_itself_refuses_to_change_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    filled(path)
+    with sqlite3.connect(path) as connection:
+        for statement in ("DELETE FROM lines", "UPDATE lines SET epsilon = '0/1'"):
+            with pytest.raises(sqlite3.IntegrityError, match="ledger line"):
+                connection.execute(statement)
+    connection.close()
+
+
+def test_lines_cut_off_and_old_copies_are_noticed_by_whoever_kept_a_head(tmp_path: Path) -> None:
+    path, old = tmp_path / "ledger", tmp_path / "old"
+    filled(path, 2)
+    shutil.copy(path, old)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        before = ledger.head
+        ledger.charge("new", THETA, Fraction(1, 8))
+        seen = ledger.head
+        assert file.holds(before)
+        assert file.holds(seen)
+    shutil.move(old, path)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        assert not file.holds(seen)
+        assert file.holds(before)
+    assert verify(path).lines == 6, "an older chain is whole: the file alone cannot tell"
+    with pytest.raises(LedgerDamaged, match="older copy"):
+        verify(path, seen)
+
+
+def test_a_file_replaced_under_a_running_owner_stops_it(tmp_path: Path) -> None:
+    path, old = tmp_path / "ledger", tmp_path / "old"
+    filled(path, 2)
+    shutil.copy(path, old)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        old.replace(path)
+        with pytest.raises(LedgerDamaged, match="replaced"):
+            ledger.charge("new", THETA, Fraction(1, 8))
+        path.unlink()
+        with pytest.raises(LedgerDamaged, match="moved"):
+            ledger.charge("new", THETA, Fraction(1, 8))
+
+
+def test_a_writer_that_got_round_the_lock_stops_this_one(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    filled(path, 2)
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        with sqlite3.connect(path) as other:
+            other.execute("INSERT INTO lines SELECT 7, kind, '', '', '', '', '', x'', 'x' FROM lines WHERE number = 1")
+        other.close()
+        with pytest.raises(LedgerDamaged, match="another process"):
+            ledger.charge("new", THETA, Fraction(1, 8))
+
+
+def test_a_disk_that_refuses_the_charge_stops_the_answer(tmp_path: Path) -> None:
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", ONE) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        file._connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(LedgerFailed, match="full"):
+            ledger.charge("q" * 100_000, THETA, Fraction(1, 8))
+        with pytest.raises(LedgerFailed):
+            ledger.charge("after", THETA, Fraction(1, 8))
+
+
+def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
+    wrong = tmp_path / "notes.txt"
+    wrong.write_text("not a database" * 100)
+    with pytest.raises(LedgerFailed, match="cannot be used"):
+        LedgerFile.open(wrong, "bank-1", ONE)
+    with pytest.raises(LedgerFailed, match="no such ledger"):
+        verify(tmp_path / "missing")
+    with pytest.raises(BudgetRefused, match="above 0"):
+        LedgerFile.open(tmp_path / "ledger", "bank-1", Fraction(0))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40), st.booleans()), max_size=30))
+def test_no_order_of_charges_overspends(steps: list[tuple[int, int, bool]]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, LedgerFile.open(f"{folder}/l", "bank-1", Fraction(3, 2)) as file:
+        runs: dict[int, SqliteLedger] = {}
+        for k, (run, denominator, answer) in enumerate(steps):
+            try:
+                ledger = runs.setdefault(run, file.run("f", f"run-{run}", ONE, 4))
+                ledger.charge(f"q{k}", THETA, Fraction(1, denominator))
+                if answer:
+                    ledger.record(f"q{k}", THETA)
+            except BudgetRefused:
+                pass
+        for ledger in runs.values():
+            assert ledger.spent <= 1
+            assert ledger.answers <= 4
+        assert sum((ledger.spent for ledger in runs.values()), Fraction(0)) == file.totals.spent <= Fraction(3, 2)
+        assert verify(f"{folder}/l").head == file.totals.head
