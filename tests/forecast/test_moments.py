@@ -268,6 +268,20 @@ def test_talkers_follow_their_law():
             assert abs(number / 40_000 - q) < 5 * np.sqrt(q / 40_000)
 
 
+@pytest.mark.parametrize(("forecast", "step"), [(a1, 5.0), (a2, 0.3)])
+def test_no_runs_no_variance(forecast, step):
+    rng = np.random.default_rng(0)
+    quadratic, owners = quadratic_of(some_records(rng, 9, 2)), OwnerKinds.of([4.0, 5.0], [0.1, 0.5])
+    without = forecast(quadratic, owners, step, 5, np.ones(2), rng, runs=0)
+    with_runs = forecast(quadratic, owners, step, 5, np.ones(2), rng, runs=50)
+    assert (without.variance_kind, with_runs.variance_kind) == ("none", "simulated")
+    assert np.isnan(without.variance).all()
+    np.testing.assert_array_equal(without.mean, with_runs.mean)
+    many = OwnerKinds.of(np.arange(1.0, 30.0), np.ones(29), answers=2)
+    with pytest.raises(InvalidInput, match="runs"):  # beyond exact reach there must be runs
+        forecast(quadratic, many, step, 5, np.ones(2), rng, order="random order", runs=0)
+
+
 @settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(0, 99))
 def test_no_noise_and_one_owner_is_gradient_descent(T, seed):

@@ -16,6 +16,7 @@ Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -30,8 +31,8 @@ from copriv.validation import count, positive
 MOST_GROUPS = 400
 """A1: different weights that are kept apart; more are grouped."""
 
-MOST_WORK = 1e9
-"""Multiplications that an exact recursion over counts may take: seconds; beyond it the mean is simulated."""
+MOST_WORK = 3e9
+"""Nanoseconds, by `_Counts.work`, that an exact recursion over counts may take; beyond it the mean is simulated."""
 
 NEGLIGIBLE = 1e-20
 """Counts less likely than this are dropped: they cannot move a moment by more than rounding does."""
@@ -46,11 +47,12 @@ def a1(
     rng: np.random.Generator,
     learner_step: float = 0.5,
     order: Order = "uniform",
-    runs: int = 1000,
+    runs: int = 500,
 ) -> Moments:
     """A1 with ρ = `step` and c_L = `learner_step` (1/2; the paper prints (N−1)/N). T + 1 entries, θ_L,0 first.
 
-    `runs` reduced runs give the variance. Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
+    `runs` reduced runs give the variance; with 0 it is left out (NaN), which makes an exact mean cheap.
+    Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
     """
     require_regularizer(quadratic.regularizer.strength)
     T, ρ = count("horizon", horizon), positive("step", step)
@@ -78,9 +80,9 @@ def a2(
     start: object,
     rng: np.random.Generator,
     order: Order = "uniform",
-    runs: int = 1000,
+    runs: int = 500,
 ) -> Moments:
-    """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` reduced runs give what is not exact."""
+    """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` as for A1."""
     T, α = count("horizon", horizon), positive("step", step)
     d = Directions.of(quadratic, owners, start)
     moments = _Simulated("A2", d, owners, α, T, 0.5, order, runs, rng)
@@ -105,12 +107,13 @@ class _Simulated:
     rng: np.random.Generator
 
     def around(self, mean: Array, grouping: Array | None = None) -> Moments:
+        kind: Literal["exact", "grouped"] = "exact" if grouping is None else "grouped"
         error = np.zeros_like(mean) if grouping is None else grouping
+        if self.runs == 0:
+            unknown = np.full_like(mean, np.nan)
+            return Moments(kind, mean, error, "none", unknown, unknown)
         simulated = self.alone()
-        return Moments(
-            "exact" if grouping is None else "grouped",
-            mean, error, "simulated", simulated.variance, simulated.variance_error,
-        )  # fmt: skip
+        return Moments(kind, mean, error, "simulated", simulated.variance, simulated.variance_error)
 
     def alone(self) -> Moments:
         runs = count("runs", self.runs, 2)
@@ -252,17 +255,21 @@ class _Counts:
         )  # fmt: skip
 
     def work(self, d: Directions) -> float:
-        """About how many multiplications the recursion takes."""
+        """About how many nanoseconds the recursion takes."""
         states = 1.0
-        for κ, N in enumerate(self.owners.counts):
-            levels = int((self.kind == κ).sum())
-            heard = min(int(N), self.events)
-            states *= math.comb(heard + levels - 1, levels - 1)
+        for κ, N in enumerate(self.owners.counts.tolist()):
+            levels, heard = int((self.kind == κ).sum()), min(N, self.events)
+            if self.capped:
+                states *= math.comb(heard + levels - 1, levels - 1)
+            elif levels > 1:
+                states *= min(heard + 1.0, 3.0 * math.sqrt(heard) + 10.0)  # others are too unlikely to be kept
             if states > MOST_WORK:
                 return math.inf
+        if not self.capped:
+            states *= self.events / 5.0  # few at first, and few when all have been heard
         _, batch, q, _ = d.slope.shape
         size = 1 + q * (2 + int(self.slot.max()))
-        return states * (1 if self.capped else self.events) * len(self.kind) * float(batch * 3 * q * size**2)
+        return states * min(len(self.kind), self.owners.number) * float(batch * (1000 + 4 * q * size**2))
 
 
 def _same_weight_and_cap(owners: OwnerKinds, caps: Integers | None) -> tuple[OwnerKinds, Integers | None]:
