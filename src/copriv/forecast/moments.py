@@ -108,8 +108,8 @@ class Moments:
 
     S1 and S2 make T − 1 updates, so entry k is θ[k+1] and there are T entries; A1 and A2 have T + 1.
     `kind`: "exact" (to rounding), "grouped" (owners of nearly equal weight taken as equal; `mean_error` is the change
-    from half as many groups, an estimate) or "simulated" (`mean_error` is one standard error). `variance_kind` ("none" and NaN
-    where no runs were asked for) and `variance_error` say the same of the variance.
+    from half as many groups, an estimate) or "simulated" (`mean_error` is one standard error). `variance_kind` ("none"
+    and NaN where no runs were asked for) and `variance_error` say the same of the variance.
     """
 
     kind: Literal["exact", "grouped", "simulated"]
