@@ -41,6 +41,13 @@ class _Table(BaseModel):
 class Terms(_Table):
     """[agreement]: who talks, how long, how far a step goes."""
 
+    @field_validator("start", "preconditioner", mode="before")
+    @classmethod
+    def _lists_of_numbers(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(cls._lists_of_numbers(v) for v in value)
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
     name: str = "consortium"
     rule: Literal["S1", "S2", "A1", "A2", "auto"]
     communication: Literal["synchronous", "asynchronous", "any"] = "any"
@@ -59,6 +66,8 @@ class Terms(_Table):
     """S2 only: the model is the averaged iterate, as in the paper, or the last one."""
     start: tuple[float, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
+    preconditioner: tuple[tuple[float, ...], ...] | None = None
+    """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
 
 
 class ModelTerms(_Table):
@@ -84,6 +93,8 @@ class DataTerms(_Table):
     feature_bound: NonNegative | Literal["auto"] = "auto"
     """B: each record's features are scaled into the L1 ball of this radius; 0: not bounded."""
     public_rows: Count = 2000
+    scaling: Literal["declared", "none"] | None = None
+    """How columns become numbers before the dictionary: over their declared sizes, or as they are (the papers)."""
     path: str | None = None
     features: tuple[str, ...] | None = None
     target: str | None = None
@@ -180,10 +191,6 @@ class Agreement(BaseModel):
     @classmethod
     def of(cls, document: dict[str, Any]) -> "Agreement":
         """Check a mapping of the file's shape. Raises AgreementError as `load` does."""
-        if isinstance(document.get("agreement"), dict) and isinstance(document["agreement"].get("start"), list):
-            terms = document["agreement"]
-            start = tuple(float(x) if isinstance(x, int) else x for x in terms["start"])
-            document = {**document, "agreement": {**terms, "start": start}}
         try:
             return cls.model_validate(document)
         except ValidationError as error:

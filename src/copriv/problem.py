@@ -5,14 +5,14 @@ which Ξ is a number: "proved" becomes the bound that follows from the declared 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.data.consortium import load_consortium
+from copriv.data.consortium import FEATURE_QUANTILE, load_consortium
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.losses import by_name
@@ -24,35 +24,45 @@ from copriv.types import Array, Loss
 class Problem:
     """Owners' bounded records, the learner's public sample, the fitness: all that a run needs.
 
-    `source` is "real", "resampled" or "simulated"; `description` says which table, in a sentence.
+    Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
+    records under other terms. `source` is "real", "resampled", "simulated", "given" or "public"; `description` says
+    which table, in a sentence.
     """
 
-    agreement: Agreement
-    owners: tuple[Records, ...]
-    public: Records | None
+    terms: Agreement
+    unbounded: tuple[Records, ...]
+    """Each owner's records before the bound on features; never used as they are."""
+    unbounded_public: Records | None
     loss: Loss
-    feature_bound: float | None
     target_bound: float
+    """Declared bound on |y|; `inf` where none is known."""
     source: str
     description: str
-    held_out: Records | None = None
+    unbounded_held_out: Records | None = None
+    stand_in: bool = False
+    """Whether the records are a public sample standing in for records that are not to be touched."""
 
     def __post_init__(self) -> None:
-        p = {records.n_parameters for records in self.owners}
+        p = {records.n_parameters for records in self.unbounded}
         if len(p) > 1:
             raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
-        for terms, records in zip(self.agreement.owner, self.owners, strict=True):
-            if records.units != terms.records:
-                what = "persons" if terms.unit else "records"
+        for owner, records in zip(self.terms.owner, self.unbounded, strict=True):
+            if records.units != owner.records and not self.stand_in:
+                what = "persons" if owner.unit else "records"
                 raise DataError(
-                    f"owner.records: {terms.name} is agreed to hold {terms.records} {what}, its data has "
+                    f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
                     f"{records.units}; correct the agreement or the data"
                 )
             self.loss.check_target(records.target)
-        start = self.agreement.agreement.start
+        start = self.terms.agreement.start
         if start is not None and len(start) != self.n_parameters:
             raise AgreementError(
                 f"agreement.start: {len(start)} numbers for {self.n_parameters} parameters; give one for each"
+            )
+        matrix = self.terms.agreement.preconditioner
+        if matrix is not None and np.shape(matrix) != (self.n_parameters, self.n_parameters):
+            raise AgreementError(
+                f"agreement.preconditioner: needs {self.n_parameters} rows of {self.n_parameters} numbers"
             )
 
     @classmethod
@@ -63,21 +73,20 @@ class Problem:
             data.dataset,
             [owner.records for owner in agreement.owner],
             components=data.components,
-            feature_bound=data.feature_bound,
+            feature_bound=0,
             public_rows=data.public_rows,
             seed=agreement.agreement.seed,
             path=data.path,
-            intercept=model.intercept,
             unit=first.unit,
             unit_records=first.unit_records,
             held_out=held_out,
+            scaling=data.scaling,
         )
         return cls(
-            _bounded(agreement, consortium.feature_bound, consortium.target_bound),
+            agreement,
             consortium.owners,
             consortium.public,
             by_name(model.loss, model.threshold),
-            consortium.feature_bound,
             consortium.target_bound,
             consortium.source,
             consortium.description,
@@ -85,64 +94,118 @@ class Problem:
         )
 
     @classmethod
-    def of(
-        cls,
-        agreement: Agreement,
-        data: Sequence[Any],
-        public: Any = None,
-        loss: Loss | None = None,
-    ) -> "Problem":
-        """Records from arrays: one (X, y) or Records an owner, in the agreement's order, as they are.
+    def of(cls, agreement: Agreement, data: Sequence[Any], public: Any = None, loss: Loss | None = None) -> "Problem":
+        """Records from arrays: one (X, y) or Records an owner, in the agreement's order.
 
-        `feature_bound` is applied as in the pipelines; "auto" needs `public`. The bound on |y| is the largest that the
-        public sample shows, or, without one, is not known and Ξ cannot be "proved". `loss` replaces the named one.
+        A feature bound of "auto" needs `public`; without it, features stay as they are. The bound on |y| is the
+        largest that the public sample shows; without one Ξ cannot be "proved". `loss` replaces the named one.
         """
         if len(data) != agreement.n_owners:
             raise DataError(f"data: {len(data)} tables for {agreement.n_owners} owners; give one for each")
-        owners = [d if isinstance(d, Records) else Records.of(*d) for d in data]
-        sample = public if public is None or isinstance(public, Records) else Records.of(*public)
-        bound = agreement.data.feature_bound
-        if bound == "auto":
-            norms = None if sample is None else np.abs(sample.features).sum(axis=1)
-            bound = 0.0 if norms is None else float(np.quantile(norms, 0.99))
-        if bound:
-            owners = [records.bounded(bound) for records in owners]
-            sample = None if sample is None else sample.bounded(bound)
-        if agreement.model.intercept:
-            owners = [records.with_intercept() for records in owners]
-            sample = None if sample is None else sample.with_intercept()
-            bound = bound + 1.0 if bound else bound
-        target_bound = np.inf if sample is None else float(np.abs(sample.target).max())
+        sample = _records(public)
         return cls(
-            _bounded(agreement, bound or None, target_bound),
-            tuple(owners),
+            agreement,
+            tuple(_records(part) for part in data),
             sample,
             loss or by_name(agreement.model.loss, agreement.model.threshold),
-            bound or None,
-            target_bound,
+            np.inf if sample is None else float(np.abs(sample.target).max()),
             "given",
             "records given as arrays",
         )
 
+    @classmethod
+    def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None) -> "Problem":
+        """A problem without private records: the public (X, y) stands in every owner's place."""
+        sample = _records(public)
+        problem = cls(
+            agreement,
+            (sample,) * agreement.n_owners,
+            sample,
+            loss or by_name(agreement.model.loss, agreement.model.threshold),
+            float(np.abs(sample.target).max()),
+            "public",
+            "",
+            stand_in=True,
+        )
+        return problem.on_public()
+
+    def under(self, agreement: Agreement) -> "Problem":
+        """The same records under other terms."""
+        return replace(self, terms=agreement)
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """The terms, with a number for Ξ where they say "proved"."""
+        return _proved(self.terms, self.feature_bound, self.target_bound, self.loss)
+
+    @cached_property
+    def feature_bound(self) -> float | None:
+        """B, the L1 bound on a record's features, without the intercept; None where features are not bounded."""
+        agreed = self.terms.data.feature_bound
+        if agreed != "auto":
+            return agreed or None
+        if self.unbounded_public is None:
+            return None
+        return float(np.quantile(np.abs(self.unbounded_public.features).sum(axis=1), FEATURE_QUANTILE))
+
+    @cached_property
+    def owners(self) -> tuple[Records, ...]:
+        """Each owner's records as they are answered from; equal objects stay one object."""
+        made = {id(records): self._as_agreed(records) for records in self.unbounded}
+        return tuple(made[id(records)] for records in self.unbounded)
+
+    @cached_property
+    def public(self) -> Records | None:
+        """The learner's own records, bounded in the same way."""
+        return None if self.unbounded_public is None else self._as_agreed(self.unbounded_public)
+
+    @cached_property
+    def held_out(self) -> Records | None:
+        """Records that no owner trained on, bounded in the same way."""
+        return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
+
+    def _as_agreed(self, records: Records) -> Records:
+        bounded = records if self.feature_bound is None else records.bounded(self.feature_bound)
+        return bounded.with_intercept() if self.terms.model.intercept else bounded
+
+    def on_public(self) -> "Problem":
+        """The same problem with the public sample in every owner's place: no private record is in it.
+
+        Raises DataError where there is no public sample.
+        """
+        sample = self.unbounded_public
+        if sample is None:
+            raise DataError("public: a forecast needs a public sample; give public = (X, y), or data.public_rows")
+        return replace(
+            self, unbounded=(sample,) * self.terms.n_owners, stand_in=True, source="public", unbounded_held_out=None,
+            description=f"the learner's own {sample.units:,} public records in every owner's place",
+        )  # fmt: skip
+
+    @property
+    def preconditioner(self) -> Array | None:
+        """The public matrix that multiplies every direction of descent, if one is agreed."""
+        matrix = self.terms.agreement.preconditioner
+        return None if matrix is None else np.array(matrix)
+
     @property
     def n_parameters(self) -> int:
-        """p."""
-        return self.owners[0].n_parameters
+        """p, with the intercept."""
+        return self.unbounded[0].n_parameters + int(self.terms.model.intercept)
 
     @property
     def regularizer(self) -> Regularizer:
         """g."""
-        return Regularizer(self.agreement.model.regularization)
+        return Regularizer(self.terms.model.regularization)
 
     @property
     def box(self) -> Box:
         """Θ."""
-        return Box(self.agreement.model.theta_max)
+        return Box(self.terms.model.theta_max)
 
     @property
     def start(self) -> Array:
         """θ before the first answer."""
-        start = self.agreement.agreement.start
+        start = self.terms.agreement.start
         return np.zeros(self.n_parameters) if start is None else np.array(start)
 
     def fitness_of(self, records: Records) -> Fitness:
@@ -152,6 +215,8 @@ class Problem:
     @cached_property
     def fitness(self) -> Fitness:
         """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
+        if self.stand_in:
+            return self.fitness_of(self.owners[0])
         return self.fitness_of(Records.concatenate(self.owners))
 
     @cached_property
@@ -160,7 +225,11 @@ class Problem:
         return self.fitness.minimum()
 
 
-def _bounded(agreement: Agreement, feature_bound: float | None, target_bound: float) -> Agreement:
+def _records(data: Any) -> Any:
+    return data if data is None or isinstance(data, Records) else Records.of(*data)
+
+
+def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:
     """The agreement with a number for Ξ where it says "proved"."""
     if agreement.model.gradient_bound != "proved":
         return agreement
@@ -169,6 +238,6 @@ def _bounded(agreement: Agreement, feature_bound: float | None, target_bound: fl
             'model.gradient_bound: "proved" needs a bound on the features (data.feature_bound) and on the target; '
             "give a number instead and it is enforced by clipping"
         )
-    loss = by_name(agreement.model.loss, agreement.model.threshold)
-    proved = gradient_bound_over(loss, feature_bound, target_bound, Box(agreement.model.theta_max))
+    reach = feature_bound + float(agreement.model.intercept)
+    proved = gradient_bound_over(loss, reach, target_bound, Box(agreement.model.theta_max))
     return agreement.replace(model={"gradient_bound": proved})

@@ -49,7 +49,7 @@ def test_the_shipped_table_is_real_licensed_and_complete():
 def test_lending_needs_nothing_but_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("lending", "lending-embedded"):
-        c = load_consortium(name, [2000] * 3)
+        c = load_consortium(name, [2000] * 3, scaling="declared")
         assert (c.source, c.target_bound) == ("real", 36.0)
         assert "lending_club_9857, inside the package" in c.description
         assert [o.units for o in c.owners] == [2000] * 3
@@ -66,7 +66,7 @@ def test_lending_takes_the_larger_sample_where_it_is(tmp_path, monkeypatch):
     target.write_bytes(shared("lending_10k.parquet").read_bytes())
     (tmp_path / "main").mkdir()
     monkeypatch.chdir(tmp_path / "main")
-    c = load_consortium("lending", [2000] * 3)
+    c = load_consortium("lending", [2000] * 3, scaling="declared")
     assert "lending_10k" in c.description
     assert variance_left(c) < 0.08
     assert "inside the package" in load_consortium("lending-embedded", [10]).description
@@ -123,7 +123,7 @@ def test_the_papers_lending_file(tmp_path):
     c = load_consortium("lending", [100, 50], path=path, public_rows=100, components=10)
     assert "loan.csv" in c.description
     assert [o.units for o in c.owners] == [100, 50]
-    plain = load_consortium("lending", [200], path=path, public_rows=100, components=0, feature_bound=0)
+    plain = load_consortium("lending", [200], path=path, public_rows=100, components=0, feature_bound=0, scaling="declared")
     income = plain.feature_names.index("annual_inc")
     assert plain.owners[0].features[3, income] == 0.0  # declared
     assert plain.owners[0].features[4, income] == 1.0  # capped

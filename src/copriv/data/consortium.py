@@ -22,7 +22,7 @@ from jaxtyping import Int
 
 from copriv.data import creditcard, hospital, lending
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.schema import EncodedTable, OnViolation, Schema
+from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
 from copriv.data.source import Source
 from copriv.data.tables import read_table
 from copriv.errors import DataError
@@ -81,6 +81,7 @@ def load_consortium(
     held_out: int = 0,
     schema: Schema | None = None,
     dictionary: PublicDictionary | None = None,
+    scaling: Scaling | None = None,
 ) -> Consortium:
     """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
 
@@ -92,6 +93,7 @@ def load_consortium(
     intercept: append a feature that is always 1, after bounding.
     unit, unit_records: the column that names the person, and how many rows of a person count at most. A person who has
         a public row, or one held out, is left out of the owners' records.
+    scaling: of the encoded columns; None: "none" for lending and hospitals, as in the papers, else "declared".
     dictionary: use this one instead of fitting one on the public rows; `components` is then ignored.
 
     Raises DataError, naming the column and row, or what does not fit the table.
@@ -106,7 +108,7 @@ def load_consortium(
         raise DataError("records: a consortium needs at least one owner")
     needed = public_rows + held_out + sum(sizes)
     source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=needed)
-    schema = source.schema
+    schema = replace(source.schema, scaling=scaling or _usual_scaling(dataset))
     table = schema.encode(source.table)
     public_at, private_at, held_out_at = _cut(table, source, public_rows, held_out)
 
@@ -214,6 +216,10 @@ def _source(dataset: str, path: Path | None, schema: Schema | None, unit: str | 
             return Source(read_table(path, names), schema, f"The table {path.name}")
         case _:
             raise DataError(f"data.dataset: {dataset!r} is not known; use one of {', '.join(DATASETS)}")
+
+
+def _usual_scaling(dataset: str) -> Scaling:
+    return "none" if dataset.startswith(("lending", "hospital")) else "declared"
 
 
 def _cut(table: EncodedTable, source: Source, public_rows: int, held_out: int) -> tuple[Rows, Rows, Rows]:

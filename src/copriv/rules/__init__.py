@@ -29,7 +29,7 @@ def by_name(
     rule: str,
     descent: Descent,
     *,
-    step: float,
+    step: float | Array,
     horizon: int,
     weights: Array,
     shares: Array | None = None,

@@ -34,7 +34,7 @@ class AsyncCopies:
     """
 
     descent: Descent
-    step_size: float
+    step_size: float | Float[Array, "runs 1"]
     horizon: int
     weights: Float[Array, " owners"]
     shares: Float[Array, " owners"] | None = None

@@ -35,7 +35,7 @@ class AsyncMemory:
     """A2 with first step α = `step_size`, for N = len(weights) talkers of weights n_i/n."""
 
     descent: Descent
-    step_size: float
+    step_size: float | Float[Array, "runs 1"]
     weights: Float[Array, " owners"]
 
     def start(self, theta: Float[Array, "runs p"]) -> _State:

@@ -28,7 +28,7 @@ class SyncAveraged:
     """S2 with c₁ = `step` over T = `horizon` rounds; the model is θ̄, or the last θ where `averaged` is false."""
 
     descent: Descent
-    step_size: float
+    step_size: float | Float[Array, "runs 1"]
     horizon: int
     averaged: bool = True
 

@@ -25,7 +25,7 @@ class SyncDecay:
     """S1 with step ρ = `step` over T = `horizon` rounds."""
 
     descent: Descent
-    step_size: float
+    step_size: float | Float[Array, "runs 1"]
     horizon: int
 
     def start(self, theta: Float[Array, "runs p"]) -> _State:

@@ -58,6 +58,8 @@ class _Talkers:
     def records(self, problem: Problem) -> tuple[Records, ...]:
         """Each talker's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
         w = problem.agreement.weights
+        if problem.stand_in:
+            return (problem.owners[0],) * len(self.members)
         together = []
         for group in self.members:
             if len(group) == 1:
@@ -93,6 +95,7 @@ def simulate(
     first_run: int = 0,
     workers: int | None = None,
     alone: bool = True,
+    starts: Float[Array, "runs p"] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
@@ -102,28 +105,19 @@ def simulate(
     seed: of schedules and noise; the agreement's when None. Runs `first_run` … `first_run + runs − 1` are made.
     record_at: iterations at which ψ is recorded; about 60, evenly on a log axis, when None. The last one always is.
     schedule, noise: replace the agreement's schedule, and the noise (both for tests and for replaying a run).
-    workers: threads for passes over records; all processors when None. Beyond rounding the result does not depend on it.
+    workers: threads for passes over records; all processors when None. The result depends on it by rounding only.
     alone: whether to fit every owner's own model, which is an optimisation an owner.
+    starts: where each run begins, in place of the agreement's start.
     progress: called with (iterations done, iterations in all).
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
     """
     problem = _problem(agreement, data, public)
-    scales = noise_scales(problem.agreement)
-    return _run(
-        problem,
-        scales,
-        count("runs", runs),
-        seed,
-        record_at,
-        schedule,
-        noise,
-        first_run,
-        workers,
-        alone,
-        progress,
+    options = _Options(
+        count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress
     )
+    return _run(problem, noise_scales(problem.agreement), options)
 
 
 def own_learners(
@@ -145,15 +139,11 @@ def own_learners(
     problem = _problem(agreement, data, public)
     others = max(problem.agreement.n_owners - 1, 1)
     scales = noise_scales(problem.agreement) * (others if budget == "split" else 1)
-    given: dict[str, Any] = {
-        "runs": 100, "seed": None, "record_at": None, "schedule": None, "noise": None, "first_run": 0,
-        "workers": None, "alone": True, "progress": None,
-    } | options  # fmt: skip
     results = []
     for j in range(problem.agreement.n_owners):
         own = scales.copy()
         own[j] = 0.0
-        results.append(_run(problem, own, **given))
+        results.append(_run(problem, own, _Options(**options)))
     return tuple(results)
 
 
@@ -167,43 +157,47 @@ def _problem(agreement: Agreement | Problem, data: Sequence[Any] | None, public:
     return Problem.load(agreement) if data is None else Problem.of(agreement, data, public)
 
 
-def _run(
-    problem: Problem,
-    scales: Array,
-    runs: int,
-    seed: int | None,
-    record_at: Sequence[int] | None,
-    schedule: Schedule | None,
-    noise: NoiseSource | None,
-    first_run: int,
-    workers: int | None,
-    alone: bool,
-    progress: Callable[[int, int], None] | None,
-) -> Simulation:
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """What `simulate` documents."""
+
+    runs: int = 100
+    seed: int | None = None
+    record_at: Sequence[int] | None = None
+    schedule: Schedule | None = None
+    noise: NoiseSource | None = None
+    first_run: int = 0
+    workers: int | None = None
+    alone: bool = True
+    starts: Float[Array, "runs p"] | None = None
+    progress: Callable[[int, int], None] | None = None
+
+
+def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
     begun = time.perf_counter()
-    agreement = problem.agreement
+    agreement, runs = problem.agreement, options.runs
     terms, p = agreement.agreement, problem.n_parameters
     if any(owner.delta > 0 for owner in agreement.owner):
         raise AgreementError("owner.delta: gradient answers with Laplace noise are pure epsilon; set delta = 0")
-    seed = terms.seed if seed is None else seed
-    workers = workers or os.cpu_count() or 1
+    seed = terms.seed if options.seed is None else options.seed
+    workers = options.workers or os.cpu_count() or 1
     talkers = _Talkers.of(agreement, scales)
     rule = _rule(problem, talkers)
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
     gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers)
 
-    seeds = [np.random.SeedSequence(seed, spawn_key=(first_run + r,)).spawn(2) for r in range(runs)]
-    events = [_events(agreement, talkers, schedule, np.random.default_rng(s[0])) for s in seeds]
+    seeds = [np.random.SeedSequence(seed, spawn_key=(options.first_run + r,)).spawn(2) for r in range(runs)]
+    events = [_events(agreement, talkers, options.schedule, np.random.default_rng(s[0])) for s in seeds]
     queries = min(len(e) for e in events)
     owner_of = np.stack([e.owner[:queries] for e in events], axis=1)
     members = talkers.noise.shape[1]
-    draw: NoiseSource = noise or SimulatedLaplace([s[1] for s in seeds], (members, p), queries)
+    draw: NoiseSource = options.noise or SimulatedLaplace([s[1] for s in seeds], (members, p), queries)
 
     first = 1 if agreement.synchronous else 0
-    recorded = log_spaced(first, first + queries) if record_at is None else _wanted(record_at, first, queries)
+    recorded = _recorded(options.record_at, first, first + queries)
     slot = {int(k): j for j, k in enumerate(recorded)}
     kept = np.empty((len(recorded), runs, p))
-    state = rule.start(np.tile(problem.start, (runs, 1)))
+    state = rule.start(np.tile(problem.start, (runs, 1)) if options.starts is None else options.starts)
     if first in slot:
         kept[slot[first]] = rule.model(state)
     for k in range(queries):
@@ -215,8 +209,8 @@ def _run(
         state = rule.step(state, talker, answer)
         if k + 1 + first in slot:
             kept[slot[k + 1 + first]] = rule.model(state)
-        if progress is not None:
-            progress(k + 1, queries)
+        if options.progress is not None:
+            options.progress(k + 1, queries)
 
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(talkers.members):
@@ -231,7 +225,14 @@ def _run(
         relative_fitness=RelativeFitness(recorded, _psi(problem, kept, workers).T),
         theta=kept[-1],
         owners=tuple(
-            OwnerOutcome(o.name, o.records, o.epsilon, int(m), float(b), _alone(problem, i) if alone else None)
+            OwnerOutcome(
+                o.name,
+                o.records,
+                o.epsilon,
+                int(m),
+                float(b),
+                _alone(problem, i) if options.alone and not problem.stand_in else None,
+            )
             for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
         ),
         private=not agreement.model.gradient_bound_assumed,
@@ -250,7 +251,7 @@ def _rule(problem: Problem, talkers: _Talkers) -> UpdateRule:
     rates = np.array(talkers.rates)
     return by_name(
         terms.rule,
-        Descent(problem.regularizer, problem.box),
+        Descent(problem.regularizer, problem.box, problem.preconditioner),
         step=agreement.step,
         horizon=terms.horizon,
         weights=talkers.weights,
@@ -274,9 +275,10 @@ def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, 
     return run_events(schedule, rng, len(talkers.members), agreement.agreement.horizon, agreement.answers)
 
 
-def _wanted(record_at: Sequence[int], first: int, queries: int) -> Any:
-    inside = {int(k) for k in record_at if first <= k <= first + queries}
-    return np.array(sorted(inside | {first + queries}))
+def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Any:
+    if record_at is None:
+        return log_spaced(first, last)
+    return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
 
 
 def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], workers: int) -> Float[Array, "recorded runs"]:

@@ -34,10 +34,15 @@ from copriv.types import Array, Loss
 class BatchedGradients(Protocol):
     """The mean gradients that talkers compute before noise; `tests/contracts` holds what every one must keep."""
 
-    clipped: float
-    """Units clipped so far, summed over queries and runs."""
-    asked: float
-    """Units asked so far, summed over queries and runs."""
+    @property
+    def clipped(self) -> float:
+        """Units clipped so far, summed over queries and runs."""
+        ...
+
+    @property
+    def asked(self) -> float:
+        """Units asked so far, summed over queries and runs."""
+        ...
 
     def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         """Q_i(θ) for run r's talker i and point θ."""
@@ -138,10 +143,6 @@ class ClippedSquared:
     @property
     def asked(self) -> float:
         return self._gram.asked
-
-    @asked.setter
-    def asked(self, value: float) -> None:
-        self._gram.asked = value
 
     def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         gradient = self._gram(talker, theta)
