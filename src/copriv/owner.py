@@ -30,7 +30,8 @@ class Owner:
     """Answers typed gradient queries on its own records, under one agreement.
 
     Raises AgreementError when the agreement cannot be kept (a bound that nothing enforces, a wrong number of records),
-    and DataError when the loss cannot take the targets: both before anything is spent.
+    DataError when the loss cannot take the targets, and InvalidInput when the bound is so small that no noise can be
+    certified: all before anything is spent.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Owner:
             )
         loss.check_target(records.target)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
+        self._fingerprint = agreement.fingerprint
         self._charge: Fraction = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
         sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
         self._mechanism = LaplaceAnswer(sensitivity, self._charge, records.n_parameters)
@@ -91,7 +93,7 @@ class Owner:
 
         if query.owner != self.name:
             raise refuse(f"it is for {query.owner!r}")
-        if query.fingerprint != self._agreement.fingerprint:
+        if query.fingerprint != self._fingerprint:
             raise refuse("it belongs to another agreement (the fingerprints differ); exchange the agreement again")
         if query.theta.shape != (self._records.n_parameters,) or query.theta.dtype != np.float64:
             raise refuse(f"theta must be {self._records.n_parameters} float64 numbers, not shape {query.theta.shape}")

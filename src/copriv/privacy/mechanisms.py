@@ -71,7 +71,7 @@ class LaplaceAnswer:
         sensitivity, ε = self.sensitivity * (1 + CLIP_SLACK), float(self.epsilon)
         least = scale = sensitivity / ε * (1 + SCALE_SLACK)
         while scale <= MOST_FOR_GRID * least:
-            measurement = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=GRID)
+            measurement: Any = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=GRID)
             # Certify the budget in exact arithmetic; what the grid costs goes down as the scale goes up.
             certified = Fraction(measurement.map(sensitivity))
             if certified <= self.epsilon:
