@@ -88,16 +88,22 @@ class Owner:
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
     def _check(self, query: Query) -> None:
-        def refuse(why: str) -> QueryRefused:
-            return QueryRefused(f"{self.name} refused query {query.identity!r}: {why}")
-
         if query.owner != self.name:
-            raise refuse(f"it is for {query.owner!r}")
+            raise self._refused(query, f"it is for {query.owner!r}")
         if query.fingerprint != self._fingerprint:
-            raise refuse("it belongs to another agreement (the fingerprints differ); exchange the agreement again")
+            raise self._refused(
+                query, "it belongs to another agreement (the fingerprints differ); exchange the agreement again"
+            )
         if query.theta.shape != (self._records.n_parameters,) or query.theta.dtype != np.float64:
-            raise refuse(f"theta must be {self._records.n_parameters} float64 numbers, not shape {query.theta.shape}")
+            raise self._refused(
+                query, f"theta must be {self._records.n_parameters} float64 numbers, not shape {query.theta.shape}"
+            )
         if not (np.abs(query.theta) <= self._agreement.model.theta_max).all():
-            raise refuse(f"theta must be finite and inside the box of theta_max {self._agreement.model.theta_max:g}")
+            raise self._refused(
+                query, f"theta must be finite and inside the box of theta_max {self._agreement.model.theta_max:g}"
+            )
         if not query.identity or len(query.identity) > 200:
-            raise refuse("an identity has 1 to 200 characters")
+            raise self._refused(query, "an identity has 1 to 200 characters")
+
+    def _refused(self, query: Query, why: str) -> QueryRefused:
+        return QueryRefused(f"{self.name} refused query {query.identity!r}: {why}")
