@@ -103,6 +103,11 @@ class DataTerms(_Table):
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _declared_columns_are_a_table(cls, value: Any) -> Any:
+        return {"dataset": "table", **value} if isinstance(value, dict) and "features" in value else value
+
     @field_validator("features", mode="before")
     @classmethod
     def _features(cls, value: Any) -> Any:

@@ -229,7 +229,7 @@ def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float
     """ψ = f/f(θ*) − 1, at least 0; lower is better (S, eq. (30); A, §V). Raises InvalidInput where f(θ*) is 0."""
     if not optimum.value > 0:
         raise InvalidInput(f"relative fitness: f(θ*) is {optimum.value:g}; ψ needs a fitness above 0 at the optimum")
-    return fitness / optimum.value - 1.0
+    return np.asarray(fitness / optimum.value - 1.0)
 
 
 def _quadratic_minimum(f: Quadratic, box: Box) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.data.consortium import FEATURE_QUANTILE, load_consortium
+from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.losses import by_name
@@ -81,6 +82,7 @@ class Problem:
             unit_records=first.unit_records,
             held_out=held_out,
             scaling=data.scaling,
+            schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
         )
         return cls(
             agreement,
