@@ -1,0 +1,441 @@
+"""The plan: rule, answers, step, bounds and start that cost the least, chosen from public information only.
+
+In the unit of f, a setting costs
+
+    bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · 8Ξ²m²ν,     ν = Σ w_i² κ_i²/(n_i ε_i)²
+
+with a_j the curvature in direction j, R and V from `response`, z the start, t the spread of what the public sample
+cannot know of θ* (`sample`), P_j a public preconditioner, and bias what clipping at Ξ does to the optimum, found on the
+public rows. Owners enter through ν alone, so one table prices every consortium.
+
+The table ignores what clipping does on the way. So the best few settings, and their neighbours, are run on the public
+rows with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A bound B on features
+changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+from copriv.forecast.response import GAINS, Response, Way, response
+from copriv.forecast.sample import PublicSample
+from copriv.problem import Problem
+from copriv.simulation import simulate
+from copriv.simulation.kernels import Pass
+from copriv.types import Array
+
+ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
+FEATURE_QUANTILES = (0.9, 0.95, 0.99, 1.0)
+"""Candidates for B: quantiles of ‖x‖₁ in the public rows."""
+GRADIENT_BOUNDS = 16
+"""Candidates for Ξ: from a tenth of the median public gradient to the largest."""
+PRECONDITIONERS = (0.0, 0.5, 1.0)
+"""Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
+FINALISTS = 5
+RUNS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A setting, and what it reached on the public rows. `agreement` has a number wherever "auto" was."""
+
+    agreement: Agreement
+    start: str
+    """"zero", "agreed" or "public"."""
+    preconditioner: float
+    """γ; 0 is none."""
+    relative_fitness: float
+    """E ψ."""
+    fitness: float
+    """E f, at this choice's own B: what choices are compared by."""
+
+    def describe(self) -> str:
+        """One line in words."""
+        terms, model = self.agreement.agreement, self.agreement.model
+        start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
+        rule = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
+        m = self.agreement.answers
+        bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
+            f", features bounded at {self.agreement.data.feature_bound:.3g}"
+        )  # fmt: skip
+        return (
+            f"{rule}, {m} answer{'s' if m > 1 else ''} of each owner, step {self.agreement.step:.4g}, "
+            f"gradients bounded at {model.gradient_bound:.3g}{bound}, {start}"
+            + (", publicly preconditioned" if self.preconditioner else "")
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseCurve:
+    """The least E ψ for owners of noise ν, each ν with its own best setting: what owners are valued by."""
+
+    fixed: Float[Array, " settings"]
+    slope: Float[Array, " settings"]
+
+    @classmethod
+    def of(cls, fixed: Float[Array, " settings"], slope: Float[Array, " settings"]) -> "NoiseCurve":
+        """Only settings that are best for some ν are kept: the lower envelope of lines fixed + slope·ν."""
+        ν = np.concatenate([[0.0], np.geomspace(1e-16, 1e4, 600)])
+        best = {int(np.argmin(fixed + slope * v)) for v in ν}
+        index = np.array(sorted(best))
+        return cls(fixed[index], slope[index])
+
+    def at(self, noise: float | Array) -> Any:
+        """E ψ at ν (a number or an array of them)."""
+        ν = np.asarray(noise, dtype=np.float64)
+        return (self.fixed + self.slope * ν[..., None]).min(axis=-1)
+
+    def derivative(self, noise: float) -> float:
+        """dψ/dν at ν."""
+        return float(self.slope[np.argmin(self.fixed + self.slope * noise)])
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The choice, the next best by another rule or number of answers, and how flat the optimum is."""
+
+    choice: Choice
+    runner_up: Choice | None
+    flatness: dict[str, tuple[float, float]]
+    """For "step", "gradient_bound" and "answers": ψ at half and at twice the chosen value, over ψ at it."""
+    curve: NoiseCurve
+    considered: int
+    """Settings priced."""
+    seconds: float
+
+    @property
+    def agreement(self) -> Agreement:
+        """What all parties would sign."""
+        return self.choice.agreement
+
+
+def noise_of(agreement: Agreement, weights: Array | None = None) -> float:
+    """ν = Σ w_i² κ_i²/(n_i ε_i)²."""
+    w = agreement.weights if weights is None else weights
+    κ = np.array([owner.overlap for owner in agreement.owner], dtype=np.float64)
+    return float(np.sum((w * κ / (agreement.records * agreement.epsilons)) ** 2))
+
+
+def plan(
+    problem: Problem,
+    *,
+    keep: bool = True,
+    public_start: bool = True,
+    preconditioner: bool = True,
+    runs: int = RUNS,
+    seed: int = 0,
+) -> Plan:
+    """The best setting for these owners, from the agreement and the public sample alone.
+
+    keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
+        `communication`, the fitness and the owners are taken from it.
+    public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
+    runs: simulated runs on the public rows for each finalist.
+
+    Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
+    """
+    begun = time.perf_counter()
+    free = problem if keep else problem.under(_freed(problem.terms))
+    public = free.on_public()
+    tables = [
+        _Table(bounded, start, γ)
+        for bounded in _candidate_bounds(public)
+        for start in _starts(public.terms, public_start)
+        for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
+    ]
+    ways = _ways(public.terms)
+    best = min(table.sample.optimum.value for table in tables)
+    ν, N = noise_of(public.terms), _talkers(public.terms)
+    priced = [
+        table.price(response(way, m, N), ν) for table in tables for way in ways for m in _answers(public.terms, way)
+    ]
+    if not priced:
+        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+    finalists = _finalists(priced)
+    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
+    first = min(finalists, key=lambda c: measured[c.key].fitness)
+    for candidate in _neighbours(public.terms, first):
+        measured[candidate.key] = _measure(public, candidate, runs, seed)
+    ranked = sorted(measured.values(), key=lambda choice: choice.fitness)
+    choice = ranked[0]
+    others = [c for c in ranked if _kind(c) != _kind(choice)]
+    fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
+    slope = np.concatenate([np.broadcast_to(p.slope, p.fixed.shape).ravel() / best for p in priced])
+    finite = np.isfinite(fixed) & np.isfinite(slope)
+    return Plan(
+        choice, others[0] if others else None, _flatness(first, N, ν),
+        NoiseCurve.of(fixed[finite], slope[finite]), len(fixed), time.perf_counter() - begun,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Bounded:
+    """The public problem at one B: its sample, and the bias of each candidate Ξ."""
+
+    problem: Problem
+    sample: PublicSample
+    bounds: Float[Array, " bounds"]
+    bias: Float[Array, " bounds"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """One B, one start and one preconditioner: what does not depend on the rule."""
+
+    bounded: _Bounded
+    start: str
+    γ: float
+
+    @property
+    def sample(self) -> PublicSample:
+        return self.bounded.sample
+
+    def directions(self) -> tuple[Array, Array, Array, Array]:
+        """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
+        a, U = np.linalg.eigh(self.sample.hessian)
+        a = np.maximum(a, 1e-12 * a[-1])
+        problem = self.bounded.problem
+        begin = self.sample.optimum.theta if self.start == "public" else problem.start
+        z = U.T @ (begin - self.sample.optimum.theta)
+        n, n0 = float(problem.terms.records.sum()), self.sample.records.units
+        t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
+        return a, (a / a[-1]) ** -self.γ, z**2, t
+
+    def matrix(self) -> Array | None:
+        """P as the agreement carries it."""
+        if self.γ == 0:
+            return None
+        a, U = np.linalg.eigh(self.sample.hessian)
+        a = np.maximum(a, 1e-12 * a[-1])
+        return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
+
+    def price(self, table: Response, noise: float) -> "_Priced":
+        a, P, z2, t = self.directions()
+        given = self.bounded.problem.terms.agreement.step
+        step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
+        R, V = table.at(step[:, None] * (P * a))
+        rest = 0.5 * (R * (a * (z2 + t))).sum(axis=1)
+        loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
+        Ξ, m = self.bounded.bounds, table.answers
+        fixed = rest[:, None] + self.bounded.bias[None, :]
+        slope = loud[:, None] * 8.0 * Ξ[None, :] ** 2 * m**2
+        cost = fixed + slope * noise
+        where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
+        return _Priced(self, table, step / table.unit, fixed, slope, float(cost[where]), (int(where[0]), int(where[1])))
+
+
+@dataclass(frozen=True, eq=False)
+class _Priced:
+    """A rule and a number of answers under one table: cost of each step and Ξ, and the cheapest."""
+
+    table: _Table
+    response: Response
+    step: Float[Array, " steps"]
+    fixed: Float[Array, "steps bounds"]
+    slope: Float[Array, "steps bounds"]
+    cost: float
+    where: tuple[int, int]
+
+    def candidate(self) -> "_Candidate":
+        return _Candidate(self, float(self.step[self.where[0]]), float(self.table.bounded.bounds[self.where[1]]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    priced: _Priced
+    step: float
+    gradient_bound: float
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        table, r = self.priced.table, self.priced.response
+        return (id(table.bounded), table.start, table.γ, r.way, r.answers, self.step, self.gradient_bound)
+
+    def agreement(self, terms: Agreement) -> Agreement:
+        """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
+        table, r = self.priced.table, self.priced.response
+        m, synchronous = r.answers, r.way != "A2"
+        matrix = table.matrix()
+        begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
+        changes: dict[str, Any] = {
+            "rule": r.way.split()[0],
+            "iterate": "last" if r.way == "S2 last" else "averaged",
+            "answers": m,
+            "horizon": m + 1 if synchronous else m * _talkers(terms),
+            "step": self.step,
+        }
+        if begin is not None:
+            changes["start"] = begin
+        if matrix is not None:
+            changes["preconditioner"] = matrix.tolist()
+        bound = table.bounded.problem.feature_bound
+        return terms.replace(
+            agreement=changes,
+            model={"gradient_bound": self.gradient_bound},
+            data={"feature_bound": 0.0 if bound is None else bound},
+        )
+
+
+def _freed(agreement: Agreement) -> Agreement:
+    """The agreement with nothing fixed that a plan may choose."""
+    document = agreement.to_dict()
+    for key in ("answers", "start", "preconditioner"):
+        document["agreement"].pop(key, None)
+    document["agreement"] |= {"rule": "auto", "step": "auto"}
+    document["model"] |= {"gradient_bound": "auto", "gradient_bound_assumed": False}
+    document["data"] |= {"feature_bound": "auto"}
+    return Agreement.of(document)
+
+
+def _talkers(agreement: Agreement) -> int:
+    return len({owner.group or ("", owner.name) for owner in agreement.owner})
+
+
+def _ways(agreement: Agreement) -> tuple[Way, ...]:
+    terms = agreement.agreement
+    match terms.rule:
+        case "auto":
+            synchronous: tuple[Way, ...] = ("S1", "S2", "S2 last")
+            asynchronous: tuple[Way, ...] = ("A2",)
+            allowed = {"synchronous": synchronous, "asynchronous": asynchronous, "any": synchronous + asynchronous}
+            return allowed[terms.communication]
+        case "S2":
+            return ("S2 last",) if terms.iterate == "last" else ("S2",)
+        case "S1":
+            return ("S1",)
+        case "A2":
+            return ("A2",)
+    raise AgreementError(
+        'agreement.rule: A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its step, '
+        "answers and gradient_bound"
+    )
+
+
+def _answers(agreement: Agreement, way: Way) -> Sequence[int]:
+    terms = agreement.agreement
+    if terms.answers is not None:
+        return (agreement.answers,)
+    if terms.step != "auto":
+        return (agreement.queries if way != "A2" else agreement.answers,)
+    return [m for m in ANSWERS if m <= max(terms.horizon - (way != "A2"), 1)]
+
+
+def _starts(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
+    if agreement.agreement.start is not None:
+        return ("agreed",)
+    return ("zero", "public") if public_start else ("zero",)
+
+
+def _candidate_bounds(public: Problem) -> list[_Bounded]:
+    """The public problem at each candidate B."""
+    agreed = public.terms.data.feature_bound
+    if agreed != "auto":
+        return [_at_bound(public)]
+    norms = np.abs(public.unbounded[0].features).sum(axis=1)
+    return [
+        _at_bound(public.under(public.terms.replace(data={"feature_bound": float(np.quantile(norms, q))})))
+        for q in FEATURE_QUANTILES
+    ]
+
+
+def _at_bound(public: Problem) -> _Bounded:
+    sample = PublicSample(public)
+    given = public.agreement.model.gradient_bound
+    r, theta = sample.records, sample.optimum.theta
+    norms = np.abs(public.loss.gradients(theta, r.features, r.target)).sum(axis=1)
+    if isinstance(given, float):
+        bounds = np.array([given])
+    else:
+        bounds = np.geomspace(0.1 * float(np.median(norms[norms > 0])), float(norms.max()), GRADIENT_BOUNDS)
+    bias = np.array([_bias(public, sample, float(Ξ)) for Ξ in bounds])
+    return _Bounded(public, sample, bounds, bias)
+
+
+def _bias(public: Problem, sample: PublicSample, bound: float) -> float:
+    """f(θ_Ξ) − f(θ*) on the public rows, θ_Ξ where the clipped gradients balance.
+
+    Descent along the inverse Hessian: a clipped gradient is never steeper than the gradient, so a full step never
+    overshoots. Twenty steps leave less of the bias unseen than the public sample leaves anyway.
+    """
+    one_pass = Pass(public.loss, sample.records)
+    inverse = np.linalg.pinv(sample.hessian, rcond=1e-12, hermitian=True)
+    theta, n = sample.optimum.theta, float(sample.records.weight.sum())
+    for _ in range(20):
+        clipped, _ = one_pass.gradients(theta[None], bound)
+        theta = theta - inverse @ (clipped[0] / n + public.regularizer.gradient(theta))
+    return max(float(public.fitness.value(theta)) - sample.optimum.value, 0.0)
+
+
+def _finalists(priced: list[_Priced]) -> list[_Candidate]:
+    """The cheapest few, at most one for each rule, number of answers and start."""
+    chosen: dict[tuple[Any, ...], _Candidate] = {}
+    for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
+        chosen.setdefault((p.response.way, p.response.answers, p.table.start), p.candidate())
+        if len(chosen) == FINALISTS:
+            break
+    return list(chosen.values())
+
+
+def _neighbours(terms: Agreement, best: _Candidate) -> list[_Candidate]:
+    """The winner with a longer or shorter step, and a tighter or looser Ξ, where those are free."""
+    near = []
+    if terms.agreement.step == "auto":
+        near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
+    if terms.model.gradient_bound == "auto":
+        near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
+    return near
+
+
+def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Choice:
+    """The candidate run on the public rows, from starts that are off as the public sample may be off."""
+    agreement = candidate.agreement(public.terms)
+    problem = public.under(agreement)
+    sample = candidate.priced.table.sample
+    ψ = measured_psi(problem, sample, runs, seed)
+    mean = float(ψ[:, -1].mean())
+    return Choice(
+        agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
+        (1.0 + mean) * sample.optimum.value,
+    )  # fmt: skip
+
+
+def measured_psi(
+    public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
+) -> Float[Array, "runs recorded"]:
+    """ψ of runs on the public rows in which the truth is drawn around the public optimum."""
+    rng = np.random.default_rng([seed, 1])
+    start = public.start - sample.truth(float(public.terms.records.sum()), runs, rng)
+    result = simulate(public, runs=runs, seed=seed, record_at=record_at, alone=False, starts=start, workers=1)
+    return result.relative_fitness.runs
+
+
+def _kind(choice: Choice) -> tuple[Any, ...]:
+    terms = choice.agreement.agreement
+    return terms.rule, terms.iterate, choice.agreement.answers, choice.start
+
+
+def _flatness(best: _Candidate, talkers: int, noise: float) -> dict[str, tuple[float, float]]:
+    """ψ at half and twice each setting over ψ at the best, by the table."""
+    p, (i, j) = best.priced, best.priced.where
+    cost = p.fixed + p.slope * noise
+
+    def at(axis: Array, here: float, factor: float, line: Array) -> float:
+        return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
+
+    flat = {}
+    if len(p.step) > 1:
+        flat["step"] = (at(p.step, best.step, 0.5, cost[:, j]), at(p.step, best.step, 2.0, cost[:, j]))
+    bounds = p.table.bounded.bounds
+    if len(bounds) > 1:
+        Ξ = best.gradient_bound
+        flat["gradient_bound"] = (at(bounds, Ξ, 0.5, cost[i]), at(bounds, Ξ, 2.0, cost[i]))
+    m = p.response.answers
+    ends = [p.table.price(response(p.response.way, max(k, 1), talkers), noise).cost for k in (m // 2, 2 * m)]
+    flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
+    return flat

@@ -1,0 +1,110 @@
+"""How a rule responds to where it starts and to noise, as numbers of one variable.
+
+Without clipping a rule is linear, and in an eigenvector of ∇²f with eigenvalue a it sees only the product g = step·a,
+its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
+
+    E z² = R_m(g) · E z(0)² + step² · V_m(g) · W,      W the variance that noise has in Σ (n_i/n) Q̄_i.
+
+R and V belong to the rule alone: no data, no budgets, no step. They are tabled once for a grid of gains, and then price
+every consortium by interpolation (`planning`).
+
+S1 and S2: exact recursions. A1 and A2: the rules' own code, equal owners who each answer m times in random order,
+averaged over draws of the order; a regulariser counts as part of the gradient.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.fitness import Box, Regularizer
+from copriv.forecast.synchronous import s1_steps, s2_average, s2_steps
+from copriv.rules import AsyncMemory, Descent
+from copriv.schedules import RandomOrder
+from copriv.types import Array
+
+GAINS = np.geomspace(0.002, 8.0, 64)
+"""First step times curvature; a plain descent diverges at 2."""
+MOST_TALKERS = 32
+"""A2: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
+DRAWS = 32
+"""A2: orders drawn for the start, and as many for the noise."""
+
+Way = Literal["S1", "S2", "S2 last", "A2"]
+"""A rule and which iterate is the model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """R and V at each of GAINS; `unit` is the first step over the agreement's step."""
+
+    way: Way
+    answers: int
+    unit: float
+    start: Float[Array, " gains"]
+    noise: Float[Array, " gains"]
+
+    def at(self, gain: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """R and V, interpolated on log axes; beyond the largest tabled gain both are infinite, as the run diverges."""
+        x, known = np.log(np.maximum(gain, GAINS[0])), np.log(GAINS)
+        R = np.exp(np.interp(x, known, np.log(np.maximum(self.start, 1e-30))))
+        V = np.exp(np.interp(x, known, np.log(np.maximum(self.noise, 1e-30))))
+        # Below the table R goes to 1 as (1 − cg)² does.
+        R = np.where(gain < GAINS[0], R ** (gain / GAINS[0]), R)
+        too_far = gain > GAINS[-1]
+        return np.where(too_far, np.inf, R), np.where(too_far, np.inf, V)
+
+
+@lru_cache(maxsize=256)
+def response(way: Way, answers: int, talkers: int) -> Response:
+    """The table of one rule for m = `answers` of each of `talkers` owners."""
+    if way == "A2":
+        return _memory(answers, min(talkers, MOST_TALKERS))
+    return _synchronous(way, answers)
+
+
+def _synchronous(way: Way, answers: int) -> Response:
+    """T − 1 = m rounds: a scalar recursion a gain, of the iterate z and the average z̄ together."""
+    T = answers + 1
+    steps = s1_steps(1.0, T) if way == "S1" else s2_steps(1.0, T)
+    unit = float(steps[0])
+    steps = steps / unit
+    weights = s2_average(T) if way == "S2" else np.zeros(T - 1)
+    mean, mean_bar = np.ones_like(GAINS), np.ones_like(GAINS)
+    var, cross, var_bar = (np.zeros_like(GAINS) for _ in range(3))
+    for s, w in zip(steps, weights, strict=True):
+        mean_bar = (1 - w) * mean_bar + w * mean
+        var_bar = (1 - w) ** 2 * var_bar + 2 * w * (1 - w) * cross + w**2 * var
+        cross = (1 - w) * cross + w * var
+        decay = 1.0 - s * GAINS
+        mean, var, cross = decay * mean, decay**2 * var + s**2, decay * cross
+    if way == "S2":
+        return Response(way, answers, unit, mean_bar**2, var_bar)
+    return Response(way, answers, unit, mean**2, var)
+
+
+def _memory(answers: int, talkers: int) -> Response:
+    N, rng = talkers, np.random.default_rng(0)
+    runs = 2 * DRAWS
+    order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
+    owner = np.repeat(np.hstack([order, order]), 1, axis=1)
+    quiet = np.arange(runs) < DRAWS
+    # One parameter a gain: the rule moves them all at once, and its steps differ only through the slope.
+    rule = AsyncMemory(Descent(Regularizer(0.0), Box()), 1.0, np.full(N, 1.0 / N))
+    state = rule.start(np.where(quiet, 1.0, 0.0)[:, None] * np.ones(len(GAINS)))
+    loud = np.sqrt(float(N)) * (~quiet)[:, None]
+    for talker in owner:
+        draws = loud * rng.normal(size=(runs, len(GAINS)))
+        # In units of step·noise: z ← z − (g z + w) has W = 1.
+        state = rule.step(state, talker, GAINS * rule.query(state, talker) + draws)
+    z = np.square(rule.model(state))
+    # First step α/(1 + 1/N) is counted as α, the agreement's own.
+    return Response("A2", answers, 1.0, z[:DRAWS].mean(axis=0), _even(z[DRAWS:].mean(axis=0)))
+
+
+def _even(noise: Float[Array, " gains"]) -> Float[Array, " gains"]:
+    """Neighbouring gains respond alike: a running mean over five of them tames the draws."""
+    padded = np.pad(np.log(noise), 2, mode="edge")
+    return np.asarray(np.exp(np.convolve(padded, np.full(5, 0.2), mode="valid")))
