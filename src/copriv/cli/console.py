@@ -1,0 +1,77 @@
+"""Where words go: results to standard output, logs, errors and progress to standard error.
+
+Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+PATIENCE = 2.0
+"""Seconds before a bar appears."""
+
+_NARROWEST = 100
+"""Tables are never squeezed below this many columns: a pipe has no width of its own."""
+
+
+def out() -> Console:
+    """The result: standard output."""
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = max(console.width, _NARROWEST)
+    return console
+
+
+def log(message: str) -> None:
+    """A line about what is going on: standard error."""
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(Text(message, style="dim"))
+
+
+def complain(message: str) -> None:
+    """An error, on one line of standard error."""
+    line = Text.assemble(("error: ", "bold red"), " ".join(message.split()))
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(line)
+
+
+def plain_table(*columns: str, left: int = 1) -> Table:
+    """A table without lines; the first `left` columns are text, the others numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for j, name in enumerate(columns):
+        table.add_column(name, justify="left" if j < left else "right", no_wrap=True)
+    return table
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Reports (done, in all) on a bar, on a terminal, and only once two seconds have passed."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=None)
+    if not bar.console.is_terminal:
+        yield lambda done, total: None
+        return
+    # The first report may be long in coming, so a timer and not a report puts up the bar.
+    show = threading.Timer(PATIENCE, bar.start)
+    show.daemon = True
+    last = 0.0
+
+    def report(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last > 0.1 or done == total:
+            last = now
+            bar.update(task, completed=done, total=total)
+
+    show.start()
+    try:
+        yield report
+    finally:
+        show.cancel()
+        show.join()
+        bar.stop()

@@ -1,0 +1,112 @@
+"""`copriv demo`: three banks, real loans, a budget of 1 each. What does privacy cost, and who should join?
+
+The agreement is demo.toml beside this file, and `--out` writes it out: everything shown can be had again, and changed,
+with `copriv simulate`.
+"""
+
+import json
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.cli import words
+from copriv.cli.console import log, out, plain_table, progress
+from copriv.cli.output import save, simulation_files
+from copriv.cli.simulate import AsJson, Runs, Workers
+from copriv.fitness import Fitness, Regularizer, relative_fitness
+from copriv.problem import Problem
+from copriv.simulation import Simulation, simulate
+from copriv.types import Array
+
+
+def agreement_text() -> str:
+    """demo.toml."""
+    return files("copriv.cli").joinpath("demo.toml").read_text(encoding="utf-8")
+
+
+def command(
+    runs: Runs = 200,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            file_okay=False,
+            help="Where demo.png, .csv, .json and .toml go.",
+            envvar="COPRIV_OUT",
+        ),
+    ] = Path("copriv-demo"),
+) -> None:
+    """Three banks, real loans, epsilon = 1: what privacy costs, and who should join."""
+    text = agreement_text()
+    problem = Problem.load(Agreement.of(tomllib.loads(text)))
+    with progress("simulating") as report:
+        result = simulate(problem, runs=runs, workers=workers, progress=report)
+    rows = table(problem, result)
+    document = json.dumps({**result.to_dict(), "table": rows, "conclusion": words.conclusion(result)}, indent=2)
+    made = simulation_files(result, document, f"copriv demo --runs {runs}", "demo")
+    paths = save(directory, {**made, "demo.toml": text.encode()})
+    if as_json:
+        for path in paths:
+            log(f"wrote {path}")
+        typer.echo(document)
+    else:
+        show(problem, result, rows, directory)
+
+
+def table(problem: Problem, result: Simulation) -> list[dict[str, Any]]:
+    """Who has which model, how far its fitness is above the best, and its typical error in the target's unit."""
+    own = [(f"{o.name} alone", o.records, p) for o, p in zip(result.owners, problem.owners, strict=True)]
+    if problem.public is not None:
+        own.append(("the public sample alone", problem.public.units, problem.public))
+    rows = [_row(problem, name, n, problem.fitness_of(records).minimum().theta) for name, n, records in own]
+    everything = sum(owner.records for owner in result.owners)
+    rows.append(
+        {
+            "model": "together, with privacy",
+            "records": everything,
+            "relative_fitness": result.relative_fitness.final["median"],
+            "p25": result.relative_fitness.final["p25"],
+            "p75": result.relative_fitness.final["p75"],
+            "error": float(np.median([_error(problem, theta) for theta in result.theta])),
+        }
+    )
+    return [*rows, _row(problem, "pooled, without privacy", everything, problem.optimum.theta)]
+
+
+def _row(problem: Problem, name: str, records: int, theta: Float[Array, " p"]) -> dict[str, Any]:
+    ψ = float(relative_fitness(problem.fitness.value(theta), problem.optimum))
+    return {"model": name, "records": records, "relative_fitness": ψ, "error": _error(problem, theta)}
+
+
+def _error(problem: Problem, theta: Float[Array, " p"]) -> float:
+    """√ of the mean squared error over all owners' loans, in percentage points of interest: f without its g."""
+    plain = Fitness(problem.loss, Regularizer(0.0), problem.box, problem.fitness.records)
+    return float(np.sqrt(plain.value(theta)))
+
+
+def show(problem: Problem, result: Simulation, rows: list[dict[str, Any]], directory: Path) -> None:
+    """The table, and one sentence that says what it means."""
+    console, ε = out(), problem.agreement.owner[0].epsilon
+    console.print(f"Three banks learn to predict the interest rate of a loan; each spends epsilon = {ε:g} of privacy.")
+    console.print(f"{result.description}\n")
+    shown = plain_table("model", "loans", "above the best", "25-75 % of runs", "typical error")
+    for row in rows:
+        band = f"{words.percent(row['p25'])} to {words.percent(row['p75'])}" if "p25" in row else ""
+        loans, ψ, error = f"{row['records']:,}", words.percent(row["relative_fitness"]), f"{row['error']:.2f} points"
+        shown.add_row(row["model"], loans, ψ, band, error, style="bold" if band else "")
+    console.print(shown)
+    console.print(f"\n{words.conclusion(result)}\n")
+    console.print("above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation.")
+    console.print(f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs.")
+    for warning in words.warnings(result):
+        console.print(f"Note: {warning}.")
+    console.print(f"Picture: {directory / 'demo.png'}. To change things: copriv simulate {directory / 'demo.toml'}")

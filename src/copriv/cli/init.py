@@ -1,0 +1,29 @@
+"""`copriv init`: an agreement to start from, every key with its meaning and unit."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copriv.cli.console import out
+from copriv.cli.output import save
+from copriv.errors import UsageError
+
+
+def template() -> str:
+    """The text of the file, which is a valid agreement as it stands."""
+    return files("copriv.cli").joinpath("agreement.toml").read_text(encoding="utf-8")
+
+
+def command(
+    path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("agreement.toml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented agreement to start from."""
+    if path.exists() and not force:
+        raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a directory; name a file")
+    save(path.parent, {path.name: template().encode()})
+    out().print(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")

@@ -1,0 +1,60 @@
+"""What `--out DIR` leaves behind: NAME.json, NAME.csv and NAME.png, each whole or not there at all."""
+
+import csv
+import io
+import os
+from pathlib import Path
+
+from copriv.errors import CoprivError
+from copriv.simulation import Simulation
+
+
+def series_csv(simulation: Simulation) -> str:
+    """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept."""
+    ψ = simulation.relative_fitness
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["k", "p25", "median", "p75", "mean"])
+    columns = (ψ.quantile(0.25), ψ.median, ψ.quantile(0.75), ψ.mean)
+    writer.writerows(
+        [int(k), *map(float, values)] for k, *values in zip(ψ.k, *(c.tolist() for c in columns), strict=True)
+    )
+    return text.getvalue()
+
+
+def save(directory: Path, files: dict[str, bytes]) -> list[Path]:
+    """Write files into a directory, made where it is missing; a reader never sees half a file.
+
+    Everything was computed before the first file is touched. Raises CoprivError where the directory cannot be written.
+    """
+    paths = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            paths.append(replace_file(directory / name, content))
+    except OSError as error:
+        raise CoprivError(f"{directory}: cannot write here ({error}); choose another directory") from None
+    return paths
+
+
+def replace_file(path: Path, content: bytes) -> Path:
+    """The whole content, under a name of its own first and then renamed over `path`."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path
+
+
+def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
+    """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
+    # matplotlib takes half a second to import, which only those who want a picture should wait for.
+    from copriv.cli.pictures import psi_against_k
+
+    return {
+        f"{name}.json": document.encode() + b"\n",
+        f"{name}.csv": series_csv(simulation).encode(),
+        f"{name}.png": psi_against_k(simulation, made_by),
+    }

@@ -1,0 +1,79 @@
+"""Numbers said in words: what a simulation's ψ means for those who would join."""
+
+import math
+
+from copriv.simulation import NOT_PRIVATE, Simulation
+
+
+def percent(ratio: float) -> str:
+    """0.0123 → "1.2 %": two significant digits, never a power of ten."""
+    value = 100.0 * ratio
+    if not math.isfinite(value):
+        return "unbounded"
+    if abs(value) < 0.001:
+        return "0 %" if value == 0 else "less than 0.001 %"
+    digits = 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, digits):,.{max(0, digits)}f} %"
+
+
+def axis_percent(ratio: float) -> str:
+    """A power of ten as a percentage, for the ticks of a log axis."""
+    value = 100.0 * ratio
+    if value >= 1e5:
+        return f"$10^{{{round(math.log10(value))}}}$ %"
+    return f"{value:,.10f}".rstrip("0").rstrip(".") + " %"
+
+
+def plain_number(value: float) -> str:
+    """Three significant digits, for a column of a table."""
+    return "0" if value == 0 else f"{value:.3g}"
+
+
+def listed(names: list[str]) -> str:
+    """ "a", "a and b", "a, b and c"; of many, the first three and how many more."""
+    if len(names) > 4:
+        return f"{', '.join(names[:3])} and {len(names) - 3} others"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def better_together(simulation: Simulation) -> list[str]:
+    """The owners whose own model is worse than the median model trained together."""
+    together = simulation.relative_fitness.final["median"]
+    return [owner.name for owner in simulation.owners if owner.alone is not None and owner.alone > together]
+
+
+def conclusion(simulation: Simulation) -> str:
+    """One sentence: for whom joining pays, and by how much."""
+    together = simulation.relative_fitness.final["median"]
+    paid = better_together(simulation)
+    alone = {owner.name: owner.alone for owner in simulation.owners if owner.alone is not None}
+    others = [name for name in alone if name not in paid]
+    privately = ", with privacy," if simulation.private else ""
+    shared = f"together{privately} they get a model that is {percent(together)} worse than the best one"
+    if not paid:
+        most = percent(max(alone.values()))
+        return f"Joining pays for none of the owners: {shared}, and each alone is at most {most} worse."
+    gain = _span([alone[name] for name in paid])
+    if not others:
+        return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
+    loss = _span([alone[name] for name in others])
+    has = "has" if len(others) == 1 else "have"
+    return (
+        f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, "
+        f"where {listed(paid)} alone would be {gain} worse and {listed(others)} {has} a model that is {loss} worse."
+    )
+
+
+def _span(values: list[float]) -> str:
+    low, high = percent(min(values)), percent(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def warnings(simulation: Simulation) -> list[str]:
+    """What every output must say: records that were drawn or made up, and runs that are not private."""
+    said = [] if simulation.private else [NOT_PRIVATE]
+    if simulation.source == "resampled":
+        said.append("the records are resampled: drawn with replacement from fewer real ones")
+    if simulation.source == "simulated":
+        said.append("the records are simulated, not real")
+    return said

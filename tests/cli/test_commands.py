@@ -1,0 +1,311 @@
+"""What the commands print and write when all is well, and the contracts that scripts rely on."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import copriv as library
+from copriv.cli import app, console, demo, init, words
+
+KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
+SERIES = {"k", "p25", "median", "p75", "mean", "final"}
+OWNER = {"name", "records", "epsilon", "answers", "noise_scale", "alone"}
+
+
+def process(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", "from copriv.cli import main; main()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+# simulate
+
+
+def test_the_json_is_the_contract_and_nothing_else(copriv, agreement):
+    done = copriv("simulate", agreement, "--runs", 3, "--json")
+    assert (done.code, done.err) == (0, "")
+    document = json.loads(done.out)
+    assert set(document) >= KEYS
+    assert document["schema"] == "copriv.simulation/1"
+    assert (document["rule"], document["horizon"], document["runs"], document["seed"]) == ("A2", 100, 3, 7)
+    assert (document["dataset"], document["records"]) == ("lending-embedded", 3000)
+    ψ = document["relative_fitness"]
+    assert set(ψ) == SERIES
+    assert set(ψ["final"]) == {"p25", "median", "p75", "mean"}
+    assert {len(ψ[name]) for name in SERIES - {"final"}} == {len(ψ["k"])}
+    assert all(ψ["final"][name] == ψ[name][-1] for name in ψ["final"])
+    assert [set(owner) for owner in document["owners"]] == [OWNER, OWNER]
+    # b = 2 Ξ m/(n ε)
+    assert [owner["noise_scale"] for owner in document["owners"]] == pytest.approx([0.018, 0.0045])
+
+
+def test_the_same_call_from_python_gives_the_same_numbers(copriv, agreement):
+    document = json.loads(copriv("simulate", agreement, "--runs", 4, "--json").out)
+    result = library.simulate(library.Agreement.load(agreement), runs=4).to_dict()
+    for key in KEYS - {"seconds"}:
+        assert document[key] == result[key], key
+
+
+def test_words_for_people(copriv, agreement):
+    done = copriv("simulate", agreement, "--runs", 5)
+    assert done.code == 0
+    for said in (
+        "test: rule A2, 6 queries, 5 runs, seed 7",
+        "9,857 real rows",
+        "not resampled",
+        "Together, with privacy",
+    ):
+        assert said in done.out
+    assert "Joining pays for" in done.out
+
+
+def test_out_writes_the_three_files_and_says_so_on_standard_error(copriv, agreement, tmp_path):
+    done = copriv("simulate", agreement, "--runs", 3, "--json", "--out", tmp_path / "new" / "dir")
+    directory = tmp_path / "new" / "dir"
+    assert sorted(path.name for path in directory.iterdir()) == ["simulation.csv", "simulation.json", "simulation.png"]
+    assert done.err.count("wrote") == 3
+    assert json.loads((directory / "simulation.json").read_text()) == json.loads(done.out)
+    with (directory / "simulation.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["k", "p25", "median", "p75", "mean"]
+    ψ = json.loads(done.out)["relative_fitness"]
+    for name in rows[0]:
+        assert [float(row[name]) for row in rows] == ψ[name]
+    assert (directory / "simulation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_option_beats_the_variable_beats_the_file_beats_the_default(copriv, agreement, monkeypatch):
+    def seen(*arguments):
+        document = json.loads(copriv("simulate", agreement, "--json", *arguments).out)
+        return document["runs"], document["seed"]
+
+    assert seen("--runs", 2) == (2, 7)
+    monkeypatch.setenv("COPRIV_RUNS", "3")
+    monkeypatch.setenv("COPRIV_SEED", "5")
+    assert seen() == (3, 5)
+    assert seen("--runs", 2, "--seed", 1) == (2, 1)
+
+
+def test_json_and_agreement_can_come_from_variables(copriv, agreement, monkeypatch):
+    monkeypatch.setenv("COPRIV_JSON", "1")
+    monkeypatch.setenv("COPRIV_AGREEMENT", str(agreement))
+    assert json.loads(copriv("simulate", "--runs", 1).out)["runs"] == 1
+
+
+def test_resampled_records_are_announced(copriv, agreement):
+    agreement.write_text(agreement.read_text().replace("records = 2000", "records = 20000"))
+    done = copriv("simulate", agreement, "--runs", 1)
+    assert "the records are resampled" in done.out
+    assert json.loads(copriv("simulate", agreement, "--runs", 1, "--json").out)["source"] == "resampled"
+
+
+def test_runs_without_a_guarantee_say_so_everywhere(copriv, agreement):
+    text = agreement.read_text().replace("gradient_bound = 3.0", "gradient_bound = 3.0\ngradient_bound_assumed = true")
+    agreement.write_text(text)
+    done = copriv("simulate", agreement, "--runs", 1)
+    assert "not private" in done.out
+    assert "with privacy" not in done.out
+    assert json.loads(copriv("simulate", agreement, "--runs", 1, "--json").out)["private"] is False
+
+
+def test_standard_output_stays_json_in_a_process_of_its_own(agreement, tmp_path):
+    done = process("simulate", agreement, "--runs", 2, "--json", "--out", tmp_path / "o")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["runs"] == 2
+    assert "wrote" in done.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_traceback(agreement):
+    command = f'"{sys.executable}" -c "from copriv.cli import main; main()" simulate {agreement} --json --runs 2'
+    done = subprocess.run(["bash", "-c", f"{command} | head -c 1"], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+# demo
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("demo")
+    begun = time.perf_counter()
+    done = process("demo", "--out", directory, COPRIV_WORKERS="2")
+    return done, directory, time.perf_counter() - begun
+
+
+def test_the_demo_shows_every_model_and_says_what_it_means(shown):
+    done, directory, seconds = shown
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seconds < 20
+    for model in ("bank-1 alone", "bank-2 alone", "bank-3 alone", "together, with privacy", "pooled, without privacy"):
+        assert model in done.stdout
+    assert "real rows" in done.stdout
+    assert "not resampled" in done.stdout
+    assert "epsilon = 1" in done.stdout
+    assert sum(line.startswith("Joining pays") for line in done.stdout.splitlines()) == 1
+    assert sorted(path.name for path in directory.iterdir()) == ["demo.csv", "demo.json", "demo.png", "demo.toml"]
+
+
+def test_the_demos_sentence_follows_from_its_numbers(shown):
+    document = json.loads((shown[1] / "demo.json").read_text())
+    assert set(document) >= KEYS | {"table", "conclusion"}
+    assert [owner["epsilon"] for owner in document["owners"]] == [1.0, 1.0, 1.0]
+    assert document["source"] == "real"
+    together = document["relative_fitness"]["final"]["median"]
+    paid = [owner["name"] for owner in document["owners"] if owner["alone"] > together]
+    # The story that the demo is there to tell: a small owner gains, large ones do not.
+    assert paid == ["bank-3"]
+    assert document["conclusion"].startswith("Joining pays for bank-3, not for bank-1 and bank-2:")
+    rows = {row["model"]: row for row in document["table"]}
+    assert rows["pooled, without privacy"]["relative_fitness"] == pytest.approx(0, abs=1e-8)
+    assert rows["together, with privacy"]["relative_fitness"] == together
+    for owner in document["owners"]:
+        assert rows[f"{owner['name']} alone"]["relative_fitness"] == pytest.approx(owner["alone"], rel=1e-6)
+
+
+def test_the_demos_agreement_can_be_simulated(shown, copriv):
+    document = json.loads((shown[1] / "demo.json").read_text())
+    again = json.loads(copriv("simulate", shown[1] / "demo.toml", "--runs", 200, "--json").out)
+    assert again["relative_fitness"]["median"] == pytest.approx(document["relative_fitness"]["median"], rel=1e-9)
+
+
+def test_typical_error_is_the_root_mean_square_over_all_loans():
+    problem = library.Problem.load(library.Agreement.load(demo.__file__.replace("demo.py", "demo.toml")))
+    result = library.simulate(problem, runs=2)
+    pooled = demo.table(problem, result)[-1]
+    x = np.vstack([records.features for records in problem.owners])
+    y = np.concatenate([records.target for records in problem.owners])
+    residual = x @ problem.optimum.theta - y
+    assert pooled["error"] == pytest.approx(np.sqrt(np.mean(residual**2)), rel=1e-9)
+
+
+# init
+
+
+def test_init_writes_the_documented_agreement(copriv, tmp_path):
+    done = copriv("init")
+    assert done.code == 0
+    terms = library.Agreement.load(tmp_path / "agreement.toml")
+    assert (terms.agreement.rule, terms.agreement.horizon, terms.agreement.answers) == ("A2", 1000, 8)
+    assert (terms.step, terms.gradient_bound, terms.data.dataset) == (3000.0, 5.0, "lending")
+    assert terms.owner_names == ("bank-1", "bank-2", "bank-3")
+    assert copriv("simulate", "agreement.toml", "--runs", 2, "--json").code == 0
+
+
+def test_init_replaces_nothing_unasked(copriv, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("mine")
+    done = copriv("init", path)
+    assert (done.code, path.read_text()) == (2, "mine")
+    assert "--force" in done.err
+    assert copriv("init", path, "--force").code == 0
+    assert path.read_text() == init.template()
+
+
+# The program as a whole
+
+
+def test_version_and_help(copriv):
+    assert copriv("--version").out.strip() == library.__version__
+    for arguments in (("--help",), ("simulate", "-h"), ("data", "--help")):
+        done = copriv(*arguments)
+        assert done.code == 0
+        assert "Usage: copriv" in done.out
+
+
+def test_no_color_is_honoured(agreement):
+    colour = re.compile("\x1b\\[[0-9;]*3[0-9]m")
+    assert colour.search(process("simulate", "nowhere.toml", FORCE_COLOR="1").stderr)
+    assert not colour.search(process("simulate", "nowhere.toml", FORCE_COLOR="1", NO_COLOR="1").stderr)
+
+
+def test_completion_scripts_are_made():
+    done = process(_COPRIV_COMPLETE="source_bash")
+    assert "_COPRIV_COMPLETE" in done.stdout
+
+
+def test_interrupting_leaves_with_130(copriv, agreement, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("copriv.cli.simulate.simulate", interrupted)
+    done = copriv("simulate", agreement)
+    assert done.code == 130
+    assert "interrupted" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_bug_keeps_its_traceback(copriv, agreement, monkeypatch):
+    monkeypatch.setattr("copriv.cli.simulate.simulate", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        copriv("simulate", agreement)
+
+
+# Progress
+
+
+@pytest.mark.parametrize(("seconds", "seen"), [(0.0, False), (0.5, True)])
+def test_the_bar_appears_late_and_on_standard_error_only(capfd, monkeypatch, seconds, seen):
+    monkeypatch.setattr(console, "PATIENCE", 0.2)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes rich take a pipe for a terminal
+    with console.progress("working") as report:
+        report(1, 2)
+        time.sleep(seconds)
+        report(2, 2)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert ("working" in captured.err) == seen
+
+
+def test_no_bar_where_nobody_looks(capfd, monkeypatch):
+    monkeypatch.setattr(console, "PATIENCE", 0.0)
+    with console.progress("working") as report:
+        report(1, 2)
+        time.sleep(0.05)
+    assert capfd.readouterr().err == ""
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (0.0, "0 %"), (1e-9, "less than 0.001 %"), (0.000281, "0.028 %"), (0.0123, "1.2 %"), (0.1, "10 %"),
+        (2.5, "250 %"), (223.99, "22,000 %"), (float("inf"), "unbounded"),
+    ],
+)  # fmt: skip
+def test_percent(ratio, said):
+    assert words.percent(ratio) == said
+
+
+@pytest.mark.parametrize(
+    ("alone", "start"),
+    [
+        ([0.1, 0.2], "Joining pays for every owner: together, with privacy, they get a model that is 5.0 % worse"),
+        ([0.01, 0.02], "Joining pays for none of the owners: together, with privacy, they get a model that is 5.0 %"),
+        ([0.01, 0.2], "Joining pays for o1, not for o0:"),
+        ([0.01, 0.2, 0.3, 0.4, 0.5, 0.6], "Joining pays for o1, o2, o3 and 2 others, not for o0:"),
+    ],
+)
+def test_the_conclusion_follows_the_numbers(alone, start):
+    owners = tuple(library.OwnerOutcome(f"o{i}", 10, 1.0, 1, 0.1, a) for i, a in enumerate(alone))
+    ψ = library.RelativeFitness(np.array([0, 1]), np.array([[1.0, 0.05]]))
+    result = library.Simulation(
+        "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, private=True, clipped=0.0
+    )
+    assert words.conclusion(result).startswith(start)
+
+
+def test_the_app_names_its_commands():
+    assert {command.name for command in app.registered_commands} == {"demo", "init", "simulate"}
+    assert [group.name for group in app.registered_groups] == ["data"]
