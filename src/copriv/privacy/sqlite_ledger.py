@@ -62,6 +62,10 @@ class LedgerDamaged(BudgetRefused):
     """The file is not the whole, unbroken ledger that it was: nothing more is answered from it."""
 
 
+class AnswerLost(QueryRefused):
+    """A crash came between the charge and the answer: the budget is spent, and the answer will never be known."""
+
+
 class LedgerFailed(CoprivError):
     """The file cannot be read or written; nothing was answered."""
 
@@ -297,7 +301,7 @@ class SqliteLedger:
             )
         answer = self._file.find("answer", identity)
         if answer is None:
-            raise QueryRefused(
+            raise AnswerLost(
                 f"{owner} refused: query {identity} was charged and never answered; ask under a new identity"
             )
         return np.frombuffer(answer.content, dtype="<f8").astype(np.float64)

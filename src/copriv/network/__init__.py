@@ -1,0 +1,22 @@
+"""Owners and learner as processes of their own: the same owner, rules and agreement, with a wire between them.
+
+    owner's process                                     learner's process
+    agent ── Owner ── ledger ── records                 learner ── conductor ── rule
+      └── transport ───────── messages ────────────────── transport     └── store
+
+| file           | what it holds                                                                                  |
+| -------------- | ---------------------------------------------------------------------------------------------- |
+| messages       | the few things that can be said, and their bytes                                               |
+| transport      | the seam: a link that carries frames; in memory, for tests and demonstrations                  |
+| grpc_transport | the same over gRPC with mutual TLS; owners dial out, the learner listens                       |
+| keys           | a small certificate authority, and reasons why a certificate is refused                        |
+| policy         | what an owner's own side allows, whatever was agreed                                           |
+| agent          | the owner's process                                                                            |
+| conductor      | whom to ask next and what to do with an answer: no I/O, no clock                               |
+| store          | every event of a run, durable before the next query leaves                                     |
+| learner        | the learner's process                                                                          |
+| setup          | the files that every party of a consortium needs                                               |
+| model          | what a run gives: the model, and predictions from it                                           |
+
+Nothing is pickled, and no code is ever received.
+"""

@@ -1,0 +1,273 @@
+"""An owner's process: it dials the learner, says who it is, and answers queries until the agreement is fulfilled.
+
+    dial → hello → welcome (check: certificate, run, ledger) → query → answer → query → …
+
+The learner is not trusted with anything here. What it sends is decoded strictly, and an `Owner` decides about it: a
+query is charged before a record is read, or refused with a reason. A connection that breaks is dialled again, with
+waiting times that double and are drawn at random, so that owners do not all come back at once.
+
+What the learner remembers of this owner's ledger is held against the ledger: if the learner has seen a head that the
+ledger never had, then the ledger is an older copy of itself, and this process answers nothing.
+"""
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Protocol, runtime_checkable
+
+from copriv.agreement import Agreement
+from copriv.errors import BudgetRefused, CoprivError, InvalidInput, QueryRefused, Unreachable
+from copriv.network.keys import Keys
+from copriv.network.messages import (
+    Busy,
+    Finished,
+    Hello,
+    Malformed,
+    Message,
+    Offer,
+    Ready,
+    Refusal,
+    Welcome,
+    decode,
+    encode,
+    signed_content,
+)
+from copriv.network.policy import Policy
+from copriv.network.transport import Dialer, Link
+from copriv.owner import Owner
+from copriv.privacy.ledger import Ledger
+from copriv.privacy.sqlite_ledger import AnswerLost, LedgerDamaged, LedgerFailed
+from copriv.protocol import Query
+from copriv.records import Records
+from copriv.types import Loss
+
+_CHANCE = random.SystemRandom()
+
+
+@runtime_checkable
+class Ledgers(Protocol):
+    """An owner's budget for its data, over all runs; `LedgerFile` is the one that lasts."""
+
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> Ledger:
+        """The ledger of one run. Raises BudgetRefused where the lifetime budget does not reach for it."""
+        ...
+
+    def holds(self, head: str) -> bool:
+        """Whether the ledger ever had this head."""
+        ...
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How an agent dials again, in seconds."""
+
+    first: float = 0.2
+    longest: float = 15.0
+    give_up: float = 600.0
+    """After this long without the learner."""
+
+    def delay(self, failures: int) -> float:
+        """A random wait, half to all of a span that doubles with each failure."""
+        return min(self.longest, self.first * 2.0 ** min(failures, 30)) * _CHANCE.uniform(0.5, 1.0)
+
+
+class LearnerRefused(Unreachable):
+    """The learner will not have this owner in its run; dialling again would not help."""
+
+
+class OwnerAgent:
+    """One owner's side of the network, for one agreement.
+
+    Raises what `Owner` and `Policy.check` raise, before anything is dialled.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        name: str,
+        records: Records,
+        loss: Loss,
+        ledgers: Ledgers,
+        dialer: Dialer,
+        *,
+        policy: Policy | None = None,
+        keys: Keys | None = None,
+        dictionary: str = "",
+        columns: tuple[str, ...] = (),
+        patience: Patience | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._policy = policy or Policy()
+        if self._policy.certificates and keys is None:
+            raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
+        Owner(agreement, name, records, loss)  # everything that can be refused is refused now
+        self._policy.check(agreement, name, columns)
+        self._agreement, self._name, self._records, self._loss = agreement, name, records, loss
+        self._terms = agreement.owner[agreement.owner_names.index(name)]
+        self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
+        self._patience, self._log = patience or Patience(), log or (lambda _: None)
+        self._owners: dict[str, Owner] = {}
+        self._welcomed = 0.0
+
+    async def serve(self) -> str:
+        """Answer until the learner says that the run is over; gives its reason.
+
+        Raises Unreachable after `patience.give_up` without the learner, LearnerRefused if it will not have this owner,
+        LedgerDamaged or LedgerFailed if the ledger cannot be relied on.
+        """
+        failures, self._welcomed = 0, time.monotonic()
+        while True:
+            before = self._welcomed
+            try:
+                while not self._policy.open_at(datetime.now()):
+                    self._welcomed = time.monotonic()
+                    await asyncio.sleep(1.0)
+                return await self._session(await self._dialer.dial())
+            except LearnerRefused:
+                raise
+            except Unreachable as error:
+                failures = failures + 1 if self._welcomed == before else 1
+                if time.monotonic() - self._welcomed > self._patience.give_up:
+                    raise Unreachable(
+                        f"{self._name}: no learner for {self._patience.give_up:g} s: {error}; start the learner, or "
+                        "correct its address or these keys"
+                    ) from None
+                wait = self._patience.delay(failures)
+                self._log(f"{error}; dialling again in {wait:.1f} s")
+                await asyncio.sleep(wait)
+
+    async def _session(self, link: Link) -> str:
+        try:
+            owner, welcome = await self._handshake(link)
+            self._welcomed = time.monotonic()
+            self._log(f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given")
+            clock = _Clock(link, welcome, self._terms.rate)
+            try:
+                return await self._answering(link, owner, clock)
+            finally:
+                clock.stop()
+        finally:
+            await link.close()
+
+    async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
+        parameters = self._records.n_parameters
+        hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, secrets.token_hex(16))
+        await link.send(encode(hello))
+        frame = await link.receive()
+        try:
+            welcome = decode(frame)
+        except Malformed as error:
+            raise Unreachable(f"what answered is no learner ({error})") from None
+        if isinstance(welcome, Refusal):
+            raise LearnerRefused(f"the learner refused {self._name}: {welcome.reason}")
+        if not isinstance(welcome, Welcome):
+            raise Unreachable(f"the learner began with {type(welcome).__name__}, not with a welcome")
+        try:
+            self._check_certificate(hello, welcome)
+            if welcome.chain_head and not self._ledgers.holds(welcome.chain_head):
+                raise LedgerDamaged(
+                    f"{self._name}: the learner has seen {welcome.answered} answers and a ledger head that this ledger "
+                    "never had: it is an older copy. Restore the newest one; until then nothing is answered"
+                )
+            return self._owner(welcome.run), welcome
+        except CoprivError as error:
+            await link.send(encode(Refusal("", "ledger" if isinstance(error, BudgetRefused) else "policy", str(error))))
+            raise
+
+    def _check_certificate(self, hello: Hello, welcome: Welcome) -> None:
+        if not self._policy.certificates or self._keys is None:
+            return
+        shown = self._keys.check_signature(welcome.certificate, welcome.signature, signed_content(hello, welcome.run))
+        if shown not in self._policy.certificates:
+            raise LearnerRefused(
+                f"policy.certificates: the learner's certificate {shown[:16]}… is not one that {self._name} answers to"
+            )
+
+    def _owner(self, run: str) -> Owner:
+        if run not in self._owners:
+            ε, m = Fraction(self._terms.epsilon), self._agreement.answers
+            ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m)
+            self._owners[run] = Owner(self._agreement, self._name, self._records, self._loss, ledger)
+        return self._owners[run]
+
+    async def _answering(self, link: Link, owner: Owner, clock: "_Clock") -> str:
+        while True:
+            try:
+                message = decode(await link.receive())
+            except Malformed as error:
+                await link.send(encode(Refusal("", "malformed", str(error)[:500])))
+                continue
+            if isinstance(message, Query):
+                if not self._policy.open_at(datetime.now()):
+                    raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
+                reply, failure = respond(owner, message)
+                await link.send(encode(reply))
+                if failure is not None:
+                    raise failure
+                clock.served()
+            elif isinstance(message, Offer):
+                clock.offered(message.number)
+            elif isinstance(message, Busy):
+                clock.served()
+            elif isinstance(message, Finished):
+                return message.reason
+            else:
+                why = f"a {type(message).__name__} is not for an owner in a run"
+                await link.send(encode(Refusal("", "malformed", why)))
+
+
+def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
+    """The answer to a query, or the refusal with its reason; and the error that ends this process, if it is one."""
+    try:
+        return owner.answer(query), None
+    except (LedgerDamaged, LedgerFailed) as error:
+        return _refusal(query, "ledger", error), error
+    except AnswerLost as error:
+        return _refusal(query, "lost", error), None
+    except BudgetRefused as error:
+        return _refusal(query, "budget", error), None
+    except QueryRefused as error:
+        return _refusal(query, "query", error), None
+
+
+def _refusal(query: Query, code: str, error: CoprivError) -> Refusal:
+    return Refusal(query.identity[:200], code, str(error)[:500])
+
+
+class _Clock:
+    """The owner's Poisson clock (A, §3): when to say that it is ready. It depends on nothing private."""
+
+    def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
+        self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
+        self._waiting: asyncio.Task[None] | None = None
+        self.served()
+
+    def offered(self, number: int) -> None:
+        """A query was offered: reply when the clock ticks."""
+        self._start(number)
+
+    def served(self) -> None:
+        """A query was answered, or turned away: ask for another when the clock ticks."""
+        if self._request:
+            self._start(0)
+
+    def stop(self) -> None:
+        """No more ticks."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _start(self, number: int) -> None:
+        self.stop()
+        self._waiting = asyncio.ensure_future(self._tick(number))
+
+    async def _tick(self, number: int) -> None:
+        await asyncio.sleep(_CHANCE.expovariate(1.0) * self._mean)
+        try:
+            await self._link.send(encode(Ready(number)))
+        except Unreachable:
+            return  # whoever receives on the link learns the same

@@ -1,0 +1,455 @@
+"""Whom to ask next, and what to do with what comes back: the learner's side of a run without I/O and without a clock.
+
+Things that happen go in as calls (`joined`, `answered`, `refused`, `ready`, `left`, `tick`); messages to send come out
+through `take_outbox`, and only after they are in the store. The rules are those of a simulation, with one run.
+
+A *turn* asks one talker at one θ: an owner (A1, A2), a group of owners, or all of them (S1, S2). What happens when an
+owner is late or gone follows from the rule's own meaning:
+
+| rule   | turns at once | an owner is late                              | its answer comes after all                  |
+| ------ | ------------- | --------------------------------------------- | ------------------------------------------- |
+| S1, S2 | 1             | wait for it, or step with the others ("drop") | kept, not used                              |
+| A1     | 1             | its turn is given up, another owner is asked  | kept, not used: θ_L has moved on from it    |
+| A2     | several       | the others go on                              | used: an answer at an older θ is still good |
+
+Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
+the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
+"""
+
+import hashlib
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+from copriv.fitness import Box, Regularizer
+from copriv.network.messages import Busy, Message, Offer, Refusal
+from copriv.network.store import RunStore, StoreFailed
+from copriv.protocol import Answer, Query
+from copriv.rules import Descent, UpdateRule, by_name
+from copriv.types import Array
+from copriv.validation import count, positive
+
+Talk = Literal["choose", "broadcast", "request"]
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """How a run is conducted, where the agreement leaves it to the learner."""
+
+    talk: Talk = "choose"
+    at_once: int | None = None
+    """A2: how many talkers may be at work at once; None: all."""
+    deadline: float = 30.0
+    """Seconds after which an owner that was asked is late."""
+    stragglers: Literal["wait", "drop"] = "wait"
+    """S1, S2 and groups: wait for late owners, or step without them."""
+    patience: float = 300.0
+    """Seconds without any answer after which the run stops; it can be resumed."""
+
+    def __post_init__(self) -> None:
+        positive("deadline", self.deadline)
+        positive("patience", self.patience)
+        if self.at_once is not None:
+            count("at_once", self.at_once)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: "finished", or "stopped" for a named reason."""
+
+    status: Literal["finished", "stopped"]
+    reason: str
+
+
+@dataclass(eq=False)
+class _Turn:
+    number: int
+    talker: int
+    theta: Array
+    waiting: dict[str, Query] = field(default_factory=dict)
+    answers: dict[str, Array] = field(default_factory=dict)
+    opened: float = 0.0
+    late: bool = False
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A query that was made, ever."""
+
+    turn: int
+    owner: str
+    answer: bytes | None = None
+
+
+@dataclass(eq=False)
+class _Party:
+    """What the learner knows of one owner."""
+
+    index: int
+    there: bool = False
+    asked: int = 0
+    """Identities used."""
+    lost: int = 0
+    """Answers that it charged for and lost in a crash."""
+    answered: int = 0
+    """As the owner itself counts."""
+    chain_head: str = ""
+    out: str = ""
+    """Why it will not answer again in this run; "" while it may."""
+
+
+def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str:
+    """The name of a learner's query for ever: it follows from these four and nothing else."""
+    text = "\0".join((fingerprint, run, owner, str(sequence)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Conductor:
+    """One run of an agreement, from a store that is new or holds its beginning.
+
+    Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself.
+    """
+
+    def __init__(self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0) -> None:
+        agreement = store.agreement
+        if agreement.agreement.rule == "auto":
+            raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
+        self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
+        self.talkers, weights = talkers_of(agreement)
+        self._rule = _rule(agreement, self.conduct.talk, self.talkers, weights)
+        self.parties = {name: _Party(i) for i, name in enumerate(agreement.owner_names)}
+        self.outcome: Outcome | None = None
+        """None while the run goes on."""
+        self.stepped = 0
+        """Queries (A1, A2) or rounds (S1, S2) that moved the model."""
+        self._turns: dict[int, _Turn] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._outbox: list[tuple[str, Message]] = []
+        self._n_turns, self._offered, self._now, self._progress = 0, 0, now, now
+        start = agreement.agreement.start
+        θ = np.zeros(store.n_parameters) if start is None else np.array(start)
+        if len(θ) != store.n_parameters:
+            raise AgreementError(f"agreement.start: {len(θ)} numbers for {store.n_parameters} parameters")
+        self._state = self._rule.start(θ[None, :])
+        self._replay()
+
+    @property
+    def model(self) -> Float[Array, " p"]:
+        """θ as it stands."""
+        θ: Array = self._rule.model(self._state)[0]
+        return θ.copy()
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Owners whose answer, or presence, the run waits for now."""
+        asked = sorted({owner for turn in self._turns.values() for owner in turn.waiting})
+        return tuple(asked) or tuple(name for name, party in self.parties.items() if not party.there)
+
+    def take_outbox(self) -> list[tuple[str, Message]]:
+        """(owner, message) to send now, in order; what led to them is durable when this returns."""
+        self.store.commit()
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    # What happens ---------------------------------------------------------------------------------------------------
+
+    def joined(self, owner: str, now: float) -> None:
+        """An owner is there: what it was asked before and has not answered, it is asked again, word for word."""
+        self._now = now
+        self.parties[owner].there = True
+        self.store.event("joined", owner=owner)
+        for turn in self._turns.values():
+            if owner in turn.waiting:
+                self._outbox.append((owner, turn.waiting[owner]))
+                turn.opened, turn.late = now, False
+        if self._offered == self._n_turns + 1 and not self._turns and self._may_ask(owner):
+            self._outbox.append((owner, Offer(self._offered)))
+        self._go_on()
+
+    def left(self, owner: str, now: float) -> None:
+        """An owner is gone; it may come back."""
+        self._now = now
+        self.parties[owner].there = False
+        self.store.event("left", owner=owner)
+        for turn in self._turns.values():
+            if owner in turn.waiting and self.agreement.agreement.rule == "A2" and len(self._members(turn)) == 1:
+                turn.late = True
+        self._go_on()
+
+    def answered(self, answer: Answer, now: float) -> None:
+        """An answer came. One that was not asked for, or that differs from what it was before, is not taken."""
+        if self.outcome is not None:
+            return
+        self._now = now
+        asked = self._asked.get(answer.identity)
+        if asked is not None and asked.answer is not None:
+            if asked.answer != answer.gradient.tobytes():
+                self._end("stopped", f"{answer.owner} gave two different answers to query {answer.identity}")
+            return
+        wrong = self._wrong(answer, asked)
+        if asked is None or wrong:
+            self.refused(answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now)
+            return
+        asked.answer, self._progress = answer.gradient.tobytes(), now
+        party = self.parties[answer.owner]
+        party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
+        self.store.answer(answer)
+        turn = self._turns.get(asked.turn)
+        if turn is None or answer.owner not in turn.waiting:
+            self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
+        else:
+            turn.waiting.pop(answer.owner)
+            turn.answers[answer.owner] = answer.gradient
+            if not turn.waiting:
+                self._step(turn)
+        self._go_on()
+
+    def refused(self, owner: str, refusal: Refusal, now: float) -> None:
+        """An owner said no. An answer that was lost in its crash is asked for under a new identity; else it is out."""
+        if self.outcome is not None:
+            return
+        self._now, party = now, self.parties[owner]
+        self.store.event("refused", owner=owner, identity=refusal.identity, code=refusal.code, reason=refusal.reason)
+        turn = next((turn for turn in self._turns.values() if owner in turn.waiting), None)
+        if refusal.code == "lost" and party.lost < self.agreement.answers:
+            party.lost += 1
+            if turn is not None and turn.waiting[owner].identity == refusal.identity:
+                self._ask(turn, owner)
+        else:
+            party.out = refusal.reason
+            if turn is not None:
+                turn.waiting.pop(owner)
+                self._settle(turn)
+        self._go_on()
+
+    def ready(self, owner: str, number: int, now: float) -> None:
+        """An owner replies to an offer, or asks to be asked: the first one gets the turn."""
+        self._now, talk = now, self.conduct.talk
+        wanted = talk == "request" or (talk == "broadcast" and number == self._n_turns + 1)
+        if self.outcome is None and not self._turns and wanted and self._may_ask(owner) and self._left() > 0:
+            self._open(self._talker_of(owner))
+        elif talk == "request":
+            self._outbox.append((owner, Busy(number)))
+
+    def tick(self, now: float) -> None:
+        """Time has passed: see who is late."""
+        self._now = now
+        for turn in list(self._turns.values()):
+            if now - turn.opened >= self.conduct.deadline and not turn.late:
+                self._overdue(turn)
+        self._go_on()
+        if self.outcome is None and now - self._progress >= self.conduct.patience:
+            waited = f"no answer for {self.conduct.patience:g} s"
+            self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
+
+    def next_deadline(self) -> float:
+        """When `tick` has something to do, if nothing happens before."""
+        turns = [turn.opened + self.conduct.deadline for turn in self._turns.values() if not turn.late]
+        if self.conduct.stragglers == "drop" and self._progress + self.conduct.deadline > self._now:
+            turns.append(self._progress + self.conduct.deadline)
+        return min([self._progress + self.conduct.patience, *turns])
+
+    # Turns ----------------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Open the turns that can be opened; end the run where there is nothing more to come."""
+        if self.outcome is not None:
+            return
+        if self.stepped >= self.agreement.queries:
+            self._end("finished", f"all {self.stepped} queries are answered")
+        elif not self._turns and not any(self._may_open(j) for j in range(len(self.talkers))):
+            out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
+            if self.stepped and not self.agreement.synchronous:
+                self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
+            else:
+                self._end("stopped", f"no round can be completed any more ({out})")
+        elif self.conduct.talk == "choose":
+            for j in self._free():
+                self._open(j)
+        elif self.conduct.talk == "broadcast" and not self._turns and self._offered != self._n_turns + 1:
+            self._offered = self._n_turns + 1
+            self._outbox += [(name, Offer(self._offered)) for name in self.parties if self._may_ask(name)]
+
+    def _left(self) -> int:
+        """Turns that may still be opened."""
+        return self.agreement.queries - self.stepped - sum(not turn.late for turn in self._turns.values())
+
+    def _may_open(self, talker: int) -> bool:
+        """Whether a talker can still be asked in this run, now or when its owners are back."""
+        able = [self._can_answer(name) for name in self.talkers[talker]]
+        return any(able) if self.conduct.stragglers == "drop" else all(able)
+
+    def _can_answer(self, owner: str) -> bool:
+        party, m = self.parties[owner], self.agreement.answers
+        if not party.out and party.answered >= m and not any(owner in turn.waiting for turn in self._turns.values()):
+            party.out = f"all {m} answers given"
+        return not party.out
+
+    def _may_ask(self, owner: str) -> bool:
+        """Whether an owner's talker can be asked right now."""
+        talker = self._talker_of(owner)
+        able = [name for name in self.talkers[talker] if self._can_answer(name)]
+        there = [name for name in able if self.parties[name].there]
+        waited = self.conduct.stragglers == "drop" and self._now - self._progress >= self.conduct.deadline
+        busy = any(turn.talker == talker for turn in self._turns.values())
+        return not busy and bool(there) and (there == able or waited) and self._may_open(talker)
+
+    def _members(self, turn: _Turn) -> tuple[str, ...]:
+        return self.talkers[turn.talker]
+
+    def _talker_of(self, owner: str) -> int:
+        return next(j for j, members in enumerate(self.talkers) if owner in members)
+
+    def _free(self) -> Iterable[int]:
+        """Talkers to ask now, in an order that is random and follows from the run's name alone."""
+        one_only = self.agreement.agreement.rule != "A2"
+        most = 1 if one_only else self.conduct.at_once or len(self.talkers)
+        room = min(most - sum(not turn.late for turn in self._turns.values()), self._left())
+        if room <= 0 or (one_only and self._turns):
+            return []
+        free = [j for j, members in enumerate(self.talkers) if self._may_ask(members[0])]
+        random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
+        return free[:room]
+
+    def _open(self, talker: int) -> None:
+        self._n_turns += 1
+        θ = self._rule.query(self._state, np.array([talker]))[0].copy()
+        turn = self._turns[self._n_turns] = _Turn(self._n_turns, talker, θ, opened=self._now)
+        self.store.turn(turn.number, talker, θ)
+        for name in self.talkers[talker]:
+            if self._can_answer(name) and self.parties[name].there:
+                self._ask(turn, name)
+
+    def _ask(self, turn: _Turn, owner: str) -> None:
+        party = self.parties[owner]
+        party.asked += 1
+        identity = query_identity(self.agreement.fingerprint, self.store.run, owner, party.asked)
+        query = turn.waiting[owner] = Query(identity, self.agreement.fingerprint, owner, turn.theta)
+        self._asked[identity] = _Asked(turn.number, owner)
+        self.store.query(identity, turn.number, owner, party.asked)
+        self._outbox.append((owner, query))
+
+    def _settle(self, turn: _Turn) -> None:
+        """A turn that lost an owner: step with those that answered, if that is agreed, or give it up."""
+        if turn.waiting:
+            return
+        if turn.answers and (self.conduct.stragglers == "drop" or len(self._members(turn)) == 1):
+            self._step(turn)
+        else:
+            self._abandon(turn)
+
+    def _overdue(self, turn: _Turn) -> None:
+        group = len(self._members(turn)) > 1
+        if group and (self.conduct.stragglers == "wait" or not turn.answers):
+            turn.opened = self._now
+        elif group:
+            self._step(turn)
+        elif self.agreement.agreement.rule == "A2":
+            turn.late = True
+            self.store.event("overdue", turn=turn.number, owners=sorted(turn.waiting))
+        elif any(self._may_ask(members[0]) for members in self.talkers):
+            self._abandon(turn)
+        else:
+            turn.opened = self._now
+
+    def _abandon(self, turn: _Turn) -> None:
+        del self._turns[turn.number]
+        self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
+
+    def _step(self, turn: _Turn) -> None:
+        del self._turns[turn.number]
+        used = [name for name in self._members(turn) if name in turn.answers]
+        self._move(turn.talker, used, turn.answers)
+        data = {"turn": turn.number, "k": self.stepped, "talker": turn.talker, "owners": used}
+        if turn.waiting:
+            data["dropped"] = sorted(turn.waiting)
+        self.store.event("stepped", **data)
+
+    def _move(self, talker: int, used: list[str], answers: dict[str, Array]) -> None:
+        """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
+        w = self.agreement.weights[[self.parties[name].index for name in used]]
+        share = w / w.sum() if w.sum() > 0 else w
+        answer = sum(
+            (s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self.store.n_parameters)
+        )
+        self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
+        self.stepped += 1
+
+    def _wrong(self, answer: Answer, asked: _Asked | None) -> str:
+        if asked is None or asked.owner != answer.owner:
+            return "it was never asked for"
+        if answer.fingerprint != self.agreement.fingerprint:
+            return "it belongs to another agreement"
+        if answer.gradient.shape != (self.store.n_parameters,) or not np.isfinite(answer.gradient).all():
+            return f"it must be {self.store.n_parameters} finite numbers"
+        return ""
+
+    def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+        self.outcome = Outcome(status, reason)
+        self.store.event(status, reason=reason)
+        self.store.commit()
+
+    # From the store -------------------------------------------------------------------------------------------------
+
+    def _replay(self) -> None:
+        """Everything as it was when the store was last committed: the same rule, the same answers, the same order."""
+        turns, given = self.store.turns(), dict[int, dict[str, Array]]()
+        newest: dict[int, dict[str, Query]] = {}
+        for number, sequence, query in self.store.queries():
+            self._asked[query.identity] = _Asked(number, query.owner)
+            self.parties[query.owner].asked = max(self.parties[query.owner].asked, sequence)
+            newest.setdefault(number, {})[query.owner] = query
+        for answer in self.store.answers():
+            asked, party = self._asked[answer.identity], self.parties[answer.owner]
+            asked.answer = answer.gradient.tobytes()
+            party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
+            given.setdefault(asked.turn, {})[answer.owner] = answer.gradient
+        for event in self.store.events("asked", "stepped", "abandoned"):
+            number = int(event.data["turn"])
+            if event.kind == "asked":
+                talker, θ = turns[number]
+                if self._rule.query(self._state, np.array([talker]))[0].tobytes() != θ.tobytes():
+                    raise StoreFailed(
+                        f"run: turn {number} does not follow from the turns before it; the file is damaged"
+                    )
+                self._turns[number], self._n_turns = _Turn(number, talker, np.array(θ), opened=self._now), number
+            else:
+                turn = self._turns.pop(number)
+                if event.kind == "stepped":
+                    self._move(turn.talker, event.data["owners"], given[number])
+        for turn in self._turns.values():
+            turn.answers = given.get(turn.number, {})
+            turn.waiting = {o: q for o, q in newest[turn.number].items() if o not in turn.answers}
+
+
+def talkers_of(agreement: Agreement) -> tuple[tuple[tuple[str, ...], ...], Float[Array, " talkers"]]:
+    """Owners as they answer: all together (S1, S2), by agreed group, or one by one; and each talker's weight."""
+    groups: dict[object, list[int]] = {}
+    for i, owner in enumerate(agreement.owner):
+        groups.setdefault("all" if agreement.synchronous else owner.group or i, []).append(i)
+    names, w = agreement.owner_names, agreement.weights
+    return tuple(tuple(names[i] for i in g) for g in groups.values()), np.array([w[g].sum() for g in groups.values()])
+
+
+def _rule(
+    agreement: Agreement, talk: Talk, talkers: tuple[tuple[str, ...], ...], weights: Float[Array, " talkers"]
+) -> UpdateRule:
+    terms, rate = agreement.agreement, {owner.name: owner.rate for owner in agreement.owner}
+    rates = np.array([np.mean([rate[name] for name in members]) for members in talkers])
+    return by_name(
+        terms.rule,
+        Descent(Regularizer(agreement.model.regularization), Box(agreement.model.theta_max)),
+        step=agreement.step,
+        horizon=terms.horizon,
+        weights=weights,
+        # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
+        shares=None if talk == "choose" else rates / rates.sum(),
+        learner_step=terms.learner_step,
+        averaged=terms.iterate == "averaged",
+    )

@@ -1,0 +1,186 @@
+"""Links over gRPC: one bidirectional stream of frames for each owner, mutual TLS, owners dial out.
+
+There is no protobuf: gRPC carries the frames of `messages` as they are. Both sides must show a certificate of the
+consortium's own authority. The learner takes an owner's name from its certificate; an owner checks that the other side
+is certified as the learner, whatever the host is called. Without keys nothing is dialled and nothing listens.
+
+`insecure=True` is for measuring what TLS costs (benchmarks/throughput.py) and for nothing else.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from copriv.errors import Unreachable
+from copriv.network.keys import Keys, diagnose
+from copriv.network.messages import MAX_FRAME
+from copriv.network.transport import Link, Serve
+
+SERVICE, METHOD = "copriv.Consortium", "Session"
+CONNECT_SECONDS = 10.0
+
+_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_FRAME),
+    ("grpc.max_send_message_length", MAX_FRAME),
+    # A peer that is stopped, or a cable that is cut, is noticed in 15 s even when there is nothing to say.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+]
+_CLIENT_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, with no memory of failures
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+]
+
+
+class _StreamLink:
+    """A stream, seen from either side: both have `read` and `write`."""
+
+    def __init__(self, peer: str, stream: Any, channel: Any = None) -> None:
+        self._peer, self._stream, self._channel, self._closed = peer, stream, channel, asyncio.Event()
+        self._writing = asyncio.Lock()  # gRPC takes one message of a stream at a time
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    async def send(self, frame: bytes) -> None:
+        async with self._writing:
+            if self._closed.is_set():
+                raise Unreachable("the link is closed")
+            try:
+                await self._stream.write(frame)
+            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+                raise Unreachable(f"the link broke ({_details(error)})") from None
+
+    async def receive(self) -> bytes:
+        if self._closed.is_set():
+            raise Unreachable("the link is closed")
+        try:
+            frame = await self._stream.read()
+        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+            raise Unreachable(f"the link broke ({_details(error)})") from None
+        except asyncio.CancelledError:
+            # gRPC cancels a stream's reader when the stream is; that is not this task being cancelled.
+            if self._closed.is_set() or (self._channel is not None and self._stream.done()):
+                raise Unreachable("the link is closed") from None
+            raise
+        if frame is grpc.aio.EOF:
+            raise Unreachable("the other end closed the link")
+        received: bytes = frame
+        return received
+
+    async def close(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._channel is not None:
+            self._stream.cancel()
+            await self._channel.close()
+
+    async def wait_closed(self) -> None:
+        """Return once this end has closed."""
+        await self._closed.wait()
+
+
+class GrpcListener:
+    """The learner's side: listens at `address` ("127.0.0.1:7443"; port 0: any free one)."""
+
+    def __init__(self, address: str, keys: Keys | None, insecure: bool = False) -> None:
+        _needs_keys(keys, insecure)
+        self._address, self._keys = address, keys
+
+    @asynccontextmanager
+    async def listening(self, serve: Serve) -> AsyncIterator[str]:
+        async def session(_: Any, context: Any) -> None:
+            link = _StreamLink(_peer_name(context), context)
+            await context.send_initial_metadata(())  # tells the owner that it was let in
+            serving = asyncio.ensure_future(serve(link))
+            closing = asyncio.ensure_future(link.wait_closed())
+            try:
+                await asyncio.wait({serving, closing}, return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    serving.result()
+            finally:
+                await link.close()
+                closing.cancel()
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
+
+        server = grpc.aio.server(options=_OPTIONS)
+        handler = grpc.stream_stream_rpc_method_handler(session)  # no serializers: frames are bytes already
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
+        try:
+            if self._keys is None:
+                port = server.add_insecure_port(self._address)
+            else:
+                credentials = grpc.ssl_server_credentials(
+                    [(self._keys.key, self._keys.certificate)], self._keys.authority, require_client_auth=True
+                )
+                port = server.add_secure_port(self._address, credentials)
+        except RuntimeError as error:
+            raise Unreachable(f"cannot listen at {self._address} ({error}); is the port taken?") from None
+        await server.start()
+        try:
+            yield f"{self._address.rsplit(':', 1)[0]}:{port}"
+        finally:
+            await server.stop(grace=0.5)
+
+
+class GrpcDialer:
+    """An owner's side: dials the learner at `address`, whose certificate must be that of the party `learner`."""
+
+    def __init__(self, address: str, keys: Keys | None, learner: str = "learner", insecure: bool = False) -> None:
+        _needs_keys(keys, insecure)
+        self._address, self._keys, self._learner = address, keys, learner
+
+    async def dial(self) -> Link:
+        if self._keys is None:
+            channel = grpc.aio.insecure_channel(self._address, options=[*_OPTIONS, *_CLIENT_OPTIONS])
+        else:
+            self._keys.check()
+            # The certificate names a party, not a machine: that is the name to hold it against.
+            named = ("grpc.ssl_target_name_override", self._learner)
+            credentials = grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
+            channel = grpc.aio.secure_channel(self._address, credentials, options=[*_OPTIONS, *_CLIENT_OPTIONS, named])
+        stream = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+        connecting = asyncio.ensure_future(stream.wait_for_connection())
+        try:
+            await asyncio.wait({connecting}, timeout=CONNECT_SECONDS)
+            if not connecting.done():
+                raise Unreachable(f"the learner at {self._address} does not answer within {CONNECT_SECONDS:g} s")
+            connecting.result()
+        except grpc.RpcError as error:
+            await channel.close()
+            raise Unreachable(await self._why(_details(error))) from None
+        except BaseException:
+            connecting.cancel()
+            await channel.close()
+            raise
+        return _StreamLink(self._learner, stream, channel)
+
+    async def _why(self, details: str) -> str:
+        if self._keys is None:
+            return f"no learner at {self._address} ({details})"
+        return await asyncio.to_thread(diagnose, self._address, self._keys, self._learner)
+
+
+def _needs_keys(keys: Keys | None, insecure: bool) -> None:
+    if (keys is None) != insecure:
+        raise Unreachable("plaintext is refused: give this party's keys (copriv init --network makes them)")
+
+
+def _peer_name(context: Any) -> str:
+    names = context.auth_context().get("x509_common_name", [])
+    return names[0].decode() if len(names) == 1 else ""
+
+
+def _details(error: BaseException) -> str:
+    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
+    return " ".join(str(details or type(error).__name__).split())[:200]

@@ -1,0 +1,181 @@
+"""The learner's process: it listens for owners, carries the conductor's messages, and keeps the time.
+
+Every link is one owner's. Who it is comes from its certificate, what it signed up to from the agreement's fingerprint;
+one that does not fit is told why and let go. All sessions and the clock run in one event loop, so nothing here needs a
+lock, and a message leaves only after `Conductor.take_outbox` has made durable what led to it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from copriv.errors import InvalidInput, Unreachable
+from copriv.network.conductor import Conductor, Outcome
+from copriv.network.keys import Keys
+from copriv.network.messages import (
+    Finished,
+    Hello,
+    Message,
+    Ready,
+    Refusal,
+    Welcome,
+    decode,
+    encode,
+    signed_content,
+)
+from copriv.network.transport import Link, Listener
+from copriv.protocol import Answer
+
+HELLO_SECONDS = 10.0
+"""How long a link may take to say who it is."""
+GOODBYE_SECONDS = 2.0
+"""How long owners have to hear that the run is over."""
+
+
+class Learner:
+    """Runs a Conductor over a network. `pace`: seconds, see `Welcome`."""
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        listener: Listener,
+        *,
+        keys: Keys | None = None,
+        dictionary: str = "",
+        pace: float = 0.02,
+        on_listening: Callable[[str], None] | None = None,
+    ) -> None:
+        self._conductor, self._listener, self._keys = conductor, listener, keys
+        self._dictionary, self._pace, self._on_listening = dictionary, pace, on_listening
+        self._links: dict[str, Link] = {}
+        self._sending: set[asyncio.Future[None]] = set()
+        self._over = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    async def run(self) -> Outcome:
+        """Conduct the run to its end; what it ended with. Raises StoreFailed where the store cannot be written."""
+        conductor = self._conductor
+        conductor.tick(time.monotonic())
+        async with self._listener.listening(self._session) as address:
+            if self._on_listening is not None:
+                self._on_listening(address)
+            while conductor.outcome is None and self._failure is None:
+                # The clock only matters for those who are late; an eighth of the deadline is near enough.
+                pause = min(conductor.next_deadline() - time.monotonic(), conductor.conduct.deadline / 8, 1.0)
+                over = asyncio.ensure_future(self._over.wait())
+                await asyncio.wait({over}, timeout=max(pause, 0.01))
+                over.cancel()
+                if self._failure is None:
+                    conductor.tick(time.monotonic())
+                    await self._flush(None)
+            await self._say_goodbye()
+        if self._failure is not None:
+            raise self._failure
+        if conductor.outcome is None:
+            raise Unreachable("the run was left before it ended")
+        return conductor.outcome
+
+    async def _session(self, link: Link) -> None:
+        owner = ""
+        try:
+            hello = await self._hello(link)
+            if hello is None:
+                return
+            owner, old = hello.owner, self._links.pop(hello.owner, None)
+            if old is not None:  # the owner dialled again before this side noticed that the old link is dead
+                await old.close()
+            self._links[owner] = link
+            self._conductor.joined(owner, time.monotonic())
+            await self._flush(link)
+            while self._conductor.outcome is None:
+                self._take(owner, decode(await link.receive()))
+                await self._flush(link)
+            self._over.set()
+            await link.receive()  # until the owner has heard that the run is over, and leaves
+        except (Unreachable, InvalidInput):
+            return
+        except Exception as error:
+            # The store cannot be written, or this is a defect: either way nothing more may leave.
+            self._failure = error
+            self._over.set()
+        finally:
+            if owner and self._links.get(owner) is link:
+                del self._links[owner]
+                if self._conductor.outcome is None and self._failure is None:
+                    self._conductor.left(owner, time.monotonic())
+                    await asyncio.shield(self._flush(None))
+
+    async def _hello(self, link: Link) -> Hello | None:
+        try:
+            hello = decode(await asyncio.wait_for(link.receive(), HELLO_SECONDS))
+        except (InvalidInput, TimeoutError) as error:
+            await link.send(encode(Refusal("", "connection", f"no hello: {error}"[:500])))
+            return None
+        why = self._unfit(hello, link.peer)
+        if why or not isinstance(hello, Hello):
+            await link.send(encode(Refusal("", "connection", why)))
+            return None
+        party = self._conductor.parties[hello.owner]
+        run, talk = self._conductor.store.run, self._conductor.conduct.talk
+        certificate = "" if self._keys is None else self._keys.certificate.decode()
+        signature = "" if self._keys is None else self._keys.sign(signed_content(hello, run))
+        welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, certificate, signature)
+        await link.send(encode(welcome))
+        return hello
+
+    def _unfit(self, hello: Message, peer: str) -> str:
+        agreement = self._conductor.agreement
+        if not isinstance(hello, Hello):
+            return f"the first message must be a hello, not a {type(hello).__name__}"
+        if hello.owner not in agreement.owner_names:
+            return f"{hello.owner!r} is not an owner in the agreement"
+        if hello.owner != peer:
+            return f"the certificate is that of {peer!r}, not of {hello.owner!r}"
+        if hello.fingerprint != agreement.fingerprint:
+            return "the agreements differ (their fingerprints do); exchange the agreement file again"
+        if hello.dictionary != self._dictionary:
+            return "the public dictionaries differ; exchange the dictionary file again"
+        if hello.parameters != self._conductor.store.n_parameters:
+            return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
+        return ""
+
+    def _take(self, owner: str, message: Message) -> None:
+        now = time.monotonic()
+        if isinstance(message, Answer):
+            if message.owner != owner:
+                raise Unreachable(f"{owner} sent an answer in the name of {message.owner}")
+            self._conductor.answered(message, now)
+        elif isinstance(message, Refusal):
+            self._conductor.refused(owner, message, now)
+        elif isinstance(message, Ready):
+            self._conductor.ready(owner, message.number, now)
+        else:
+            raise Unreachable(f"{owner} sent a {type(message).__name__}")
+
+    async def _flush(self, mine: Link | None) -> None:
+        """Send what the conductor has to say; other links do not hold up this one."""
+        for owner, message in self._conductor.take_outbox():
+            link = self._links.get(owner)
+            if link is not None and link is mine:
+                await link.send(encode(message))
+            elif link is not None:
+                sending = asyncio.ensure_future(_posted(link, encode(message)))
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
+        if self._conductor.outcome is not None:
+            self._over.set()
+
+    async def _say_goodbye(self) -> None:
+        if self._conductor.outcome is not None:
+            frame = encode(Finished(self._conductor.outcome.reason[:500]))
+            await asyncio.gather(*(_posted(link, frame) for link in self._links.values()))
+        until = time.monotonic() + GOODBYE_SECONDS
+        while self._links and time.monotonic() < until:
+            await asyncio.sleep(0.005)
+
+
+async def _posted(link: Link, frame: bytes) -> None:
+    try:
+        await link.send(frame)
+    except Unreachable:
+        return  # its own session notices, and asks again when the owner is back

@@ -1,0 +1,234 @@
+"""What can be said between an owner and the learner, and its bytes.
+
+A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that kind in order:
+
+| field  | bytes                                                             |
+| ------ | ----------------------------------------------------------------- |
+| str    | length (2 bytes), UTF-8 text of at most 4,000 bytes               |
+| int    | 8 bytes, 0 or more                                                |
+| float  | 8 bytes, IEEE 754, finite                                         |
+| vector | length (4 bytes), that many float64 numbers                       |
+
+All little-endian. Numbers travel as their own bits: what was computed is what arrives. A frame that says less or more
+than its kind does is refused whole, with a reason. NaN in a vector is well-formed here; owner and learner refuse it.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from copriv.errors import InvalidInput
+from copriv.protocol import Answer, Query
+
+MAGIC = b"COPRIV"
+VERSION = 1
+MAX_FRAME = 4 << 20
+"""Bytes. A longer frame is refused unread; it leaves room for half a million parameters."""
+MAX_TEXT = 4000
+
+
+class Malformed(InvalidInput):
+    """Bytes that are no message."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Owner → learner, first: who I am, what I signed up to."""
+
+    owner: str
+    fingerprint: str
+    dictionary: str
+    """Fingerprint of the public dictionary; "" without one."""
+    parameters: int
+    """p."""
+    nonce: str
+    """Fresh from this owner: the learner signs it."""
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """Learner → owner, first: which run this is, and what I remember of you in it."""
+
+    run: str
+    talk: str
+    """"choose": wait to be asked; "broadcast": answer offers; "request": ask for a query yourself."""
+    pace: float
+    """Seconds: the mean of the owner's waiting times, at rate 1 ("broadcast" and "request")."""
+    answered: int
+    """The newest `answered` that this owner sent in this run."""
+    chain_head: str
+    """The head of the owner's ledger that came with it; "" if there was none."""
+    certificate: str
+    """The learner's certificate, PEM; "" on a transport without keys."""
+    signature: str
+    """Over the owner's hello and the run, by the certificate's key; hex."""
+
+
+def signed_content(hello: Hello, run: str) -> bytes:
+    """What the learner signs: this run, for this owner, under this agreement, now."""
+    return "\0".join(("copriv welcome", hello.owner, hello.fingerprint, hello.nonce, run)).encode()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Either way: no, and why. `identity` is that of the query, or "" where it is about the connection."""
+
+    identity: str
+    code: str
+    """budget, lost (charged, never answered), query, malformed, ledger, policy or connection."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Learner → owner (broadcast): a query is to be had. It costs nothing to be offered one."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Owner → learner: ask me now. `number` is that of the offer, 0 for a request of the owner's own."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Learner → owner: another owner is being served; ask again when your clock ticks (A, §3)."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Learner → owner: the run is over."""
+
+    reason: str
+
+
+Message: TypeAlias = Hello | Welcome | Query | Answer | Refusal | Offer | Ready | Busy | Finished
+
+_KINDS: dict[int, type[Any]] = {
+    1: Hello, 2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
+}  # fmt: skip
+_NUMBER = {kind: number for number, kind in _KINDS.items()}
+_HEADER = struct.Struct("<6sBB")
+_U16, _U32, _U64, _F64 = (struct.Struct(code) for code in ("<H", "<I", "<Q", "<d"))
+
+
+def encode(message: Message) -> bytes:
+    """The frame of a message. Raises Malformed for one that could not be read back."""
+    parts = [_HEADER.pack(MAGIC, VERSION, _NUMBER[type(message)])]
+    try:
+        for name, write, _ in _LAYOUT[type(message)]:
+            parts.append(write(getattr(message, name)))
+    except struct.error as error:
+        raise Malformed(f"{type(message).__name__}.{name}: cannot be sent ({error})") from None
+    frame = b"".join(parts)
+    if len(frame) > MAX_FRAME:
+        raise Malformed(f"{type(message).__name__}: {len(frame)} bytes; a message has at most {MAX_FRAME}")
+    return frame
+
+
+def decode(frame: bytes) -> Message:
+    """The message in a frame. Raises Malformed, saying what is wrong; it never runs or builds anything else."""
+    if len(frame) > MAX_FRAME:
+        raise Malformed(f"message: {len(frame)} bytes; at most {MAX_FRAME} are read")
+    if len(frame) < _HEADER.size:
+        raise Malformed(f"message: {len(frame)} bytes are too few for any message")
+    magic, version, number = _HEADER.unpack_from(frame)
+    if magic != MAGIC:
+        raise Malformed("message: does not begin as a copriv message does; is this the right port?")
+    if version != VERSION:
+        raise Malformed(f"message: of version {version}, this side speaks {VERSION}; install the same copriv on both")
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise Malformed(f"message: no message has the number {number}")
+    reader, values = _Reader(frame, _HEADER.size, kind.__name__), {}
+    for name, _, read in _LAYOUT[kind]:
+        reader.field = name
+        values[name] = read(reader)
+    if reader.at != len(frame):
+        raise Malformed(f"{kind.__name__}: {len(frame) - reader.at} bytes too many")
+    message: Message = kind(**values)
+    return message
+
+
+@dataclass
+class _Reader:
+    """A place in a frame."""
+
+    frame: bytes
+    at: int
+    kind: str
+    field: str = ""
+
+    def take(self, size: int) -> bytes:
+        piece = self.frame[self.at : self.at + size]
+        if len(piece) != size:
+            raise self.wrong(f"needs {size} bytes, {len(piece)} are left")
+        self.at += size
+        return piece
+
+    def wrong(self, why: str) -> Malformed:
+        return Malformed(f"{self.kind}.{self.field}: {why}")
+
+
+def _write_text(value: str) -> bytes:
+    raw = value.encode()
+    if len(raw) > MAX_TEXT:
+        raise struct.error(f"{len(raw)} bytes of text, at most {MAX_TEXT}")
+    return _U16.pack(len(raw)) + raw
+
+
+def _read_text(reader: _Reader) -> str:
+    (size,) = _U16.unpack(reader.take(2))
+    if size > MAX_TEXT:
+        raise reader.wrong(f"{size} bytes of text, at most {MAX_TEXT}")
+    try:
+        return reader.take(size).decode()
+    except UnicodeDecodeError:
+        raise reader.wrong("not UTF-8") from None
+
+
+def _read_int(reader: _Reader) -> int:
+    value: int = _U64.unpack(reader.take(8))[0]
+    return value
+
+
+def _read_float(reader: _Reader) -> float:
+    value: float = _F64.unpack(reader.take(8))[0]
+    if not math.isfinite(value):
+        raise reader.wrong(f"must be finite, not {value}")
+    return value
+
+
+def _write_vector(value: np.ndarray) -> bytes:
+    if value.ndim != 1:
+        raise struct.error(f"a vector has one axis, not {value.ndim}")
+    return _U32.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+
+
+def _read_vector(reader: _Reader) -> np.ndarray:
+    (size,) = _U32.unpack(reader.take(4))
+    return np.frombuffer(reader.take(8 * size), dtype="<f8").astype(np.float64)
+
+
+_Field = tuple[str, Callable[[Any], bytes], Callable[[_Reader], Any]]
+
+
+def _layout(kind: type[Any]) -> tuple[_Field, ...]:
+    by_type: dict[Any, tuple[Callable[[Any], bytes], Callable[[_Reader], Any]]] = {
+        str: (_write_text, _read_text),
+        int: (_U64.pack, _read_int),
+        float: (_F64.pack, _read_float),
+    }
+    return tuple((f.name, *by_type.get(f.type, (_write_vector, _read_vector))) for f in fields(kind))
+
+
+_LAYOUT = {kind: _layout(kind) for kind in _NUMBER}

@@ -1,0 +1,122 @@
+"""What an owner's own side allows, whatever was agreed: a TOML file that the owner's data officer writes.
+
+    [policy]
+    learner = "learner"                  # the name on the learner's certificate
+    certificates = ["5f2c…"]             # SHA-256 of the certificates that may be the learner; none: any of that name
+    agreements = ["9b1d…"]               # fingerprints of the agreements to answer under; none: any that passes below
+    rules = ["A2"]                       # none given: any
+    losses = ["squared", "logistic"]     # none given: any
+    features = ["age", "income"]         # columns that may be used; none given: any
+    highest_epsilon = 1.0                # of one run
+    lifetime_epsilon = 2.0               # over all runs on this data; default: that of the agreement
+    least_records = 1000                 # answer on no fewer
+    hours = "08:00-18:00"                # local time; default: always
+
+A file that is not given allows what the agreement says, once: the lifetime budget is then the agreement's ε.
+"""
+
+import tomllib
+from datetime import datetime, time
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+
+_Names = tuple[str, ...]
+
+
+class PolicyRefused(AgreementError):
+    """The agreement asks for what this owner's policy does not allow."""
+
+
+class Policy(BaseModel):
+    """An owner's own limits. Raises PolicyRefused where an agreement goes beyond them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    learner: str = "learner"
+    certificates: _Names = ()
+    agreements: _Names = ()
+    rules: _Names = ()
+    losses: _Names = ()
+    features: _Names = ()
+    highest_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    lifetime_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    least_records: Annotated[int, Field(ge=1)] = 1
+    hours: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] | None = None
+
+    @field_validator("certificates", "agreements", "rules", "losses", "features", mode="before")
+    @classmethod
+    def _lists(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("highest_epsilon", "lifetime_epsilon", mode="before")
+    @classmethod
+    def _whole_numbers(cls, value: Any) -> Any:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Policy":
+        """Read a policy file. Raises PolicyRefused, naming the key, for one that cannot be understood."""
+        try:
+            document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise PolicyRefused(f"{path}: cannot read the policy ({error}); give a TOML file") from None
+        if set(document) != {"policy"} or not isinstance(document["policy"], dict):
+            raise PolicyRefused(f"{path}: a policy file has one table, [policy]")
+        try:
+            return cls.model_validate(document["policy"])
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise PolicyRefused(
+                f"{path}: policy.{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}"
+            ) from None
+
+    def lifetime(self, agreement: Agreement, owner: str) -> float:
+        """The owner's budget over all runs on its data."""
+        return self.lifetime_epsilon or _terms(agreement, owner).epsilon
+
+    def check(self, agreement: Agreement, owner: str, columns: tuple[str, ...]) -> None:
+        """Raise PolicyRefused where the agreement goes beyond this policy. `columns`: those that the features use."""
+        terms, said = _terms(agreement, owner), agreement.agreement
+        lists: tuple[tuple[str, _Names, tuple[str, ...]], ...] = (
+            ("agreements", self.agreements, (agreement.fingerprint,)),
+            ("rules", self.rules, (said.rule,)),
+            ("losses", self.losses, (agreement.model.loss,)),
+            ("features", self.features, columns),
+        )
+        for key, allowed, asked in lists:
+            beyond = [name for name in asked if name not in allowed] if allowed else []
+            if beyond:
+                raise PolicyRefused(
+                    f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}"
+                )
+        if self.highest_epsilon is not None and terms.epsilon > self.highest_epsilon:
+            raise PolicyRefused(
+                f"policy.highest_epsilon: the agreement takes epsilon {terms.epsilon:g} from {owner}, at most "
+                f"{self.highest_epsilon:g} is allowed; agree on less, or ask the data officer"
+            )
+        if self.lifetime_epsilon is not None and terms.epsilon > self.lifetime_epsilon:
+            raise PolicyRefused(
+                f"policy.lifetime_epsilon: one run takes {terms.epsilon:g}, more than the {self.lifetime_epsilon:g} "
+                "of all runs"
+            )
+        if terms.records < self.least_records:
+            raise PolicyRefused(
+                f"policy.least_records: {owner} holds {terms.records}; it answers on no fewer than {self.least_records}"
+            )
+
+    def open_at(self, now: datetime) -> bool:
+        """Whether queries are answered at this local time; hours may go over midnight."""
+        if self.hours is None:
+            return True
+        first, last = (time.fromisoformat(part) for part in self.hours.split("-"))
+        at = now.time()
+        return first <= at < last if first <= last else at >= first or at < last
+
+
+def _terms(agreement: Agreement, owner: str) -> Any:
+    return agreement.owner[agreement.owner_names.index(owner)]

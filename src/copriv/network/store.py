@@ -1,0 +1,218 @@
+"""The learner's record of a run, in one SQLite file: what was asked, what came back, and what was made of it.
+
+Nothing leaves before it is in here: the query that is about to be sent and the events that led to it are flushed to the
+disk together. So a learner that dies can go on where it stopped, and never asks for the same thing twice under two
+names. Queries have the identities that follow from (fingerprint, run, owner, sequence number), and those are kept.
+
+| table   | one row for                                                                                            |
+| ------- | ------------------------------------------------------------------------------------------------------ |
+| run     | the run: its name, agreement and number of parameters                                                  |
+| turns   | a point θ and the talker that was asked there                                                          |
+| queries | a query to one owner                                                                                   |
+| answers | its answer, with the count and the ledger's head that came with it                                     |
+| events  | everything that happened, in order; `asked`, `stepped` and `abandoned` replay to the rule's state      |
+
+It holds no private data: only what owners chose to release.
+"""
+
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import CoprivError, InvalidInput
+from copriv.privacy.one_writer import OneWriter
+from copriv.protocol import Answer, Query
+from copriv.types import Array
+
+_SCHEMA = """
+CREATE TABLE run (
+    name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, agreement TEXT NOT NULL, parameters INTEGER NOT NULL
+) STRICT;
+CREATE TABLE turns (number INTEGER PRIMARY KEY, talker INTEGER NOT NULL, theta BLOB NOT NULL) STRICT;
+CREATE TABLE queries (
+    identity TEXT PRIMARY KEY, turn INTEGER NOT NULL REFERENCES turns, owner TEXT NOT NULL, sequence INTEGER NOT NULL,
+    UNIQUE (owner, sequence)
+) STRICT;
+CREATE TABLE answers (
+    identity TEXT PRIMARY KEY REFERENCES queries, gradient BLOB NOT NULL, answered INTEGER NOT NULL,
+    chain_head TEXT NOT NULL
+) STRICT;
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL
+) STRICT;
+PRAGMA user_version = 1;
+"""
+
+
+class StoreFailed(CoprivError):
+    """The run's file cannot be read, written or understood."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a run; `time` is seconds since 1970."""
+
+    number: int
+    time: float
+    kind: str
+    data: dict[str, Any]
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps({"event": self.number, "time": round(self.time, 3), "kind": self.kind, **self.data})
+
+
+class RunStore:
+    """The file of one run, open for writing by this process alone.
+
+    Writes collect in a transaction until `commit`, which returns when they are on the disk.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, writer: OneWriter | None, run: str, agreement: Agreement
+    ) -> None:
+        self.run, self.agreement = run, agreement
+        self.on_event: Callable[[Event], None] | None = None
+        self._connection, self._writer = connection, writer
+        self._events = int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+
+    @classmethod
+    def create(cls, path: str | Path, agreement: Agreement, n_parameters: int) -> "RunStore":
+        """A new run. Raises InvalidInput where the file already holds one. ":memory:" keeps it in memory."""
+        connection, writer = _open(path)
+        try:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != 0:
+                raise InvalidInput(f"{path}: already holds a run; continue it with --resume, or give a new file")
+            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            run, document = uuid.uuid4().hex, json.dumps(agreement.to_dict())
+            values = (run, agreement.fingerprint, document, n_parameters)
+            connection.execute("INSERT INTO run VALUES (?, ?, ?, ?)", values)
+        except BaseException:
+            _close(connection, writer)
+            raise
+        return cls(connection, writer, run, agreement)
+
+    @classmethod
+    def resume(cls, path: str | Path, agreement: Agreement) -> "RunStore":
+        """The run that a file holds. Raises InvalidInput if it is not there, or under another agreement."""
+        if not Path(path).is_file():
+            raise InvalidInput(f"{path}: there is no run to resume; begin one without --resume")
+        connection, writer = _open(path)
+        try:
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                raise InvalidInput(f"{path}: holds no run; begin one without --resume")
+            row = connection.execute("SELECT name, fingerprint FROM run").fetchone()
+            if row is None:
+                raise InvalidInput(f"{path}: its run never began; remove the file and begin without --resume")
+            if row[1] != agreement.fingerprint:
+                raise InvalidInput(f"{path}: its run is under another agreement; give the agreement that it began with")
+        except BaseException:
+            _close(connection, writer)
+            raise
+        return cls(connection, writer, row[0], agreement)
+
+    @property
+    def n_parameters(self) -> int:
+        """p."""
+        return int(self._connection.execute("SELECT parameters FROM run").fetchone()[0])
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Note that something happened."""
+        self._begin()
+        self._events += 1
+        event = Event(self._events, time.time(), kind, data)
+        values = (event.number, event.time, kind, json.dumps(data))
+        self._connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", values)
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def turn(self, number: int, talker: int, theta: Float[Array, " p"]) -> None:
+        """A point at which a talker is to be asked."""
+        self._begin()
+        self._connection.execute("INSERT INTO turns VALUES (?, ?, ?)", (number, talker, theta.tobytes()))
+        self.event("asked", turn=number, talker=talker)
+
+    def query(self, identity: str, turn: int, owner: str, sequence: int) -> None:
+        """A query that is about to be sent."""
+        self._begin()
+        self._connection.execute("INSERT INTO queries VALUES (?, ?, ?, ?)", (identity, turn, owner, sequence))
+
+    def answer(self, answer: Answer) -> None:
+        """An answer that came."""
+        self._begin()
+        self._connection.execute(
+            "INSERT INTO answers VALUES (?, ?, ?, ?)",
+            (answer.identity, answer.gradient.tobytes(), answer.answered, answer.chain_head),
+        )
+
+    def commit(self) -> None:
+        """Wait until everything so far is on the disk."""
+        if self._connection.in_transaction:
+            try:
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
+
+    def events(self, *kinds: str) -> Iterator[Event]:
+        """What happened, in order; of these kinds only, where some are given."""
+        chosen = f"WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        for number, at, kind, data in self._connection.execute(f"SELECT * FROM events {chosen} ORDER BY number", kinds):
+            yield Event(number, at, kind, json.loads(data))
+
+    def turns(self) -> dict[int, tuple[int, Array]]:
+        """Every turn's talker and θ."""
+        return {n: (j, np.frombuffer(θ)) for n, j, θ in self._connection.execute("SELECT * FROM turns")}
+
+    def queries(self) -> Iterator[tuple[int, int, Query]]:
+        """(turn, sequence number, query) of every query."""
+        turns = self.turns()
+        rows = self._connection.execute("SELECT identity, turn, owner, sequence FROM queries ORDER BY rowid")
+        for identity, turn, owner, sequence in rows:
+            yield turn, sequence, Query(identity, self.agreement.fingerprint, owner, np.array(turns[turn][1]))
+
+    def answers(self) -> Iterator[Answer]:
+        """Every answer, in the order in which they came."""
+        rows = self._connection.execute(
+            "SELECT identity, owner, gradient, answered, chain_head FROM answers JOIN queries USING (identity) "
+            "ORDER BY answers.rowid"
+        )
+        for identity, owner, gradient, answered, head in rows:
+            yield Answer(identity, self.agreement.fingerprint, owner, np.array(np.frombuffer(gradient)), answered, head)
+
+    def close(self) -> None:
+        """Commit, and let go of the file."""
+        self.commit()
+        _close(self._connection, self._writer)
+
+    def _begin(self) -> None:
+        if not self._connection.in_transaction:
+            self._connection.execute("BEGIN IMMEDIATE")
+
+
+def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
+    memory = str(path) == ":memory:"
+    writer = None if memory else OneWriter.claim(Path(path).resolve(), "run")
+    try:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.Error as error:
+        if writer is not None:
+            writer.release()
+        raise StoreFailed(f"{path}: cannot be used as a run's file ({error}); give the path of a new file") from None
+    return connection, writer
+
+
+def _close(connection: sqlite3.Connection, writer: OneWriter | None) -> None:
+    connection.close()
+    if writer is not None:
+        writer.release()
