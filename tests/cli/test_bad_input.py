@@ -57,6 +57,7 @@ def one_line(done, code=3):
         ("epsilon = 1.0", "epsilon = -1.0", ("owner.0.epsilon", "greater than 0")),
         ("epsilon = 1.0", "epsilon = nan", ("owner.0.epsilon",)),
         ("epsilon = 1.0", 'epsilon = "one"', ("owner.0.epsilon", "one")),
+        ("seed = 7", "seed = -1", ("agreement.seed",)),
         ("horizon = 100", "horizon = 0", ("agreement.horizon", "greater than or equal to 1")),
         ("gradient_bound = 3.0", "gradient_bound = 0.0", ("model.gradient_bound",)),
         ("gradient_bound = 3.0", "gradient_bound = -1", ("model.gradient_bound",)),

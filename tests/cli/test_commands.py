@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,15 @@ def test_the_demo_shows_every_model_and_says_what_it_means(shown):
     assert "epsilon = 1" in done.stdout
     assert sum(line.startswith("Joining pays") for line in done.stdout.splitlines()) == 1
     assert sorted(path.name for path in directory.iterdir()) == ["demo.csv", "demo.json", "demo.png", "demo.toml"]
+
+
+def test_the_tutorial_shows_the_table_that_the_demo_prints(shown):
+    tutorial = (Path(__file__).parents[2] / "docs" / "tutorial" / "first-agreement.md").read_text(encoding="utf-8")
+    start = shown[0].stdout.index("model  ")
+    table = shown[0].stdout[start : shown[0].stdout.index("Joining pays")].strip().splitlines()
+    assert len(table) == 7
+    for line in table:
+        assert f"    {line.rstrip()}\n" in tutorial
 
 
 def test_the_demos_sentence_follows_from_its_numbers(shown):

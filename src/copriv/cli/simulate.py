@@ -80,10 +80,9 @@ def show(agreement: Agreement, result: Simulation) -> None:
     console.print(table)
     if len(result.owners) > _MOST_ROWS:
         console.print(f"and {len(result.owners) - _MOST_ROWS} more owners: --json lists them all")
-    console.print(
-        f"\nTogether{', with privacy' if result.private else ''}: {words.percent(ψ['median'])} above the best fitness (median; 25-75 % of runs: "
-        f"{words.percent(ψ['p25'])} to {words.percent(ψ['p75'])}; mean {words.percent(ψ['mean'])})."
-    )
+    spread = f"25-75 % of runs: {words.percent(ψ['p25'])} to {words.percent(ψ['p75'])}; mean {words.percent(ψ['mean'])}"
+    together = "Together, with privacy" if result.private else "Together"
+    console.print(f"\n{together}: {words.percent(ψ['median'])} above the best fitness (median; {spread}).")
     console.print(words.conclusion(result))
     if result.clipped > 0:
         console.print(f"{words.percent(result.clipped)} of the records' gradients were clipped.")
