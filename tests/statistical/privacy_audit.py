@@ -6,7 +6,7 @@ what is left of them after the noise-free mean is taken away.
 
 An owner's noise cannot be seeded, so a right mechanism fails by chance with a known probability: ALPHA for each p-value
 and each confidence limit, far below one in a million a session. A test that can fail by chance this rarely is blind to
-small errors only: with 6,000 numbers the scale is tested to within 10 %.
+small errors only: with 4,500 numbers the scale is tested to within 10 %.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,15 +37,15 @@ class Verdict:
 def scale_test(noise: Array, scale: float, alpha: float = ALPHA) -> Verdict:
     """Laplace noise of this scale on every coordinate of (draws, p).
 
-    2 Σ|w|/b is χ² with 2 degrees of freedom a draw (two-sided); Kolmogorov and Smirnov's distance tests the shape, of
-    each coordinate and of all together, and sees a bias too.
+    2 Σ|w|/b is χ² with 2 degrees of freedom a draw (two-sided); Kolmogorov and Smirnov's distance tests the shape, and
+    sees a bias too. Both look at each coordinate and at all of them together.
     """
-    draws = len(noise)
-    sums = 2.0 * np.abs(noise).sum(axis=0) / scale
-    chi2 = 2.0 * np.minimum(stats.chi2.cdf(sums, 2 * draws), stats.chi2.sf(sums, 2 * draws))
-    laplace = stats.laplace(scale=scale).cdf
-    shape = np.array([stats.kstest(part, laplace).pvalue for part in (*noise.T, noise.ravel())])
-    worst = float(min(chi2.min(), shape.min()))
+    worst = 1.0
+    for part in (*noise.T, noise.ravel()):
+        size = stats.chi2(2 * len(part))
+        total = 2.0 * np.abs(part).sum() / scale
+        shape = stats.kstest(part, stats.laplace(scale=scale).cdf).pvalue
+        worst = float(min(worst, 2.0 * size.cdf(total), 2.0 * size.sf(total), shape))
     ratio = np.abs(noise).mean(axis=0) / scale
     return Verdict(worst > alpha, f"mean |noise| is {np.round(ratio, 3)} of the scale; least p-value {worst:.2g}")
 
@@ -183,7 +183,8 @@ def epsilon_lower_bound(train: tuple[Array, Array], test: tuple[Array, Array], a
     probabilities under the two data sets. Event and direction are chosen on `train`, probabilities counted on `test`:
     the result exceeds the true ε with probability at most 2·alpha.
     """
-    thresholds = np.unique(np.quantile(np.concatenate(train), np.linspace(0, 1, 4001)[1:-1]))
+    pooled = np.concatenate(train)
+    thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, min(4001, len(pooled) // 4))[1:-1]))
     events = [(above, swapped) for above in (True, False) for swapped in (False, True)]
     # The limits of the training counts, and not the bare shares: a rare event with a lucky ratio must not be chosen.
     bounds = np.array([_log_ratio(train, thresholds, above, swapped, alpha) for above, swapped in events])

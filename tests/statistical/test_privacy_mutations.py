@@ -17,7 +17,6 @@ from copriv.losses import Loss
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.mechanisms import LaplaceAnswer
-from copriv.protocol import Answer, Query
 from copriv.records import Records
 from copriv.types import Array
 from statistical.owner_battery import CHECKS, failing
@@ -53,7 +52,7 @@ _release = LaplaceAnswer.release
 # Noise
 
 
-@mutation("scale", "epsilon, one coordinate", "epsilon, spread")
+@mutation("scale", "epsilon, spread")
 def half_the_noise(patch: Patch) -> None:
     patch.setattr(LaplaceAnswer, "release", lambda self, value: value + _noise_of(self) / 2)
 
@@ -121,7 +120,7 @@ def a_reused_draw_with_the_sign_turned(patch: Patch) -> None:
     patch.setattr(LaplaceAnswer, "release", release)
 
 
-@mutation("answers", "epsilon, one coordinate")
+@mutation("answers")
 def noise_drawn_once_for_the_whole_run(patch: Patch) -> None:
     patch.setattr(
         LaplaceAnswer, "release", lambda self, value: value + self.__dict__.setdefault("once", _noise_of(self))
@@ -153,7 +152,7 @@ def _patch_mean(patch: Patch, mean: Callable[[Loss, Records, Array, float], Arra
     patch.setattr(copriv.owner, "clipped_mean_gradient", mean)
 
 
-@mutation("sensitivity, records", "sensitivity, persons", "epsilon, spread")
+@mutation("sensitivity, records", "sensitivity, persons")
 def an_L2_bound_in_place_of_L1(patch: Patch) -> None:
     def mean(loss: Loss, records: Records, theta: Array, bound: float) -> Array:
         rows = loss.gradients(theta, records.features, records.target)
@@ -172,7 +171,7 @@ def each_coordinate_clipped_by_itself(patch: Patch) -> None:
     _patch_mean(patch, mean)
 
 
-@mutation("sensitivity, records", "scale", "epsilon, one coordinate")
+@mutation("sensitivity, records", "scale")
 def no_clipping(patch: Patch) -> None:
     _patch_mean(patch, lambda loss, records, theta, bound: clipped_mean_gradient(loss, records, theta, 1e9 * bound))
 
@@ -254,15 +253,14 @@ def sensitivity_of_a_record_added_not_replaced(patch: Patch) -> None:
 
 @mutation("order")
 def charged_after_the_release(patch: Patch) -> None:
-    def answer(self: copriv.owner.Owner, query: Query) -> Answer:
-        self._check(query)
-        gradient = clipped_mean_gradient(self._loss, self._records, query.theta, self._agreement.gradient_bound)
-        noisy = self._mechanism.release(gradient)
-        self.ledger.charge(query.identity, query.theta, self._charge)
-        self.ledger.record(query.identity, noisy)
-        return Answer(query.identity, query.fingerprint, self.name, noisy, self.ledger.answers)
+    charge, record = MemoryLedger.charge, MemoryLedger.record
 
-    patch.setattr(copriv.owner.Owner, "answer", answer)
+    def charge_then_record(self: MemoryLedger, identity: str, gradient: Array) -> None:
+        charge(self, *self.__dict__.pop("later"))
+        record(self, identity, gradient)
+
+    patch.setattr(MemoryLedger, "charge", lambda self, *what: self.__dict__.update(later=what))
+    patch.setattr(MemoryLedger, "record", charge_then_record)
 
 
 @mutation("replay")

@@ -1,0 +1,232 @@
+"""What every ledger must keep, whatever it is made of. A new one joins by adding a factory to FACTORIES."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from copriv.errors import BudgetRefused, QueryRefused
+from copriv.privacy.ledger import Ledger, MemoryLedger
+from copriv.privacy.sqlite_ledger import LedgerFile
+
+Make = Callable[[Fraction, int], Ledger]
+"""A new, empty ledger of the owner "bank" with this budget and at most so many answers."""
+
+
+def in_memory(_directory: Path, _open: ExitStack) -> Make:
+    return lambda epsilon, answers: MemoryLedger("bank", epsilon, answers)
+
+
+def in_sqlite(directory: Path, open_files: ExitStack) -> Make:
+    def make(epsilon: Fraction, answers: int) -> Ledger:
+        path = directory / f"{len(list(directory.iterdir()))}.ledger"
+        # The lifetime is wide: the run's own budget is what must hold.
+        return open_files.enter_context(LedgerFile.open(path, "bank", 100 * epsilon)).run("f", "r", epsilon, answers)
+
+    return make
+
+
+FACTORIES = [in_memory, in_sqlite]
+
+
+@pytest.fixture(params=FACTORIES, ids=lambda factory: factory.__name__)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    with ExitStack() as open_files:
+        yield request.param(tmp_path, open_files)
+
+
+THETA = np.array([0.5, -0.0, 1e-300])
+THIRD = Fraction(1, 3)
+
+
+def test_it_is_a_ledger_and_begins_with_nothing_spent(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    assert isinstance(ledger, Ledger)
+    assert (ledger.answers, ledger.spent, ledger.released("a", THETA)) == (0, 0, None)
+
+
+def test_charged_recorded_and_given_back_to_the_bit(make: Make) -> None:
+    ledger, answer = make(Fraction(1), 3), np.array([1 / 3, -0.0, 5e-324])
+    ledger.charge("a", THETA, THIRD)
+    assert (ledger.answers, ledger.spent) == (1, THIRD)
+    ledger.record("a", answer)
+    for _ in range(2):
+        stored = ledger.released("a", THETA.copy())
+        assert stored is not None
+        assert (stored.tobytes(), stored.dtype, stored.shape) == (answer.tobytes(), np.float64, (3,))
+    assert (ledger.answers, ledger.spent) == (1, THIRD)
+    assert ledger.released("another", THETA) is None
+
+
+def test_charges_add_up_exactly_to_the_whole_budget(make: Make) -> None:
+    # 1/10 is not a float: ten of them in floats are not 1, and an eleventh of nearly nothing would slip in.
+    ledger = make(Fraction(1), 100)
+    for k in range(10):
+        ledger.charge(f"{k}", THETA, Fraction(1, 10))
+    assert ledger.spent == 1
+    with pytest.raises(BudgetRefused):
+        ledger.charge("more", THETA, Fraction(1, 10**30))
+    assert (ledger.answers, ledger.spent, ledger.released("more", THETA)) == (10, 1, None)
+
+
+def test_answer_m_plus_1_is_refused_though_budget_is_left(make: Make) -> None:
+    ledger = make(Fraction(1), 2)
+    ledger.charge("a", THETA, Fraction(1, 100))
+    ledger.charge("b", THETA, Fraction(1, 100))
+    with pytest.raises(BudgetRefused, match="at most 0 more answers"):
+        ledger.charge("c", THETA, Fraction(1, 100))
+    assert (ledger.answers, ledger.spent, ledger.released("c", THETA)) == (2, Fraction(1, 50), None)
+
+
+def test_a_charge_too_large_writes_nothing_and_a_smaller_one_still_fits(make: Make) -> None:
+    ledger = make(Fraction(1), 5)
+    ledger.charge("a", THETA, Fraction(3, 4))
+    with pytest.raises(BudgetRefused, match=r"bank refused: asked for 0\.500, spent 0\.750 of 1\.000, 0\.250 left"):
+        ledger.charge("b", THETA, Fraction(1, 2))
+    assert (ledger.answers, ledger.spent) == (1, Fraction(3, 4))
+    ledger.charge("b", THETA, Fraction(1, 4))
+    assert ledger.spent == 1
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1, 2)])
+def test_a_charge_costs_something(make: Make, epsilon: Fraction) -> None:
+    ledger = make(Fraction(1), 5)
+    with pytest.raises(BudgetRefused, match="above 0"):
+        ledger.charge("a", THETA, epsilon)
+    assert (ledger.answers, ledger.spent) == (0, 0)
+
+
+@pytest.mark.parametrize("other", [THETA + 1e-16, THETA[:2], np.append(THETA, 0.0), np.full(3, np.nan)])
+def test_a_known_identity_with_another_theta_is_refused(make: Make, other: np.ndarray) -> None:
+    ledger = make(Fraction(1), 3)
+    ledger.charge("a", THETA, THIRD)
+    ledger.record("a", THETA)
+    with pytest.raises(QueryRefused, match="another theta"):
+        ledger.released("a", other)
+    assert ledger.answers == 1
+
+
+def test_charged_and_never_answered_is_never_answered_and_stays_charged(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    ledger.charge("a", THETA, THIRD)
+    with pytest.raises(QueryRefused, match="charged and never answered"):
+        ledger.released("a", THETA)
+    with pytest.raises(QueryRefused, match="already charged"):
+        ledger.charge("a", THETA, THIRD)
+    assert (ledger.answers, ledger.spent) == (1, THIRD)
+
+
+def test_an_identity_is_charged_once_also_after_its_answer(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    ledger.charge("a", THETA, THIRD)
+    ledger.record("a", THETA)
+    with pytest.raises(QueryRefused):
+        ledger.charge("a", THETA, THIRD)
+    assert (ledger.answers, ledger.spent) == (1, THIRD)
+
+
+def test_an_answer_needs_a_charge_and_is_recorded_once(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    with pytest.raises(QueryRefused, match="no charge"):
+        ledger.record("a", THETA)
+    ledger.charge("a", THETA, THIRD)
+    ledger.record("a", THETA)
+    with pytest.raises(QueryRefused, match="no charge"):
+        ledger.record("a", THETA + 1)
+    stored = ledger.released("a", THETA)
+    assert stored is not None
+    assert stored.tobytes() == THETA.tobytes()
+
+
+def test_what_is_stored_changes_with_no_array_outside(make: Make) -> None:
+    ledger, theta, answer = make(Fraction(1), 3), THETA.copy(), THETA + 7
+    ledger.charge("a", theta, THIRD)
+    theta[:] = 99
+    ledger.record("a", answer)
+    answer[:] = 99
+    first = ledger.released("a", THETA)
+    assert first is not None
+    first[:] = 99
+    again = ledger.released("a", THETA)
+    assert again is not None
+    assert again.tobytes() == (THETA + 7).tobytes()
+
+
+def test_the_head_is_a_text_and_asking_does_not_move_it(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    ledger.charge("a", THETA, THIRD)
+    ledger.record("a", THETA)
+    head = ledger.head
+    ledger.released("a", THETA)
+    with pytest.raises(BudgetRefused):
+        ledger.charge("b", THETA, Fraction(2))
+    assert isinstance(head, str)
+    assert ledger.head == head
+
+
+def test_callers_at_the_same_time_cannot_overspend_together(make: Make) -> None:
+    ledger, threads = make(Fraction(1), 5), 8
+    start, given_to = threading.Barrier(threads), []
+
+    def ask(caller: int) -> None:
+        start.wait()
+        for k in range(5):
+            try:
+                # Every other identity is one that all callers want.
+                identity = f"{k}" if k % 2 else f"{caller}-{k}"
+                ledger.charge(identity, THETA, Fraction(1, 5))
+                given_to.append(identity)
+            except (BudgetRefused, QueryRefused):
+                pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        callers = [threading.Thread(target=ask, args=(caller,)) for caller in range(threads)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(given_to) == len(set(given_to)) == ledger.answers == 5
+    assert ledger.spent == 1
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    budget=st.fractions(Fraction(1, 10), 4, max_denominator=30),
+    cap=st.integers(1, 6),
+    steps=st.lists(
+        st.tuples(st.integers(0, 5), st.fractions(Fraction(-1, 5), 2, max_denominator=20), st.booleans()), max_size=20
+    ),
+)
+def test_it_agrees_with_a_model_whatever_is_asked(
+    make: Make, budget: Fraction, cap: int, steps: list[tuple[int, Fraction, bool]]
+) -> None:
+    """Any series of charges and records against a plain dictionary that is written from the docstrings alone."""
+    ledger, charged, answered = make(budget, cap), dict[str, Fraction](), set[str]()
+    for name, epsilon, then_record in steps:
+        identity = f"q{name}"
+        affordable = epsilon > 0 and len(charged) < cap and sum(charged.values(), epsilon) <= budget
+        if identity not in charged and affordable:
+            ledger.charge(identity, THETA, epsilon)
+            charged[identity] = epsilon
+        else:
+            with pytest.raises((QueryRefused, BudgetRefused)):
+                ledger.charge(identity, THETA, epsilon)
+        if then_record and identity in charged and identity not in answered:
+            ledger.record(identity, THETA)
+            answered.add(identity)
+        elif then_record:
+            with pytest.raises(QueryRefused):
+                ledger.record(identity, THETA)
+        assert (ledger.answers, ledger.spent) == (len(charged), sum(charged.values(), Fraction(0)))
+        assert ledger.spent <= budget

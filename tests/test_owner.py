@@ -1,0 +1,311 @@
+"""The owner: what it answers, what it refuses, and that a refusal costs nothing."""
+
+import subprocess
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, BudgetRefused, DataError, InvalidInput, QueryRefused
+from copriv.losses import Custom, Hinge, Logistic, Squared
+from copriv.owner import Owner
+from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Query
+from copriv.records import Records
+from copriv.types import Array, Loss
+
+P, N, M = 3, 20, 4
+
+
+def agreement(owner: dict[str, Any] | None = None, **model: Any) -> Agreement:
+    terms = {"name": "bank-1", "records": N, "epsilon": 1.0} | (owner or {})
+    return Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 100, "answers": M, "step": 1.0},
+            "model": {"loss": "squared", "gradient_bound": 1.0, "theta_max": 5.0} | model,
+            "owner": [terms, {"name": "bank-2", "records": 7, "epsilon": 2.0}],
+        }
+    )
+
+
+def records(n: int = N) -> Records:
+    rng = np.random.default_rng(0)
+    return Records.of(rng.normal(size=(n, P)), rng.choice([-1.0, 1.0], size=n))
+
+
+TERMS = agreement()
+
+
+def owner(terms: Agreement = TERMS, loss: Loss | None = None, ledger: Any = None) -> Owner:
+    return Owner(terms, "bank-1", records(), loss or Squared(), ledger)
+
+
+def query(identity: str = "q", theta: Any = None, **changes: Any) -> Query:
+    fields = {"identity": identity, "fingerprint": TERMS.fingerprint, "owner": "bank-1"} | changes
+    built = object.__new__(Query)  # past the shape checks of the tests: the owner must do without them
+    for name, value in (fields | {"theta": np.zeros(P) if theta is None else theta}).items():
+        object.__setattr__(built, name, value)
+    return built
+
+
+def test_an_answer_carries_names_and_count() -> None:
+    bank = owner()
+    for k in range(2):
+        answer = bank.answer(query(f"q{k}"))
+        assert (answer.identity, answer.owner, answer.fingerprint) == (f"q{k}", "bank-1", TERMS.fingerprint)
+        assert (answer.answered, answer.gradient.shape, answer.gradient.dtype) == (k + 1, (P,), np.float64)
+        assert bank.ledger.spent == Fraction(k + 1, M)
+
+
+def test_answer_m_plus_1_is_refused_and_the_budget_is_spent_exactly() -> None:
+    bank = owner()
+    for k in range(M):
+        bank.answer(query(f"q{k}", np.full(P, 0.1 * k)))
+    for k in range(3):
+        with pytest.raises(BudgetRefused, match=r"spent 1\.000 of 1\.000"):
+            bank.answer(query(f"more-{k}"))
+    assert (bank.ledger.answers, bank.ledger.spent) == (M, 1)
+    assert bank.answer(query("q0")).answered == M  # what was released stays available
+
+
+def test_the_same_query_again_is_the_same_answer_and_free() -> None:
+    bank = owner()
+    first = bank.answer(query())
+    kept = first.gradient.copy()
+    first.gradient[:] = 7  # what a learner does to its copy is its own affair
+    for _ in range(2):
+        again = bank.answer(query())
+        assert again.gradient.tobytes() == kept.tobytes()
+        again.gradient[:] = 8
+    assert bank.ledger.answers == 1
+
+
+def test_the_same_identity_at_another_theta_is_refused() -> None:
+    bank = owner()
+    bank.answer(query())
+    with pytest.raises(QueryRefused, match="another theta"):
+        bank.answer(query(theta=np.full(P, 1e-9)))
+    assert bank.ledger.answers == 1
+
+
+def test_every_draw_is_fresh() -> None:
+    """The same θ under new names, and in restarted owners: all noise differs, in every coordinate."""
+    draws = np.array([owner().answer(query()).gradient for _ in range(20)])
+    bank = owner()
+    draws = np.vstack([draws, [bank.answer(query(f"q{k}")).gradient for k in range(M)]])
+    assert len(np.unique(draws)) == draws.size
+
+
+REFUSED = {
+    "NaN": query(theta=np.array([0.0, np.nan, 0.0])),
+    "inf": query(theta=np.array([0.0, 0.0, np.inf])),
+    "-inf": query(theta=np.array([-np.inf, 0.0, 0.0])),
+    "too short": query(theta=np.zeros(P - 1)),
+    "too long": query(theta=np.zeros(P + 1)),
+    "empty": query(theta=np.zeros(0)),
+    "a matrix": query(theta=np.zeros((1, P))),
+    "a column": query(theta=np.zeros((P, 1))),
+    "a number": query(theta=np.array(0.0)),
+    "32 bits": query(theta=np.zeros(P, dtype=np.float32)),
+    "whole numbers": query(theta=np.zeros(P, dtype=np.int64)),
+    "complex": query(theta=np.zeros(P, dtype=np.complex128)),
+    "objects": query(theta=np.array([0.0] * P, dtype=object)),
+    "other byte order": query(theta=np.zeros(P, dtype=">f8")),
+    "outside the box": query(theta=np.array([0.0, -5.0000000000000009, 0.0])),
+    "another agreement": query(fingerprint="0" * 64),
+    "an agreement that differs in one term": query(fingerprint=agreement(theta_max=6.0).fingerprint),
+    "for another owner": query(owner="bank-2"),
+    "no identity": query(identity=""),
+    "an endless identity": query(identity="q" * 201),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_was_not_agreed_is_refused_and_free(what: str) -> None:
+    bank = owner()
+    with pytest.raises(QueryRefused, match="bank-1 refused query"):
+        bank.answer(REFUSED[what])
+    assert (bank.ledger.answers, bank.ledger.spent) == (0, 0)
+    bank.answer(query())  # and it goes on answering
+
+
+def test_the_box_itself_is_inside() -> None:
+    assert owner().answer(query(theta=np.array([5.0, -5.0, 0.0]))).answered == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from([0.0, 1.0, 9.0])), max_size=25))
+def test_whatever_is_asked_in_whatever_order_the_budget_holds(asked: list[tuple[int, float]]) -> None:
+    bank, answered = owner(), dict[tuple[int, float], bytes]()
+    for name, coordinate in asked:
+        try:
+            gradient = bank.answer(query(f"q{name}", np.full(P, coordinate))).gradient.tobytes()
+        except (QueryRefused, BudgetRefused):
+            continue
+        assert answered.setdefault((name, coordinate), gradient) == gradient
+    assert len({name for name, _ in answered}) == len(answered) == bank.ledger.answers <= M
+    assert bank.ledger.spent == Fraction(len(answered), M) <= 1
+
+
+# Failures
+
+
+class Breaks(MemoryLedger):
+    """A ledger whose disk fills up between the charge and the record."""
+
+    def record(self, identity: str, gradient: Array) -> None:
+        raise OSError("no space left on the device")
+
+
+def _raises(theta: Array, x: Array, y: Array) -> Array:
+    raise ArithmeticError("the computation breaks")
+
+
+def test_a_failure_before_the_record_leaves_the_budget_spent_and_the_query_unanswered() -> None:
+    broken = {
+        "the ledger": (OSError, owner(ledger=Breaks("bank-1", Fraction(1), M))),
+        "the loss": (ArithmeticError, owner(loss=Custom("breaks", lambda theta, x, y: y, _raises))),
+    }
+    for what, (error, bank) in broken.items():
+        with pytest.raises(error):
+            bank.answer(query())
+        assert (bank.ledger.answers, bank.ledger.spent) == (1, Fraction(1, M)), what
+        with pytest.raises(QueryRefused, match="charged and never answered"):
+            bank.answer(query())
+        assert bank.ledger.answers == 1, what
+
+
+def test_failures_cannot_be_used_for_more_than_m_tries() -> None:
+    bank = owner(loss=Custom("breaks", lambda theta, x, y: y, _raises))
+    for k in range(M):
+        with pytest.raises(ArithmeticError):
+            bank.answer(query(f"q{k}"))
+    with pytest.raises(BudgetRefused):
+        bank.answer(query("one more"))
+
+
+def test_a_refused_charge_reads_no_record() -> None:
+    reads: list[int] = []
+
+    def counted(theta: Array, x: Array, y: Array) -> Array:
+        reads.append(len(y))
+        return np.zeros_like(x)
+
+    bank = owner(loss=Custom("counted", lambda theta, x, y: y, counted))
+    for k in range(M):
+        bank.answer(query(f"q{k}"))
+    with pytest.raises(BudgetRefused):
+        bank.answer(query("one more"))
+    assert len(reads) == M
+
+
+# Agreements that cannot be kept
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        (agreement(gradient_bound_assumed=True), "gradient_bound_assumed.*not private"),
+        (agreement({"delta": 1e-6}), "delta"),
+        (agreement({"records": N + 1}), f"agreed to {N + 1} records, its data has {N}"),
+        (agreement({"records": N - 1}), f"agreed to {N - 1} records, its data has {N}"),
+        (agreement(gradient_bound="auto"), 'gradient_bound: still "auto"'),
+        (agreement(gradient_bound="proved"), 'gradient_bound: still "proved"'),
+    ],
+)
+def test_an_agreement_that_cannot_be_kept_is_refused(terms: Agreement, message: str) -> None:
+    with pytest.raises(AgreementError, match=message):
+        owner(terms)
+
+
+def test_an_owner_that_is_not_in_the_agreement_is_refused() -> None:
+    with pytest.raises(AgreementError, match="'bank-9' is not in the agreement, which names bank-1, bank-2"):
+        Owner(TERMS, "bank-9", records(), Squared())
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()])
+def test_labels_that_the_loss_cannot_take_are_refused(loss: Loss) -> None:
+    wrong = Records.of(np.ones((N, P)), np.append(np.ones(N - 1), 0.0))
+    with pytest.raises(DataError, match=f"row {N - 1} is 0; the {loss.name} loss needs labels"):
+        Owner(TERMS, "bank-1", wrong, loss)
+
+
+def test_weights_that_are_not_whole_units_are_refused() -> None:
+    # 19.6 would count as 20 units: noise for 20, and a mean over 19.6.
+    x = np.ones((N, P))
+    with pytest.raises(AgreementError, match="weights"):
+        Owner(TERMS, "bank-1", Records.of(x, np.ones(N), np.full(N, 0.98)), Squared())
+
+
+def test_a_bound_that_no_noise_can_be_certified_for_is_refused_before_any_charge() -> None:
+    ledger = MemoryLedger("bank-1", Fraction(1), M)
+    with pytest.raises(InvalidInput, match="too close to the grid"):
+        owner(agreement(gradient_bound=1e-11), ledger=ledger)
+    assert ledger.answers == 0
+
+
+def test_persons_are_counted_once() -> None:
+    """Sixty rows of twenty persons are n = 20, and 60 in an agreement is wrong."""
+    rng = np.random.default_rng(1)
+    rows = Records.of_persons(rng.normal(size=(60, P)), rng.normal(size=60), np.repeat(np.arange(20), 3))
+    assert Owner(TERMS, "bank-1", rows, Squared()).answer(query()).answered == 1
+    with pytest.raises(AgreementError, match="has 20"):
+        Owner(agreement({"records": 60}), "bank-1", rows, Squared())
+
+
+def test_a_ledger_that_counts_as_false_is_used_all_the_same() -> None:
+    class Empty(MemoryLedger):
+        def __len__(self) -> int:
+            return self.answers
+
+    ledger = Empty("bank-1", Fraction(1), M)
+    bank = owner(ledger=ledger)
+    bank.answer(query())
+    assert bank.ledger is ledger
+    assert ledger.answers == 1
+
+
+def test_overlap_is_charged_as_a_share_of_the_budget() -> None:
+    terms = agreement({"overlap": 2})
+    bank = owner(terms)
+    for k in range(M):
+        bank.answer(query(f"q{k}", fingerprint=terms.fingerprint))
+    assert bank.ledger.spent == Fraction(1, 2)  # the other half is what the second owner's answers may spend
+    with pytest.raises(BudgetRefused):
+        bank.answer(query("more", fingerprint=terms.fingerprint))
+
+
+def test_simulated_noise_is_nowhere_behind_an_owner() -> None:
+    """An owner answers where simulated noise cannot even be imported; only what it needs itself is loaded.
+
+    The package's own __init__ gathers the whole public interface, simulations too, so it is left out here.
+    """
+    code = """
+import importlib.machinery, importlib.util, sys
+spec = importlib.util.find_spec("copriv")
+package = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("copriv", None, is_package=True))
+package.__path__ = list(spec.submodule_search_locations)
+sys.modules["copriv"] = package
+sys.modules["copriv.privacy.simulated_noise"] = None
+import numpy as np
+from copriv.agreement import Agreement
+from copriv.losses import Squared
+from copriv.owner import Owner
+from copriv.protocol import Query
+from copriv.records import Records
+terms = Agreement.of({
+    "agreement": {"rule": "A2", "horizon": 2},
+    "model": {"loss": "squared", "gradient_bound": 1.0},
+    "owner": [{"name": "a", "records": 3, "epsilon": 1.0}],
+})
+owner = Owner(terms, "a", Records.of(np.ones((3, 2)), np.ones(3)), Squared())
+assert owner.answer(Query("q", terms.fingerprint, "a", np.zeros(2))).gradient.shape == (2,)
+loaded = {name for name, module in sys.modules.items() if name.startswith("copriv") and module is not None}
+assert "copriv.privacy.mechanisms" in loaded
+assert not {name for name in loaded if "simulat" in name}, loaded
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
