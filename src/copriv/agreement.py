@@ -23,6 +23,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Rule = Literal["S1", "S2", "A1", "A2"]
+ONE_ANSWER = ("statistics", "objective")
+"""Mechanisms by which an owner answers a single query, at the agreed start."""
 
 
 class _Table(BaseModel):
@@ -57,7 +59,7 @@ class Terms(_Table):
     """m: the most answers of one owner; the horizon when not given, as in the papers."""
     step: Positive | Literal["auto"] = "auto"
     """rho (S1, A1), c1 (S2), alpha (A2)."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     learner_step: Literal["corrected", "printed"] = "corrected"
     """A1 only: the corrected c_L = 1/2, or (N − 1)/N as printed (erratum 2)."""
     schedule: Literal["uniform", "poisson", "random-order"] = "uniform"
@@ -66,6 +68,14 @@ class Terms(_Table):
     """S2 only: the model is the averaged iterate, as in the paper, or the last one."""
     start: tuple[float, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
+    mechanism: Literal["laplace", "gaussian", "laplace-composed", "statistics", "objective"] = "laplace"
+    """What an owner answers with (docs/explanation/mechanisms.md). Only "laplace" and "statistics" are always pure ε."""
+    moments_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """"statistics" only: the part of ε for second moments; 0: the learner takes them from its public sample."""
+    anchor: Positive | None = None
+    """"objective" only: λ, how firmly an owner's model is tied to the start; when not given, the least that will do."""
+    reach: Positive | None = None
+    """"objective" only: features are scaled down to √(xᵀPx) ≤ reach, P the preconditioner; else `feature_bound` says."""
     preconditioner: tuple[tuple[float, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
 
@@ -77,6 +87,8 @@ class ModelTerms(_Table):
     threshold: Positive = 1.0
     """Huber only: where the loss turns straight, in the target's unit."""
     regularization: NonNegative = 0.0
+    smoothing: Positive = 0.5
+    """Half the width over which "objective" rounds the hinge's kink; ψ is of the hinge itself."""
     theta_max: Positive = 1e5
     gradient_bound: Positive | Literal["proved", "auto"] = "auto"
     """Ξ: a number is enforced by L1 clipping; "proved" follows from declared bounds; "auto" is planned."""
@@ -179,6 +191,24 @@ class Agreement(BaseModel):
             raise ValueError("owner.unit: the privacy unit must be the same for every owner")
         return self
 
+    @model_validator(mode="after")
+    def _mechanism_can_be_kept(self) -> "Agreement":
+        mechanism, loss = self.agreement.mechanism, self.model.loss
+        if mechanism in ONE_ANSWER and self.answers != 1:
+            raise ValueError(f'agreement.answers: mechanism "{mechanism}" answers once; set answers = 1')
+        if mechanism == "statistics" and loss != "squared":
+            raise ValueError(f'model.loss: mechanism "statistics" is for the squared loss, not {loss}')
+        if mechanism in ONE_ANSWER and self.data.feature_bound == 0:
+            raise ValueError(f'data.feature_bound: mechanism "{mechanism}" needs a bound on the features; 0 is none')
+        if mechanism == "objective" and len({owner.delta > 0 for owner in self.owner}) > 1:
+            raise ValueError('owner.delta: with mechanism "objective" either every owner has a delta above 0, or none')
+        if mechanism in ("gaussian", "laplace-composed") and any(owner.delta == 0 for owner in self.owner):
+            raise ValueError(
+                f'owner.delta: mechanism "{mechanism}" is (epsilon, delta); give every owner a delta above 0, '
+                'such as 1e-6, or choose mechanism = "laplace"'
+            )
+        return self
+
     @classmethod
     def load(cls, path: str | Path) -> "Agreement":
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
@@ -263,6 +293,11 @@ class Agreement(BaseModel):
     def synchronous(self) -> bool:
         """Whether every owner answers every round."""
         return self.agreement.rule in ("S1", "S2")
+
+    @property
+    def one_answer(self) -> bool:
+        """Whether each owner answers one query, at the agreed start, and the learner then computes the model."""
+        return self.agreement.mechanism in ONE_ANSWER
 
     @property
     def step(self) -> float:

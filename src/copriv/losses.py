@@ -152,6 +152,38 @@ class Hinge(_OfMargin):
 
 
 @dataclass(frozen=True)
+class SmoothedHinge(_OfMargin):
+    """The hinge with its kink rounded over |1 − yz| ≤ `width` (Chaudhuri, Monteleoni and Sarwate 2011, Corollary 21).
+
+    With t = 1 + width − yz: 0 for t ≤ 0, t²/(4·width) for t ≤ 2·width, else 1 − yz. At most width/4 above the hinge.
+    """
+
+    width: float = 0.5
+    name = "smoothed hinge"
+    smooth = True
+
+    def __post_init__(self) -> None:
+        positive("smoothing", self.width)
+
+    @property
+    def curvature(self) -> float:  # type: ignore[override]
+        """1/(2·width)."""
+        return 0.5 / self.width
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        margin = target * prediction
+        t = np.clip(1.0 + self.width - margin, 0.0, 2.0 * self.width)
+        return np.where(margin < 1.0 - self.width, 1.0 - margin, np.square(t) / (4.0 * self.width))
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        t = np.clip(1.0 + self.width - target * prediction, 0.0, 2.0 * self.width)
+        return -target * t / (2.0 * self.width)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
 class CustomLinear(_OfPrediction):
     """A user's own loss of the prediction: `phi(z, y)` and its (sub)derivative `dphi(z, y)`, vectorised.
 

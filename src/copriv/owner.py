@@ -4,7 +4,8 @@ Guarantee: over a whole run, whatever is asked and in whatever order, the answer
 record (or one person's records) replaced. It rests on four things, all enforced here and none on the learner:
 
 1. each unit contributes at most Ξ in L1: by clipping, or by a bound proved from the owner's own checked data bounds;
-2. each answer carries fresh noise of scale b = 2Ξmκ/(nε) from a vetted sampler;
+2. each answer carries fresh noise of scale b = 2Ξmκ/(nε) from a vetted sampler (or that of another mechanism that
+   the agreement names, with δ where it says so: docs/explanation/mechanisms.md);
 3. the ledger is charged before a record is read;
 4. answer m + 1 is refused.
 
@@ -14,16 +15,19 @@ Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 from fractions import Fraction
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.answering import check_delta, private_answer
 from copriv.errors import AgreementError, QueryRefused
 from copriv.privacy.accounting import epsilon_per_answer
+from copriv.privacy.answering import PrivateAnswer
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.protocol import Answer, Query
 from copriv.records import Records
-from copriv.types import Loss
+from copriv.types import Array, Loss
 
 
 class Owner:
@@ -47,11 +51,7 @@ class Owner:
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
                 "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
-        if self._terms.delta > 0:
-            raise AgreementError(
-                f"owner.delta: {name} was to answer with delta {self._terms.delta:g}; "
-                "this mechanism is pure epsilon, delta 0"
-            )
+        check_delta(agreement)
         if records.units != self._terms.records:
             raise AgreementError(
                 f"owner.records: {name} agreed to {self._terms.records} "
@@ -67,8 +67,13 @@ class Owner:
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
         self._charge: Fraction = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
-        sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
-        self._mechanism = LaplaceAnswer(sensitivity, self._charge, records.n_parameters)
+        self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
+        self._other: PrivateAnswer | None = None
+        if agreement.agreement.mechanism == "laplace":
+            sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
+            self._mechanism = LaplaceAnswer(sensitivity, self._charge, records.n_parameters)
+        else:
+            self._other = private_answer(agreement, self._terms, records.n_parameters, self._charge, loss)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers)
         self.ledger: Ledger = ledger
@@ -82,10 +87,15 @@ class Owner:
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
             self.ledger.charge(query.identity, query.theta, self._charge)
-            gradient = clipped_mean_gradient(self._loss, self._records, query.theta, self._agreement.gradient_bound)
-            stored = self._mechanism.release(gradient)
+            stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
+
+    def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        if self._other is not None:
+            return self._other.answer(self._loss, self._records, theta)
+        gradient = clipped_mean_gradient(self._loss, self._records, theta, self._agreement.gradient_bound)
+        return self._mechanism.release(gradient)
 
     def _check(self, query: Query) -> None:
         if query.owner != self.name:
@@ -102,6 +112,8 @@ class Owner:
             raise self._refused(
                 query, f"theta must be finite and inside the box of theta_max {self._agreement.model.theta_max:g}"
             )
+        if self._agreement.one_answer and not np.array_equal(query.theta, self._start):
+            raise self._refused(query, "its mechanism answers once, at the agreed start, and theta is not that")
         if not query.identity or len(query.identity) > 200:
             raise self._refused(query, "an identity has 1 to 200 characters")
 

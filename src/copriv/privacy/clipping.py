@@ -5,7 +5,8 @@ person whose rows' weights add up to 1), at any θ,
 
     ‖clipped_mean(D, θ) − clipped_mean(D′, θ)‖₁ ≤ 2Ξ/n        (A, Appendix A; S, Appendix A)
 
-because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1. It needs
+because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1. Clipped to
+Ξ in L2 (`order = 2`, for normal noise) the same holds with L2 norms. It needs
 a loss that looks at one row at a time: row r of its gradients depends on θ and on record r alone.
 
 Floating point adds to that: the two sums are rounded differently, by an amount that grows with the sum (nΞ) and not
@@ -24,6 +25,7 @@ with one rounding.
 """
 
 import math
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -46,19 +48,28 @@ def mean_sensitivity(bound: float, units: int) -> float:
     return 2.0 * Ξ / n + 2.0 * Ξ * ROUNDING
 
 
-def clip_l1(gradients: Float[Array, "records p"], bound: float) -> Float[Array, "records p"]:
-    """Each row scaled by min(1, bound/‖row‖₁); a row that is not finite becomes 0."""
+def row_norms(rows: Float[Array, "records p"], order: Literal[1, 2] = 1) -> Float[Array, " records"]:
+    """‖row‖₁ or ‖row‖₂."""
+    return np.asarray(np.abs(rows).sum(axis=1) if order == 1 else np.hypot.reduce(rows, axis=1))
+
+
+def clip_rows(
+    gradients: Float[Array, "records p"], bound: float, order: Literal[1, 2] = 1
+) -> Float[Array, "records p"]:
+    """Each row scaled by min(1, bound/‖row‖); a row that is not finite becomes 0."""
     finite = np.asarray(np.isfinite(gradients).all(axis=1))
     if not finite.all():
         gradients = np.where(finite[:, None], gradients, 0.0)
-    norms = np.abs(gradients).sum(axis=1)
+    norms = row_norms(gradients, order)
     factor: Array = np.ones_like(norms)
     np.divide(bound, norms, out=factor, where=norms > bound)
     factor[factor < SMALLEST_FACTOR] = 0.0
     return gradients * factor[:, None]
 
 
-def clipped_mean_gradient(loss: Loss, records: Records, theta: Float[Array, " p"], bound: float) -> Float[Array, " p"]:
+def clipped_mean_gradient(
+    loss: Loss, records: Records, theta: Float[Array, " p"], bound: float, order: Literal[1, 2] = 1
+) -> Float[Array, " p"]:
     """Σ w clip(∇ℓ, Ξ)/n at one θ: what an owner computes for one answer, one pass in blocks.
 
     For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁.
@@ -68,19 +79,19 @@ def clipped_mean_gradient(loss: Loss, records: Records, theta: Float[Array, " p"
         rows = slice(start, start + BLOCK)
         x, y, w = records.features[rows], records.target[rows], records.weight[rows]
         if isinstance(loss, LinearLoss):
-            norms = np.abs(x).sum(axis=1)
+            norms = row_norms(x, order)
             limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
             limit[limit < SMALLEST_FACTOR] = 0.0
             slope = np.nan_to_num(_shaped(loss, loss.slope(x @ theta, y), y.shape), nan=0.0, posinf=0.0, neginf=0.0)
             sums.append((w * np.clip(slope, -limit, limit)) @ x)
         else:
-            sums.append(w @ clip_l1(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound))
+            sums.append(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
     total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1)])
     mean: Array = total / records.weight.sum()
     return mean
 
 
-def _shaped(loss: Loss, values: Array, shape: tuple[int, ...]) -> Array:
+def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
     # A column that is broadcast over p coordinates is p times as long in L1, and 32 bits clip to within 1e-7 only.
     if np.shape(values) != shape:
         raise InvalidInput(

@@ -22,7 +22,7 @@ from copriv.types import Array
 class Ledger(Protocol):
     """What an owner needs of a ledger; `tests/contracts/` holds what every implementation must keep."""
 
-    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
+    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         """The stored answer to this query, None if it was never charged.
 
         Raises QueryRefused for a known identity with another θ, or one that was charged and never answered.
@@ -70,7 +70,7 @@ class MemoryLedger:
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
 
-    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
+    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         if identity not in self._charged:
             return None
         if self._charged[identity] != theta.tobytes():

@@ -1,4 +1,4 @@
-"""Noise for simulation ONLY: numpy's Laplace generator, seeded. It is NOT safe to release.
+"""Noise for simulation ONLY: numpy's Laplace and normal generators, seeded. It is NOT safe to release.
 
 Its floating-point draws leak the value in their low-order bits. No module that serves real answers may import this
 one; a linter contract and a test enforce it.
@@ -30,8 +30,18 @@ class SimulatedLaplace:
         if self._at == len(self._chunk):
             size = min(self.CHUNK, self._left)
             self._left -= size
-            self._chunk = np.stack([s.laplace(size=(size, *self._shape)) for s in self._streams], axis=1)
+            self._chunk = np.stack([self._drawn(s, (size, *self._shape)) for s in self._streams], axis=1)
             self._at = 0
         self._at += 1
         draws: Array = self._chunk[self._at - 1]
         return draws
+
+    def _drawn(self, stream: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return stream.laplace(size=shape)
+
+
+class SimulatedNormal(SimulatedLaplace):
+    """Standard normal draws, in the same way."""
+
+    def _drawn(self, stream: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        return stream.normal(size=shape)

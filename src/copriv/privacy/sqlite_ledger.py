@@ -291,7 +291,7 @@ class SqliteLedger:
     def _totals(self) -> RunTotals:
         return self._file.totals.runs[self._run]
 
-    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " p"] | None:
+    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         owner, charge = self._file.totals.owner, self._file.find("charge", identity)
         if charge is None:
             return None
@@ -355,7 +355,11 @@ def read_lines(path: str | Path) -> Iterator[Line]:
         raise LedgerFailed(f"{path}: there is no such ledger; give the path of an owner's ledger file")
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
     try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            raise LedgerFailed(f"{path}: holds no ledger; give the path of an owner's ledger file")
         yield from _lines(connection)
+    except sqlite3.Error as error:
+        raise LedgerFailed(f"{path}: cannot be read as a ledger ({error})") from None
     finally:
         connection.close()
 

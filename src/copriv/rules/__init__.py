@@ -7,6 +7,8 @@
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
+and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`.
+
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
 
@@ -17,12 +19,24 @@ rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) 
 from copriv.errors import InvalidInput
 from copriv.rules.async_copies import AsyncCopies
 from copriv.rules.async_memory import AsyncMemory
+from copriv.rules.average_models import AverageModels
 from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.solve_statistics import SolveStatistics
 from copriv.rules.sync_averaged import SyncAveraged
 from copriv.rules.sync_decay import SyncDecay
 from copriv.types import Array
 
-__all__ = ["AsyncCopies", "AsyncMemory", "Descent", "SyncAveraged", "SyncDecay", "UpdateRule", "by_name"]
+__all__ = [
+    "AsyncCopies",
+    "AsyncMemory",
+    "AverageModels",
+    "Descent",
+    "SolveStatistics",
+    "SyncAveraged",
+    "SyncDecay",
+    "UpdateRule",
+    "by_name",
+]
 
 
 def by_name(

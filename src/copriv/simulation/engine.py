@@ -10,16 +10,17 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.answering import noise_scale, sensitivity_norm
 from copriv.errors import AgreementError, UsageError
 from copriv.fitness import relative_fitness
-from copriv.privacy.accounting import laplace_scale
-from copriv.privacy.simulated_noise import SimulatedLaplace
+from copriv.privacy.simulated_noise import SimulatedLaplace, SimulatedNormal
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.rules import Descent, UpdateRule, by_name
 from copriv.schedules import Events, PoissonClocks, RandomOrder, Schedule, Uniform, run_events
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
+from copriv.simulation.one_answer import one_answer_rule, one_answers
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
 from copriv.types import Array
 from copriv.validation import count
@@ -72,14 +73,9 @@ class _Talkers:
         return tuple(together)
 
 
-def noise_scales(agreement: Agreement) -> Float[Array, " owners"]:
-    """b_i of every owner, from the agreement alone."""
-    return np.array(
-        [
-            laplace_scale(agreement.gradient_bound, agreement.answers, owner.records, owner.epsilon, owner.overlap)
-            for owner in agreement.owner
-        ]
-    )
+def noise_scales(agreement: Agreement, feature_bound: float | None = None) -> Float[Array, " owners"]:
+    """The scale of every owner's noise, from the agreement (and B where it is not a number there yet)."""
+    return np.array([noise_scale(agreement, owner, feature_bound) for owner in agreement.owner])
 
 
 def simulate(
@@ -117,7 +113,7 @@ def simulate(
     options = _Options(
         count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress
     )
-    return _run(problem, noise_scales(problem.agreement), options)
+    return _run(problem, noise_scales(problem.agreement, problem.feature_bound), options)
 
 
 def own_learners(
@@ -137,6 +133,8 @@ def own_learners(
     if budget not in ("split", "multiplied"):
         raise UsageError(f'budget: must be "split" or "multiplied", not {budget!r}')
     problem = _problem(agreement, data, public)
+    if problem.agreement.agreement.mechanism == "objective":
+        raise UsageError("own learners: a budget for objective perturbation cannot be split by scaling its noise")
     others = max(problem.agreement.n_owners - 1, 1)
     scales = noise_scales(problem.agreement) * (others if budget == "split" else 1)
     results = []
@@ -176,22 +174,72 @@ class _Options:
 def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
     begun = time.perf_counter()
     agreement, runs = problem.agreement, options.runs
-    terms, p = agreement.agreement, problem.n_parameters
-    if any(owner.delta > 0 for owner in agreement.owner):
-        raise AgreementError("owner.delta: gradient answers with Laplace noise are pure epsilon; set delta = 0")
+    terms = agreement.agreement
     seed = terms.seed if options.seed is None else options.seed
     workers = options.workers or os.cpu_count() or 1
+    seeds = [np.random.SeedSequence(seed, spawn_key=(options.first_run + r,)).spawn(2) for r in range(runs)]
+    played = (_play_one_answer if agreement.one_answer else _play)(problem, scales, options, seeds, workers)
+    kept, owner_of = played.kept, played.talker
+
+    answered = np.zeros(agreement.n_owners, dtype=int)
+    for j, group in enumerate(played.members):
+        answered[list(group)] = int((owner_of == j).sum(axis=0).max(initial=0))
+    return Simulation(
+        rule=terms.rule,
+        horizon=terms.horizon,
+        seed=seed,
+        dataset=agreement.data.dataset if problem.source != "given" else "given",
+        source=problem.source,
+        description=problem.description,
+        relative_fitness=RelativeFitness(played.recorded, _psi(problem, kept, workers).T),
+        theta=kept[-1],
+        owners=tuple(
+            OwnerOutcome(
+                o.name,
+                o.records,
+                o.epsilon,
+                int(m),
+                float(b),
+                _alone(problem, i) if options.alone and not problem.stand_in else None,
+            )
+            for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
+        ),
+        private=not agreement.model.gradient_bound_assumed,
+        clipped=played.clipped,
+        schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
+        held_out=_held_out(problem, kept[-1]),
+        seconds=time.perf_counter() - begun,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """What came of a batch of runs."""
+
+    recorded: Any
+    kept: Float[Array, "recorded runs p"]
+    talker: Any
+    """Who talked: one index a query and run."""
+    members: tuple[tuple[int, ...], ...]
+    first: Events
+    """Of the first run."""
+    clipped: float
+
+
+def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
+    agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     talkers = _Talkers.of(agreement, scales)
     rule = _rule(problem, talkers)
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
-    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers)
+    order = sensitivity_norm(agreement)
+    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, order)
 
-    seeds = [np.random.SeedSequence(seed, spawn_key=(options.first_run + r,)).spawn(2) for r in range(runs)]
     events = [_events(agreement, talkers, options.schedule, np.random.default_rng(s[0])) for s in seeds]
     queries = min(len(e) for e in events)
     owner_of = np.stack([e.owner[:queries] for e in events], axis=1)
     members = talkers.noise.shape[1]
-    draw: NoiseSource = options.noise or SimulatedLaplace([s[1] for s in seeds], (members, p), queries)
+    drawn = SimulatedNormal if agreement.agreement.mechanism == "gaussian" else SimulatedLaplace
+    draw: NoiseSource = options.noise or drawn([s[1] for s in seeds], (members, p), queries)
 
     first = 1 if agreement.synchronous else 0
     recorded = _recorded(options.record_at, first, first + queries)
@@ -211,36 +259,33 @@ def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
             kept[slot[k + 1 + first]] = rule.model(state)
         if options.progress is not None:
             options.progress(k + 1, queries)
+    clipped = gradients.clipped / max(gradients.asked, 1.0)
+    return _Played(recorded, kept, owner_of, talkers.members, events[0], clipped)
 
-    answered = np.zeros(agreement.n_owners, dtype=int)
-    for j, group in enumerate(talkers.members):
-        answered[list(group)] = int((owner_of == j).sum(axis=0).max(initial=0))
-    return Simulation(
-        rule=terms.rule,
-        horizon=terms.horizon,
-        seed=seed,
-        dataset=agreement.data.dataset if problem.source != "given" else "given",
-        source=problem.source,
-        description=problem.description,
-        relative_fitness=RelativeFitness(recorded, _psi(problem, kept, workers).T),
-        theta=kept[-1],
-        owners=tuple(
-            OwnerOutcome(
-                o.name,
-                o.records,
-                o.epsilon,
-                int(m),
-                float(b),
-                _alone(problem, i) if options.alone and not problem.stand_in else None,
-            )
-            for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
-        ),
-        private=not agreement.model.gradient_bound_assumed,
-        clipped=gradients.clipped / max(gradients.asked, 1.0),
-        schedule=tuple(zip(events[0].time.tolist(), events[0].owner.tolist(), strict=True)),
-        held_out=_held_out(problem, kept[-1]),
-        seconds=time.perf_counter() - begun,
-    )
+
+def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
+    """Every owner once, one after another in the order of each run; the model stands after any number of them."""
+    if options.noise is not None or options.starts is not None or options.schedule is not None:
+        raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
+    N, runs = problem.agreement.n_owners, options.runs
+    answers = one_answers(problem, [s[1] for s in seeds], scales)
+    given = [answers(i) for i in range(N)]
+    owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
+    rule = one_answer_rule(problem)
+    recorded = _recorded(options.record_at, 0, N)
+    slot = {int(k): j for j, k in enumerate(recorded)}
+    kept = np.empty((len(recorded), runs, problem.n_parameters))
+    state = rule.start(np.tile(problem.start, (runs, 1)))
+    if 0 in slot:
+        kept[slot[0]] = rule.model(state)
+    for k, talker in enumerate(owner_of):
+        state = rule.step(state, talker, np.stack([given[i][r] for r, i in enumerate(talker)]))
+        if k + 1 in slot:
+            kept[slot[k + 1]] = rule.model(state)
+        if options.progress is not None:
+            options.progress(k + 1, N)
+    first = Events(owner_of[:, 0], np.arange(1.0, N + 1) / N)
+    return _Played(recorded, kept, owner_of, tuple((i,) for i in range(N)), first, 0.0)
 
 
 def _rule(problem: Problem, talkers: _Talkers) -> UpdateRule:

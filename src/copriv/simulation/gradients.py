@@ -18,12 +18,13 @@ suspects are found anew, in one pass. M is the second moment of the records, whi
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.fitness import Quadratic, Regularizer
+from copriv.privacy.clipping import row_norms
 from copriv.records import Records
 from copriv.rules.descent import Talker
 from copriv.simulation.kernels import Pass
@@ -49,13 +50,15 @@ class BatchedGradients(Protocol):
         ...
 
 
-def batched_gradients(loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> BatchedGradients:
-    """The cheapest of the three that is exact. `bound` is Ξ to clip at; `inf` clips nothing."""
+def batched_gradients(
+    loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+) -> BatchedGradients:
+    """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing."""
     if loss.name != "squared":
-        return RecordGradients(loss, talkers, bound, workers)
+        return RecordGradients(loss, talkers, bound, workers, order)
     if np.isinf(bound):
         return GramGradients(talkers)
-    return ClippedSquared(loss, talkers, bound, workers)
+    return ClippedSquared(loss, talkers, bound, workers, order)
 
 
 class GramGradients:
@@ -92,6 +95,7 @@ class _Guarded:
     records: Records
     bound: float
     workers: int
+    order: Literal[1, 2]
     whitener: Array = field(init=False)
     limit: Array = field(init=False)
     reach: Array = field(init=False)
@@ -102,7 +106,7 @@ class _Guarded:
         H = Quadratic.of(self.records, Regularizer(0.0)).H
         scale = float(np.trace(H)) / len(H)
         self.whitener = np.asarray(np.linalg.cholesky(H + 1e-9 * scale * np.eye(len(H))), dtype=np.float64)
-        self.limit = self.bound / (2.0 * np.maximum(np.abs(x).sum(axis=1), np.finfo(float).tiny))
+        self.limit = self.bound / (2.0 * np.maximum(row_norms(x, self.order), np.finfo(float).tiny))
         self.reach = np.sqrt(np.square(np.linalg.solve(self.whitener, x.T)).sum(axis=0))
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
@@ -129,15 +133,17 @@ class _Guarded:
         if not far.any():
             return _Region(centre, radius, None)
         chosen = Records(self.records.features[far], self.records.target[far], self.records.weight[far])
-        return _Region(centre, radius, Pass(self.loss, chosen, self.workers))
+        return _Region(centre, radius, Pass(self.loss, chosen, self.workers, order=self.order))
 
 
 class ClippedSquared:
     """Gram matrices for all records, and what clipping takes away from the suspects."""
 
-    def __init__(self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> None:
+    def __init__(
+        self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+    ) -> None:
         self._gram = GramGradients(talkers)
-        self._guarded = [_Guarded(loss, records, bound, workers) for records in talkers]
+        self._guarded = [_Guarded(loss, records, bound, workers, order) for records in talkers]
         self.clipped = 0.0
 
     @property
@@ -157,8 +163,10 @@ class ClippedSquared:
 class RecordGradients:
     """Every record, in blocks."""
 
-    def __init__(self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1) -> None:
-        self._passes = [Pass(loss, records, workers) for records in talkers]
+    def __init__(
+        self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+    ) -> None:
+        self._passes = [Pass(loss, records, workers, order=order) for records in talkers]
         self._bound, self.clipped, self.asked = bound, 0.0, 0.0
 
     def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:

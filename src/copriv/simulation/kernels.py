@@ -13,12 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
+from copriv.privacy.clipping import row_norms
 from copriv.records import Records
 from copriv.types import Array, LinearLoss, Loss
 
@@ -36,12 +37,13 @@ class Pass:
     records: Records
     workers: int = 1
     cells: int = CELLS
+    order: Literal[1, 2] = 1
+    """Of the norm that gradients are clipped in."""
 
     @cached_property
     def norms(self) -> Float[Array, " records"]:
-        """‖x‖₁ of each row."""
-        norms: Array = np.abs(self.records.features).sum(axis=1)
-        return norms
+        """‖x‖ of each row."""
+        return row_norms(self.records.features, self.order)
 
     def values(self, theta: Float[Array, "runs p"]) -> Float[Array, " runs"]:
         """Σ w ℓ at each θ."""
@@ -90,7 +92,7 @@ class Pass:
         out = np.empty((len(theta), theta.shape[1] + 1))
         for run, t in enumerate(theta):
             gradients = self.loss.gradients(t, x, y)
-            norms = np.abs(gradients).sum(axis=1)
+            norms = row_norms(gradients, self.order)
             factor = np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))
             out[run, :-1] = (w * factor) @ gradients
             out[run, -1] = w @ (norms > bound)

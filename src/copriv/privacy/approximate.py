@@ -1,0 +1,148 @@
+"""Opt-in (ε, δ): less noise for many answers, accounted for by Google's dp-accounting (the extra `approximate`).
+
+A whole run is (ε, δ)-differentially private: with probability δ at most, the bound ε on what anyone learns may fail. δ
+has to be far below 1/n. An agreement asks for it with `mechanism` and `owner.delta`; nothing here is ever a default.
+
+**Gaussian answers.** Each gradient is clipped to ‖·‖₂ ≤ Ξ (in L2, not L1), so replacing a unit moves the mean by at most
+Δ = 2Ξ/n in L2. m normal answers of standard deviation s are exactly as private as one of s/√m, also when each question
+depends on the answers before it; `get_sigma_gaussian` inverts the exact δ(ε) of one (Balle and Wang, 2018).
+
+**Laplace answers, composed.** As pure answers, but with the privacy losses of m answers added up as a distribution
+(PLD) in place of their worst cases. The accountant knows one number with noise, an answer has p; the worst case is
+one number, because for shifts s₁ … s_p of independent Laplace draws with Σ|s_j| ≤ Δ, going from D to D′ one coordinate
+at a time gives the trade-off curve T ≥ T_{s₁} ∘ (1 − T_{s₂}) ∘ … (group privacy: Dong, Roth and Su 2022, Thm 2.14), and
+for Laplace draws that chain is T_{Σ s_j} itself: T_s(α) = F(F⁻¹(1 − α) − s), so each link adds its shift.
+
+In both, Δ is of a unit *replaced*, and it is put in by hand: the multiplier handed to the accountant is noise/Δ under
+its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivity again, and refuses Laplace.
+
+Draws are OpenDP's, on a grid of 2^−40 as in `mechanisms`. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which is
+checked; that the exact curve of the normal distribution holds for its values on the grid too, up to far below δ, rests on
+the grid being at least 10⁴ times finer than s, which is enforced.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import CoprivError, InvalidInput
+from copriv.types import Array
+from copriv.validation import count, positive
+
+CLIP_SLACK = 1e-9
+GRID = -40
+FINER = 1e4
+"""The standard deviation is at least this many steps of the grid."""
+
+
+def gaussian_scale(
+    gradient_bound: float, answers: int, records: int, epsilon: float, delta: float, overlap: int = 1
+) -> float:
+    """s, the standard deviation on each coordinate of each of m answers, for (ε, δ) over the run.
+
+    A record that κ owners hold is answered for κ times: each answers for (ε/κ, δ/κ).
+    """
+    Ξ, m, n, κ = positive("gradient_bound", gradient_bound), answers, count("records", records), count("κ", overlap)
+    return 2.0 * Ξ / n * gaussian_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
+
+
+def composed_laplace_scale(
+    gradient_bound: float, answers: int, records: int, epsilon: float, delta: float, overlap: int = 1
+) -> float:
+    """b, the scale of the Laplace noise on each coordinate of each of m answers, for (ε, δ) over the run."""
+    Ξ, m, n, κ = positive("gradient_bound", gradient_bound), answers, count("records", records), count("κ", overlap)
+    return 2.0 * Ξ / n * laplace_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
+
+
+@lru_cache(maxsize=256)
+def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
+    """s/Δ: m answers together are (ε, δ)-private."""
+    return float(_accounting().get_sigma_gaussian(epsilon, delta)) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
+
+
+@lru_cache(maxsize=256)
+def laplace_multiplier(answers: int, epsilon: float, delta: float) -> float:
+    """b/Δ: m answers together are (ε, δ)-private; never more than m/ε, which is private with δ = 0."""
+    _accounting()
+    from dp_accounting.pld import privacy_loss_distribution
+
+    # The grid of losses must be finer than one answer's loss, and what is rounded up m times small beside ε.
+    interval = min(1e-4, epsilon / answers / 20)
+
+    def spent(multiplier: float) -> float:
+        one = privacy_loss_distribution.from_laplace_mechanism(multiplier, value_discretization_interval=interval)
+        return float(one.self_compose(answers).get_epsilon_for_delta(delta))
+
+    safe, low = answers / epsilon, np.sqrt(answers) / epsilon / 50
+    if spent(safe) > epsilon:
+        return safe
+    while safe / low > 1 + 1e-4:
+        middle = float(np.sqrt(safe * low))
+        safe, low = (middle, low) if spent(middle) <= epsilon else (safe, middle)
+    return float(safe)
+
+
+@dataclass(frozen=True)
+class GaussianAnswer:
+    """A vector of `length` numbers with independent normal noise: one of the answers that `multiplier` was made for.
+
+    `sensitivity` is in L2 for one unit replaced. Raises InvalidInput where the noise is too small for the grid.
+    """
+
+    sensitivity: float
+    multiplier: float
+    length: int
+
+    def __post_init__(self) -> None:
+        positive("sensitivity", self.sensitivity)
+        positive("multiplier", self.multiplier)
+        count("length", self.length)
+        if not self.scale >= FINER * 2.0**GRID:
+            raise InvalidInput(
+                f"noise: a standard deviation of {self.scale:g} is too close to the grid of 2^{GRID}; give features "
+                "and target in smaller units (so that gradients, and gradient_bound, are larger)"
+            )
+        _ = self._measurement
+
+    @property
+    def scale(self) -> float:
+        """s, in the unit of the vector; raised by what rounding onto the grid may add to the sensitivity."""
+        return self.multiplier * (self.sensitivity * (1 + CLIP_SLACK) + float(np.sqrt(self.length)) * 2.0**GRID)
+
+    @cached_property
+    def _measurement(self) -> Any:
+        import opendp.prelude as dp
+
+        dp.enable_features("contrib")
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.length)
+        measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=self.scale, k=GRID)
+        ρ, allowed = float(measurement.map(self.sensitivity)), 0.5 / self.multiplier**2
+        if not ρ <= allowed * (1 + 1e-7):
+            raise InvalidInput(f"noise: OpenDP certifies rho {ρ:g}, more than the {allowed:g} that was calibrated for")
+        return measurement
+
+    def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
+        """`value` with fresh noise. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then."""
+        if value.shape != (self.length,) or not np.isfinite(value).all():
+            raise InvalidInput(f"release: expected {self.length} finite numbers; a NaN would be answered as 0")
+        return np.array(self._measurement([float(v) for v in value]), dtype=np.float64)
+
+
+def _delta(delta: float) -> float:
+    if not 0 < delta < 1:
+        raise InvalidInput(f"delta: must be above 0 and below 1, not {delta!r}")
+    return delta
+
+
+def _accounting() -> Any:
+    try:
+        import dp_accounting
+    except ModuleNotFoundError:
+        raise CoprivError(
+            "(epsilon, delta) accounting needs dp-accounting: pip install 'copriv[approximate]', or keep to pure "
+            'epsilon (mechanism = "laplace", delta = 0)'
+        ) from None
+    return dp_accounting

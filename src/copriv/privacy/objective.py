@@ -1,0 +1,362 @@
+"""Objective perturbation: an owner fits its own model once, to a fitness tilted by noise, and releases the model.
+
+With M = λP⁻¹ + σI, P the agreed public preconditioner (I without one), σ the regulariser's strength, θ₀ the agreed start
+and b a vector of independent draws, the owner finds
+
+    θ̂ = argmin over all θ of  F(θ) = (1/n) Σ ℓ̃(θ; x, y) + (σ/2)‖θ‖² + (λ/2)(θ − θ₀)ᵀP⁻¹(θ − θ₀) + bᵀθ
+
+and releases θ̂ + v, v a little more noise. ℓ̃ is the loss with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′ stays
+monotone), on features scaled to √(xᵀPx) ≤ r (`reach`). Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with
+(ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped slopes, an anchor of any shape, and
+what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md; in short, ε = ε₁ + ε₂ + ε₃ where
+
+    ε₁: D and D′ give the same θ̂ for noises that differ by ∇(their losses), at most 2Ξ/n in norm;
+        Laplace draws of scale 2Ξ/(nε₁), Ξ in L1: a ratio of at most e^ε₁.
+        Normal draws (δ > 0), Ξ in L2: see `objective_deviation`.
+    ε₂: the map from b to θ̂ stretches volume differently under D and D′, by det ratio at most 1 + s with
+        s = c·r²/(n(λ + σμ)), c = sup φ″ and μ the least eigenvalue of P: ε₂ = log(1 + s), or s where a unit has many rows.
+    ε₃: the solver stops within a known distance of θ̂; v, Laplace, hides the rest (`REMAINDER` of ε).
+
+Assumed, and checked where it can be: a linear loss with a Lipschitz slope (squared, logistic, huber, smoothed hinge);
+F's minimum over all of R^p (the learner projects later); the solver reaches its tolerance (else NotCertified is raised
+after the charge and nothing leaves; that it was raised can be seen).
+
+Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose low-order
+bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's grid by OpenDP, and v
+is sized for any difference below the solver's tolerance, rounding of the solution included. That covers low-order bits as
+long as the computed gradient at the solution is right to `TOLERANCE`, which is 4 times the proved bound on rounding of
+its sum (`clipping.ROUNDING`) and covers predictions while p·‖θ̂‖_∞·r² stays below about 10⁵ Ξ: not proved for larger ones.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit
+from scipy.stats import norm
+
+from copriv.errors import AgreementError, InvalidInput, NotCertified
+from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.privacy.answering import Releases
+from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, row_norms
+from copriv.privacy.statistics import into_reach
+from copriv.records import Records
+from copriv.types import Array, Loss
+from copriv.validation import count, positive
+
+REMAINDER = 0.01
+"""The share of ε for what the solver leaves."""
+CURVATURE = 0.4
+"""Without an agreed anchor, the share of ε that it is chosen to spend on ε₂."""
+TOLERANCE = 2e-12
+"""The solver's residual ‖∇F‖₂, as a share of Ξ, with all rounding."""
+GRID = -40
+"""Of OpenDP's draws, as in `mechanisms`."""
+LARGEST_DELTA = 0.05
+"""The bound on normal draws is proved for δ up to this (and holds up to 0.083)."""
+
+Surface = Squared | Huber | Logistic | SmoothedHinge
+
+
+def surface_of(loss: Loss, smoothing: float) -> Surface:
+    """The loss that an owner minimises: the agreed one, and a rounded hinge for the hinge."""
+    if isinstance(loss, Hinge):
+        return SmoothedHinge(smoothing)
+    if isinstance(loss, Squared | Huber | Logistic):
+        return loss
+    raise AgreementError(
+        f'model.loss: mechanism "objective" needs a bound on the curvature, which {loss.name!r} does not give; '
+        "use squared, huber, logistic or hinge"
+    )
+
+
+def bend(loss: Surface, prediction: Array, target: Array) -> Array:
+    """φ″, where the slope has one; the right or left derivative elsewhere."""
+    match loss:
+        case Squared():
+            return np.full_like(prediction, 2.0)
+        case Huber():
+            return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
+        case Logistic():
+            return np.asarray(expit(prediction) * expit(-prediction))
+    return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """What the parties agreed on, apart from records and ε: the tilted fitness's public parts."""
+
+    surface: Surface
+    bound: float
+    """Ξ: in L1, or in L2 where δ > 0."""
+    order: Literal[1, 2]
+    feature_bound: float
+    """B, in L1, without the intercept."""
+    intercept: bool
+    start: Float[Array, " p"]
+    """θ₀."""
+    regularization: float
+    """σ."""
+    anchor: float | None = None
+    """λ; None: the least with ε₂ = CURVATURE·ε."""
+    metric: Float[Array, "p p"] | None = None
+    """P, symmetric positive definite; the identity when None."""
+    reach: float | None = None
+    """r ≥ √(xᵀPx); what follows from B when None."""
+    many_rows: bool = False
+    """Whether a unit may have several rows."""
+
+    def __post_init__(self) -> None:
+        positive("gradient_bound", self.bound)
+        positive("feature_bound", self.feature_bound)
+        if self.metric is not None and not (
+            np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0) and np.linalg.eigvalsh(self.metric)[0] > 0
+        ):
+            raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
+
+    @cached_property
+    def matrix(self) -> Float[Array, "p p"]:
+        """P."""
+        return np.eye(len(self.start)) if self.metric is None else 0.5 * (self.metric + self.metric.T)
+
+    @cached_property
+    def inverse(self) -> Float[Array, "p p"]:
+        """P⁻¹."""
+        inverse = np.linalg.inv(self.matrix)
+        return np.asarray(0.5 * (inverse + inverse.T))
+
+    @cached_property
+    def farthest(self) -> float:
+        """r: the largest √(xᵀPx) that is left after scaling. Over the ball it is reached at a corner."""
+        if self.reach is not None:
+            return self.reach
+        p = len(self.start)
+        own = p - int(self.intercept)
+        corners = self.feature_bound * np.vstack([np.eye(p)[:own], -np.eye(p)[:own]])
+        if self.intercept:
+            corners[:, -1] = 1.0
+        return float(np.sqrt(np.einsum("cj,jk,ck->c", corners, self.matrix, corners).max()))
+
+    @cached_property
+    def _least_eigenvalue(self) -> float:
+        return float(np.linalg.eigvalsh(self.matrix)[0]) * (1 - 1e-9)
+
+    def firmness(self, records: int, epsilon: float) -> float:
+        """λ, for an owner of n units and ε."""
+        if self.anchor is not None:
+            return self.anchor
+        spend = CURVATURE * epsilon
+        s = spend if self.many_rows else np.expm1(spend)
+        needed = self.surface.curvature * self.farthest**2 / (records * s)
+        return max(float(needed) * (1 + 1e-9) - self.regularization * self._least_eigenvalue, 0.0)
+
+    def curvature_cost(self, records: int, epsilon: float) -> float:
+        """ε₂: a rank-one change of the Hessian moves its log-determinant by log(1 + s), any other by s at most."""
+        M = self.firmness(records, epsilon) + self.regularization * self._least_eigenvalue
+        if not M > 0:
+            raise AgreementError(
+                "agreement.anchor: must be above 0, for without any regularisation no budget is enough"
+            )
+        s = self.surface.curvature * self.farthest**2 / (records * M)
+        return float(s if self.many_rows else np.log1p(s)) * (1 + 1e-9)
+
+    def strength(self, records: int, epsilon: float) -> float:
+        """The least eigenvalue of M."""
+        λ = self.firmness(records, epsilon)
+        return float(np.linalg.eigvalsh(λ * self.inverse)[0]) * (1 - 1e-9) + self.regularization
+
+    def noise_budget(self, records: int, epsilon: float) -> float:
+        """ε₁ = ε − ε₂ − ε₃. Raises AgreementError, naming the least anchor, where nothing is left."""
+        left = (1 - REMAINDER) * epsilon - self.curvature_cost(records, epsilon)
+        if not left > 0:
+            least = self.surface.curvature * self.farthest**2 / (records * np.expm1((1 - REMAINDER) * epsilon))
+            raise AgreementError(
+                f"agreement.anchor: {self.anchor:g} leaves nothing of epsilon {epsilon:g} for noise at {records} "
+                f"records; it must be well above {least:.3g}, or left out"
+            )
+        return left
+
+    def noise_scale(self, records: int, epsilon: float, delta: float = 0.0) -> float:
+        """Of each coordinate of b: Laplace, or normal where δ > 0. `epsilon` and `delta` are already over κ."""
+        ε1 = self.noise_budget(records, epsilon)
+        sensitivity = 2.0 * self.bound / records
+        return objective_deviation(sensitivity, ε1, delta, self.many_rows) if delta > 0 else sensitivity / ε1
+
+    def remainder_scale(self, records: int, epsilon: float) -> float:
+        """Of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
+
+        The proof has b with a density; OpenDP's b is within one step of the grid of such a draw (two geometric draws
+        are two exponential ones rounded down), which counts as a part of ∇F.
+        """
+        p = len(self.start)
+        residual = TOLERANCE * self.bound + np.sqrt(p) * 2.0**GRID
+        off = np.sqrt(p) * residual / self.strength(records, epsilon)
+        return float(2.0 * off / (REMAINDER * epsilon))
+
+    def tied(self, records: int, epsilon: float) -> "Tilted":
+        """The solver for one owner's records."""
+        return Tilted(self, self.firmness(records, epsilon))
+
+
+def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_rows: bool = False) -> float:
+    """The standard deviation of normal draws b for (ε₁, δ), Δ = 2Ξ/n in L2, one row a unit.
+
+    The noises that give θ̂ under D and D′ differ by w = (s x − s′x′)/n, |s|‖x‖₂ ≤ Ξ, so the log-ratio of their densities
+    is at most |bᵀw|/d² + ‖w‖²/(2d²) ≤ (Δ/d)·(|Z| + |Z′|)/2 + Δ²/(2d²): w depends on b, but x and x′ do not, so that
+    Z = bᵀx/(d‖x‖) and Z′ are standard normal. P(|Z| + |Z′| > 2u) ≤ 2·P(Z > u) for u ≥ √3 whatever their correlation.
+    So with u the upper δ/2 point, d is the root of Δu/d + Δ²/(2d²) = ε₁.
+    """
+    if many_rows:
+        raise AgreementError(
+            'owner.delta: mechanism "objective" with delta above 0 is proved for one row a unit only; set delta = 0'
+        )
+    if not 0 < delta <= LARGEST_DELTA:
+        raise InvalidInput(f"delta: must be above 0 and at most {LARGEST_DELTA}, not {delta!r}")
+    u = float(norm.isf(delta / 2))
+    ratio = np.sqrt(u * u + 2.0 * positive("epsilon", epsilon)) - u
+    return float(sensitivity / ratio) * (1 + 1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted:
+    """The tilted fitness over one owner's records; `minimum` is deterministic in the records and b."""
+
+    agreed: Perturbation
+    firmness: float
+
+    def prepared(self, records: Records) -> "Prepared":
+        """Rows scaled into both reaches, with the largest slope that each may have."""
+        a = self.agreed
+        x = into_reach(records.features, a.feature_bound, a.intercept)
+        if a.reach is not None:
+            length = np.sqrt(np.maximum(np.einsum("rj,jk,rk->r", x, a.matrix, x), 0.0))
+            # (1 − 1e-12): the length is computed with rounding, and must hold exactly.
+            x *= np.minimum(1.0, a.reach * (1 - 1e-12) / np.maximum(length, np.finfo(float).tiny))[:, None]
+        norms = row_norms(x, a.order)
+        limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
+        limit[limit < SMALLEST_FACTOR] = 0.0
+        return Prepared(self, x, records.target, records.weight / records.weight.sum(), limit)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Private rows, ready for a solve."""
+
+    tilted: Tilted
+    features: Float[Array, "records p"]
+    target: Float[Array, " records"]
+    share: Float[Array, " records"]
+    limit: Float[Array, " records"]
+
+    def gradient(self, theta: Float[Array, " p"], tilt: Float[Array, " p"]) -> Float[Array, " p"]:
+        """∇F."""
+        a = self.tilted.agreed
+        z = self.features @ theta
+        slope = self.share * np.clip(a.surface.slope(z, self.target), -self.limit, self.limit)
+        # Blocks bound the rounding of the sum (`clipping`).
+        blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
+        return np.asarray(
+            np.sum(blocks, axis=0)
+            + a.regularization * theta
+            + self.tilted.firmness * (a.inverse @ (theta - a.start))
+            + tilt
+        )
+
+    def hessian(self, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+        """∇²F; at a kink of a slope, that of one side."""
+        a = self.tilted.agreed
+        z = self.features @ theta
+        curved = self.share * bend(a.surface, z, self.target)
+        curved[np.abs(a.surface.slope(z, self.target)) > self.limit] = 0.0
+        H = (self.features * curved[:, None]).T @ self.features
+        return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
+
+    def minimum(self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None) -> Float[Array, " p"]:
+        """θ with ‖∇F(θ)‖₂ ≤ half of TOLERANCE·Ξ, the other half being for rounding. Raises NotCertified otherwise.
+
+        Newton steps; where a whole step does not shorten the gradient, the lowest point along it. F is strongly convex
+        and its Hessians are bounded on both sides, so that this comes down to the minimum from anywhere.
+        """
+        theta = (self.tilted.agreed.start if near is None else near).copy()
+        goal = 0.5 * TOLERANCE * self.tilted.agreed.bound
+        v = self.gradient(theta, tilt)
+        for _ in range(200):
+            if np.linalg.norm(v) <= goal:
+                return theta
+            step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)
+            candidate = theta + step
+            there = self.gradient(candidate, tilt)
+            if not np.linalg.norm(there) <= 0.9 * np.linalg.norm(v):
+                candidate, there = self._lowest_along(theta, step, tilt)
+            theta, v = candidate, there
+        raise NotCertified(
+            f"objective: the solver stopped at a gradient of {float(np.linalg.norm(v)):.2g}, more than {goal:.2g}; "
+            "nothing was released. Agree on a larger anchor or features in smaller units"
+        )
+
+    def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> tuple[Array, Array]:
+        low, high = 0.0, 1.0
+        while float(self.gradient(theta + high * step, tilt) @ step) < 0 and high < 2**40:
+            low, high = high, 2.0 * high
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if float(self.gradient(theta + middle * step, tilt) @ step) < 0:
+                low = middle
+            else:
+                high = middle
+        candidate = theta + 0.5 * (low + high) * step
+        return candidate, self.gradient(candidate, tilt)
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectiveAnswer:
+    """The whole budget of a run in one answer: the minimiser of the tilted fitness, and what hides the solver's rest.
+
+    Raises AgreementError where the anchor leaves no budget for noise, InvalidInput where noise cannot be certified.
+    """
+
+    agreed: Perturbation
+    epsilon: Fraction
+    delta: float
+    units: int
+
+    def __post_init__(self) -> None:
+        count("records", self.units)
+        _ = self._tilt.scale, self._rest.scale
+
+    @property
+    def scale(self) -> float:
+        """Of each coordinate of b."""
+        return self._tilt.scale
+
+    @cached_property
+    def _tilt(self) -> Releases:
+        from copriv.privacy.approximate import GaussianAnswer
+        from copriv.privacy.mechanisms import LaplaceAnswer
+
+        n, ε, p = self.units, float(self.epsilon), len(self.agreed.start)
+        ε1 = self.agreed.noise_budget(n, ε)
+        sensitivity = 2.0 * self.agreed.bound / n
+        if self.delta > 0:
+            return GaussianAnswer(sensitivity, self.agreed.noise_scale(n, ε, self.delta) / sensitivity, p)
+        return LaplaceAnswer(sensitivity, Fraction(ε1), p)
+
+    @cached_property
+    def _rest(self) -> Releases:
+        from copriv.privacy.mechanisms import LaplaceAnswer
+
+        ε3 = Fraction(REMAINDER) * self.epsilon * Fraction(999_999, 1_000_000)
+        return LaplaceAnswer(
+            self.agreed.remainder_scale(self.units, float(self.epsilon)) * float(ε3), ε3, len(self.agreed.start)
+        )
+
+    def answer(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance."""
+        if not np.array_equal(theta, self.agreed.start):
+            raise InvalidInput("objective: asked at another θ than the agreed start")
+        tilt = self._tilt.release(np.zeros(len(theta)))
+        solver = self.agreed.tied(self.units, float(self.epsilon)).prepared(records)
+        return self._rest.release(solver.minimum(tilt))
