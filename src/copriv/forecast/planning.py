@@ -6,10 +6,11 @@ In the unit of f, a setting costs
 
 with a_j the curvature in direction j, R and V from `response`, z the start, t the spread of what the public sample
 cannot know of θ* (`sample`), P_j a public preconditioner, and bias what clipping at Ξ does to the optimum, found on the
-public rows. Owners enter through ν alone, so one table prices every consortium.
+public rows. R and V are means over how uncertain the curvature is, and the bias is priced with the caution that a few
+rare records deserve. Owners enter through ν alone, so one table prices every consortium.
 
 The table ignores what clipping does on the way. So the best few settings, and their neighbours, are run on the public
-rows with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A bound B on features
+rows, in bootstrap worlds, with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A bound B on features
 changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
 """
 
@@ -35,10 +36,15 @@ FEATURE_QUANTILES = (0.9, 0.95, 0.99, 1.0)
 """Candidates for B: quantiles of ‖x‖₁ in the public rows."""
 GRADIENT_BOUNDS = 16
 """Candidates for Ξ: from a tenth of the median public gradient to the largest."""
+CAUTION = 2.0
+"""What the estimated bias is multiplied by when settings are priced: it rests on few records, noise is known."""
+TAIL = 20
+"""Public gradients that the tail of their sizes is estimated from."""
 PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
 FINALISTS = 5
 RUNS = 40
+WORLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +225,7 @@ class _Table:
         a, P, z2, t = self.directions()
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
-        R, V = table.at(step[:, None] * (P * a))
+        R, V = table.at(step[:, None] * (P * a), self.sample.wobble)
         rest = 0.5 * (R * (a * (z2 + t))).sum(axis=1)
         loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
         Ξ, m = self.bounded.bounds, table.answers
@@ -270,6 +276,8 @@ class _Candidate:
             "horizon": m + 1 if synchronous else m * _talkers(terms),
             "step": self.step,
         }
+        if terms.agreement.rule == "auto" and not synchronous:
+            changes["schedule"] = "random-order"
         if begin is not None:
             changes["start"] = begin
         if matrix is not None:
@@ -352,9 +360,23 @@ def _at_bound(public: Problem) -> _Bounded:
     if isinstance(given, float):
         bounds = np.array([given])
     else:
-        bounds = np.geomspace(0.1 * float(np.median(norms[norms > 0])), float(norms.max()), GRADIENT_BOUNDS)
+        bounds = np.geomspace(0.2 * float(np.median(norms[norms > 0])), 1.5 * float(norms.max()), GRADIENT_BOUNDS)
     bias = np.array([_bias(public, sample, float(Ξ)) for Ξ in bounds])
-    return _Bounded(public, sample, bounds, bias)
+    return _Bounded(public, sample, bounds, np.maximum(CAUTION * bias, _tail_bias(norms, bounds, bias)))
+
+
+def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
+    """Bias where few public gradients are as large as Ξ: a power law from where there are TAIL of them.
+
+    With a Pareto tail of index h the clipped mass falls as Ξ^(1−h) and its bias as the square; h is Hill's estimate.
+    """
+    largest = np.sort(norms)[::-1][: TAIL + 1]
+    if len(largest) <= TAIL or not largest[-1] > 0:
+        return bias
+    h = 1.0 / max(float(np.mean(np.log(largest[:-1] / largest[-1]))), 0.05)
+    known = float(np.interp(np.log(largest[-1]), np.log(bounds), bias)) if len(bounds) > 1 else float(bias[0])
+    law = known * (bounds / largest[-1]) ** (-2.0 * max(h - 1.0, 0.5))
+    return np.where(bounds > largest[-1], law, bias)
 
 
 def _bias(public: Problem, sample: PublicSample, bound: float) -> float:
@@ -393,7 +415,7 @@ def _neighbours(terms: Agreement, best: _Candidate) -> list[_Candidate]:
 
 
 def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Choice:
-    """The candidate run on the public rows, from starts that are off as the public sample may be off."""
+    """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
     agreement = candidate.agreement(public.terms)
     problem = public.under(agreement)
     sample = candidate.priced.table.sample
@@ -408,11 +430,17 @@ def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Ch
 def measured_psi(
     public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
 ) -> Float[Array, "runs recorded"]:
-    """ψ of runs on the public rows in which the truth is drawn around the public optimum."""
-    rng = np.random.default_rng([seed, 1])
-    start = public.start - sample.truth(float(public.terms.records.sum()), runs, rng)
-    result = simulate(public, runs=runs, seed=seed, record_at=record_at, alone=False, starts=start, workers=1)
-    return result.relative_fitness.runs
+    """ψ of `runs` runs, an equal number in each of WORLDS bootstrap worlds of the public sample."""
+    each = -(-runs // WORLDS)
+    return np.concatenate(
+        [
+            simulate(
+                world.under(public.terms), runs=each, seed=seed, first_run=i * each, record_at=record_at, alone=False,
+                workers=1,
+            ).relative_fitness.runs
+            for i, world in enumerate(sample.worlds(WORLDS, seed))
+        ]
+    )  # fmt: skip
 
 
 def _kind(choice: Choice) -> tuple[Any, ...]:

@@ -46,15 +46,27 @@ class Response:
     start: Float[Array, " gains"]
     noise: Float[Array, " gains"]
 
-    def at(self, gain: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """R and V, interpolated on log axes; beyond the largest tabled gain both are infinite, as the run diverges."""
-        x, known = np.log(np.maximum(gain, GAINS[0])), np.log(GAINS)
+    def at(self, gain: Float[Array, "..."], wobble: float = 0.0) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """R and V at a gain that is known up to a relative standard error of `wobble`: their mean over its spread.
+
+        A step that is exactly right for the public curvature is not for the owners': R would promise too much.
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+        parts = [self._exactly(gain * max(1.0 + wobble * x, 0.0)) for x in nodes]
+        share = weights / weights.sum()
+        R = sum(w * part[0] for w, part in zip(share, parts, strict=True))
+        V = sum(w * part[1] for w, part in zip(share, parts, strict=True))
+        return np.asarray(R), np.asarray(V)
+
+    def _exactly(self, gain: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """Interpolated on log axes; beyond the largest tabled gain both are huge, as the run diverges."""
+        x, known = np.log(np.clip(gain, GAINS[0], GAINS[-1])), np.log(GAINS)
         R = np.exp(np.interp(x, known, np.log(np.maximum(self.start, 1e-30))))
         V = np.exp(np.interp(x, known, np.log(np.maximum(self.noise, 1e-30))))
         # Below the table R goes to 1 as (1 − cg)² does.
-        R = np.where(gain < GAINS[0], R ** (gain / GAINS[0]), R)
+        R = np.where(gain < GAINS[0], R ** np.minimum(gain / GAINS[0], 1.0), R)
         too_far = gain > GAINS[-1]
-        return np.where(too_far, np.inf, R), np.where(too_far, np.inf, V)
+        return np.where(too_far, 1e30, R), np.where(too_far, 1e30, V)
 
 
 @lru_cache(maxsize=256)

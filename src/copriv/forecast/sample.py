@@ -5,12 +5,11 @@ covariance S and A = ∇²f, an optimum over n records is off the population's b
 
     θ* ~ N(θ_population, A⁻¹ S A⁻¹ / n),      so  E f(θ) − f(θ*) = ½ tr(S A⁻¹)·(1/n₁ + 1/n₂) = κ·(1/n₁ + 1/n₂)
 
-for two independent samples: what `alone` and `public_only` are made of (κ is `information`), and how far the public
-optimum is from the one that ψ is about (`truth`). Where one sample is part of the other, as an owner is of the pool,
+for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part of the other, as an owner is of the pool,
 the sum is 1/n_i − 1/n. For a loss with a kink A is not ∇²f of any finite sample; bootstrap fits give A⁻¹SA⁻¹ then.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +20,7 @@ from copriv.problem import Problem
 from copriv.records import Records
 from copriv.types import Array, LinearLoss
 
-BOOTSTRAPS = 30
+BOOTSTRAPS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,24 +79,42 @@ class PublicSample:
         """E ψ, on `total` records of the owners, of the model fitted on the public sample alone."""
         return self.information * (1.0 / self.records.units + 1.0 / total) / self.optimum.value
 
-    def truth(self, total: float, runs: int, rng: np.random.Generator) -> Float[Array, "runs p"]:
-        """Draws of θ*(owners' n records) − θ*(public sample): what the public sample cannot know."""
-        covariance = self.spread * (1.0 / self.records.units + 1.0 / total)
-        values, vectors = np.linalg.eigh(covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return np.asarray(rng.normal(size=(runs, len(root))) @ root.T)
+    def worlds(self, number: int, seed: int = 0) -> "tuple[Problem, ...]":
+        """Bootstrap samples of the public rows, each in every owner's place: what the owners' records may be like.
+
+        Each has an optimum, a curvature and a tail of its own, as far from the public sample's as that is from the
+        owners' (whose n records are far more than the public ones, and add little to the distance).
+        """
+        rng = np.random.default_rng([seed, 2])
+        raw = self.problem.unbounded[0]
+        share, n = raw.weight / raw.weight.sum(), raw.units
+        made = []
+        for _ in range(number):
+            weight = rng.multinomial(n, share).astype(np.float64)
+            some = weight > 0
+            drawn = Records(raw.features[some], raw.target[some], weight[some])
+            made.append(replace(self.problem, unbounded=(drawn,) * self.problem.terms.n_owners))
+        return tuple(made)
+
+    @cached_property
+    def wobble(self) -> float:
+        """Relative standard error of the curvature in a direction: √(E‖A^(−½) A_b A^(−½) − I‖²_F / p)."""
+        a, U = np.linalg.eigh(self.hessian)
+        root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
+        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in self._bootstrap]
+        return float(np.sqrt(np.mean([np.square(d).sum() / len(a) for d in off])))
+
+    @cached_property
+    def _bootstrap(self) -> "tuple[Problem, ...]":
+        return self.worlds(BOOTSTRAPS)
+
+    def _hessian_of(self, world: Problem) -> Array:
+        q = world.fitness.quadratic
+        return q.hessian if q is not None else curvature_at(world, self.optimum.theta)
 
     def _bootstrap_spread(self) -> Array:
-        rng = np.random.default_rng(0)
-        r = self.records
-        n = r.units
-        fits = []
-        for _ in range(BOOTSTRAPS):
-            weight = rng.multinomial(n, r.weight / r.weight.sum()).astype(np.float64)
-            some = weight > 0
-            drawn = Records(r.features[some], r.target[some], weight[some])
-            fits.append(self.problem.fitness_of(drawn).minimum().theta)
-        return np.asarray(np.cov(np.array(fits).T).reshape(len(fits[0]), -1) * n)
+        fits = np.array([world.optimum.theta for world in self._bootstrap])
+        return np.asarray(np.cov(fits.T).reshape(fits.shape[1], -1) * self.records.units)
 
 
 def curvature_at(problem: Problem, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
