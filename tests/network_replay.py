@@ -34,8 +34,6 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
     current = _points(agreed, steps, given) if agreed.agreement.rule == "A2" else asked_at
 
     draws = []
-    asked_at = [turns[step["turn"]][1] for step in steps]
-    current = _points(agreed, steps, given) if stale else asked_at
     for step, θ in zip(steps, current, strict=True):
         w = []
         for name in step["owners"]:

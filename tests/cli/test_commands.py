@@ -317,5 +317,5 @@ def test_the_conclusion_follows_the_numbers(alone, start):
 
 
 def test_the_app_names_its_commands():
-    assert {command.name for command in app.registered_commands} == {"demo", "init", "simulate"}
-    assert [group.name for group in app.registered_groups] == ["data"]
+    assert {command.name for command in app.registered_commands} == {"demo", "init", "simulate", "learner", "predict"}
+    assert [group.name for group in app.registered_groups] == ["data", "owner", "ledger"]

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.cli import words
 from copriv.cli.console import log, out, plain_table, progress
+from copriv.cli.network_commands import demo_network
 from copriv.cli.output import save, simulation_files
 from copriv.cli.simulate import AsJson, Runs, Workers
 from copriv.fitness import Fitness, Regularizer, relative_fitness
@@ -44,9 +45,15 @@ def command(
             envvar="COPRIV_OUT",
         ),
     ] = Path("copriv-demo"),
+    network: Annotated[
+        bool, typer.Option("--network", help="Owners and learner as four processes on this machine instead.")
+    ] = False,
 ) -> None:
     """Three banks, real loans, epsilon = 1: what privacy costs, and who should join."""
     text = agreement_text()
+    if network:
+        demo_network(Agreement.of(tomllib.loads(text)), as_json=as_json)
+        return
     problem = Problem.load(Agreement.of(tomllib.loads(text)))
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, workers=workers, progress=report)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.console import out
+from copriv.cli.network_commands import init_network
 from copriv.cli.output import save
 from copriv.errors import UsageError
 
@@ -19,8 +20,20 @@ def template() -> str:
 def command(
     path: Annotated[Path, typer.Argument(help="Where to write it.")] = Path("agreement.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    network: Annotated[
+        Path | None,
+        typer.Option("--network", metavar="AGREEMENT", help="Write every party's keys and files for it, into PATH."),
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="With --network: the coordinator's public rows."),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="With --network: how long certificates are valid.")] = 365,
 ) -> None:
-    """Write a commented agreement to start from."""
+    """Write a commented agreement to start from; with --network, the files of every party of a consortium."""
+    if network is not None:
+        init_network(network, path, public, days)
+        return
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
     if path.is_dir():

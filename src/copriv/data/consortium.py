@@ -108,7 +108,7 @@ def load_consortium(
         raise DataError("records: a consortium needs at least one owner")
     needed = public_rows + held_out + sum(sizes)
     source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=needed)
-    schema = replace(source.schema, scaling=scaling or _usual_scaling(dataset))
+    schema = source.schema if scaling is None else replace(source.schema, scaling=scaling)
     table = schema.encode(source.table)
     public_at, private_at, held_out_at = _cut(table, source, public_rows, held_out)
 
@@ -192,7 +192,9 @@ def open_dataset(
     if path is not None and dataset in ("lending-embedded", "hospital-simulated"):
         raise DataError(f"data.path: {dataset!r} reads no file; drop the path, or name another data set")
     source = _source(dataset, path, schema, unit, seed, min(rows, _SIMULATED_ROWS))
-    return source if unit is None else replace(source, schema=replace(source.schema, unit=unit))
+    # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
+    scaled = replace(source.schema, scaling=_usual_scaling(dataset), unit=unit or source.schema.unit)
+    return replace(source, schema=scaled)
 
 
 def _source(dataset: str, path: Path | None, schema: Schema | None, unit: str | None, seed: int, rows: int) -> Source:

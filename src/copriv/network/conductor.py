@@ -120,6 +120,11 @@ class Conductor:
         agreement = store.agreement
         if agreement.agreement.rule == "auto":
             raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
+        if agreement.agreement.mechanism != "laplace":
+            raise AgreementError(
+                f"agreement.mechanism: {agreement.agreement.mechanism!r} cannot be run over the network; "
+                'choose mechanism = "laplace", or simulate it'
+            )
         self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
         self.talkers, weights = talkers_of(agreement)
         self._rule = _rule(agreement, self.conduct.talk, self.talkers, weights)
@@ -442,9 +447,10 @@ def _rule(
 ) -> UpdateRule:
     terms, rate = agreement.agreement, {owner.name: owner.rate for owner in agreement.owner}
     rates = np.array([np.mean([rate[name] for name in members]) for members in talkers])
+    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
     return by_name(
         terms.rule,
-        Descent(Regularizer(agreement.model.regularization), Box(agreement.model.theta_max)),
+        Descent(Regularizer(agreement.model.regularization), Box(agreement.model.theta_max), matrix),
         step=agreement.step,
         horizon=terms.horizon,
         weights=weights,

@@ -1,0 +1,530 @@
+"""`copriv owner serve`, `copriv learner`, `copriv ledger show|verify`, `copriv predict`; and what `copriv init
+--network` and `copriv demo --network` call.
+
+`owner_app` and `ledger_app` are mounted as `owner` and `ledger`; `learner` and `predict` are commands of their own;
+`init_network` and `demo_network` are plain functions. All that these need beyond copriv's core is the extra [network].
+"""
+
+import asyncio
+import csv
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from copriv.agreement import Agreement
+from copriv.cli.console import log, out, plain_table
+from copriv.cli.output import replace_file
+from copriv.data.sql import is_sql, read_sql
+from copriv.errors import CoprivError, Unreachable, UsageError
+from copriv.losses import by_name
+from copriv.privacy.accounting import laplace_scale
+from copriv.privacy.sqlite_ledger import LedgerFile, Totals, read_lines, verify
+
+if TYPE_CHECKING:
+    from copriv.network.conductor import Conductor
+    from copriv.network.store import Event
+
+owner_app = typer.Typer(help="A data owner's own process.", no_args_is_help=True, rich_markup_mode=None)
+ledger_app = typer.Typer(help="What an owner has spent.", no_args_is_help=True, rich_markup_mode=None)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", envvar="COPRIV_JSON")]
+KeysFolder = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="DIR", help="This party's folder of keys.", envvar="COPRIV_KEYS", file_okay=False),
+]
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="An owner's ledger file.", envvar="COPRIV_LEDGER")]
+
+
+@owner_app.callback()
+def _owner() -> None:
+    pass
+
+
+@ledger_app.callback()
+def _ledger() -> None:
+    pass
+
+
+@owner_app.command("serve")
+def serve(
+    agreement: Annotated[
+        Path, typer.Option(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="TABLE", help="A .csv or .parquet file, duckdb:FILE or postgresql://…", envvar="COPRIV_DATA"
+        ),
+    ],
+    ledger: Annotated[Path, typer.Option(metavar="FILE", help="This data's ledger.", envvar="COPRIV_LEDGER")],
+    keys: KeysFolder = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which owner; that of the keys.", envvar="COPRIV_OWNER")
+    ] = None,
+    learner: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the learner listens.", envvar="COPRIV_LEARNER")
+    ] = "127.0.0.1:7443",
+    query: Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.")] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What this owner allows; policy.toml beside the keys, if there is one."),
+    ] = None,
+    give_up: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.")
+    ] = 600.0,
+) -> None:
+    """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
+    from copriv.network.agent import OwnerAgent, Patience
+    from copriv.network.grpc_transport import GrpcDialer
+    from copriv.network.setup import load_dictionary, owner_records
+
+    terms = Agreement.load(agreement)
+    own = _keys(keys, "owner")
+    name = name or own.name
+    rules = _policy(policy, keys)
+    dictionary = load_dictionary(terms, agreement)
+    source: object = read_sql(data, query) if is_sql(data) else data
+    records, columns = owner_records(terms, name, source, dictionary)
+    with LedgerFile.open(ledger, name, Fraction(rules.lifetime(terms, name))) as file:
+        _promise(terms, name, learner, rules.learner, file.totals)
+        agent = OwnerAgent(
+            terms,
+            name,
+            records,
+            by_name(terms.model.loss, terms.model.threshold),
+            file,
+            GrpcDialer(learner, own, rules.learner),
+            policy=rules,
+            keys=own,
+            dictionary="" if dictionary is None else dictionary.fingerprint,
+            columns=columns,
+            patience=Patience(give_up=give_up),
+            log=log,
+        )
+        reason = asyncio.run(_stoppable(agent.serve()))
+        typer.echo(f"{name}: the run is over ({reason}); {_spent(file.totals)}")
+
+
+@ledger_app.command("show")
+def show(path: LedgerPath, as_json: AsJson = False) -> None:
+    """Every line of a ledger, and what is left. Reads only; an owner may be writing."""
+    totals, lines = verify(path), list(read_lines(path))
+    if as_json:
+        typer.echo(
+            json.dumps({"schema": "copriv.ledger/1", **_totals(totals), "lines": [_shown(x) for x in lines]}, indent=2)
+        )
+        return
+    table = plain_table("line", "time", "what", "run", "query", "epsilon", left=5)
+    for line in lines:
+        ε = "" if line.epsilon is None else f"{float(line.epsilon):.6g}"
+        table.add_row(str(line.number), line.time[:19], line.kind, line.run[:8], line.identity[:12], ε)
+    out().print(table)
+    out().print(f"{totals.owner}: {_spent(totals)}. Head {totals.head}")
+
+
+@ledger_app.command("verify")
+def check(
+    path: LedgerPath,
+    head: Annotated[str | None, typer.Option(metavar="HASH", help="A head that was written down elsewhere.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every line of a ledger and the sums; with --head, also that no older copy was put back."""
+    totals = verify(path, head)
+    if as_json:
+        typer.echo(json.dumps({"schema": "copriv.ledger-verified/1", "ok": True, **_totals(totals)}, indent=2))
+    else:
+        out().print(f"{totals.lines} lines, unbroken. {totals.owner}: {_spent(totals)}. Head {totals.head}")
+
+
+def learner(
+    agreement: Annotated[
+        Path, typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
+    ],
+    store: Annotated[Path, typer.Option(metavar="FILE", help="Where the run is kept.", envvar="COPRIV_STORE")],
+    keys: KeysFolder = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where owners dial.", envvar="COPRIV_LISTEN")
+    ] = "127.0.0.1:7443",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the store.")] = False,
+    talk: Annotated[
+        str, typer.Option(metavar="HOW", help="choose, broadcast or request: how owners come to their turns.")
+    ] = "choose",
+    at_once: Annotated[int | None, typer.Option(min=1, help="A2: owners at work at once; all when not given.")] = None,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.")] = 30.0,
+    stragglers: Annotated[
+        str, typer.Option(metavar="HOW", help="S1, S2: wait for late owners, or drop them.")
+    ] = "wait",
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.")
+    ] = 300.0,
+    pace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Owners' mean waiting time (broadcast, request).")
+    ] = 0.02,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the model goes; the store's name + .json.")
+    ] = None,
+    skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn estimator, by skops.")] = None,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
+    from copriv.network.conductor import Conduct, Conductor
+    from copriv.network.grpc_transport import GrpcListener
+    from copriv.network.learner import Learner
+    from copriv.network.model import Model
+    from copriv.network.setup import load_dictionary, n_parameters
+    from copriv.network.store import RunStore
+
+    if talk not in ("choose", "broadcast", "request") or stragglers not in ("wait", "drop"):
+        raise UsageError("learner: --talk is choose, broadcast or request; --stragglers is wait or drop")
+    how: Literal["choose", "broadcast", "request"] = talk  # type: ignore[assignment]
+    late: Literal["wait", "drop"] = stragglers  # type: ignore[assignment]
+    terms, own = Agreement.load(agreement), _keys(keys, "learner")
+    dictionary = load_dictionary(terms, agreement)
+    p = n_parameters(terms, dictionary)
+    begun = time.monotonic()
+    run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
+    try:
+        conductor = Conductor(run, Conduct(how, at_once, deadline, late, patience), time.monotonic())
+        with _Following(conductor, events):
+            outcome = asyncio.run(
+                _stoppable(
+                    Learner(
+                        conductor,
+                        GrpcListener(listen, own),
+                        keys=own,
+                        dictionary="" if dictionary is None else dictionary.fingerprint,
+                        pace=pace,
+                        on_listening=lambda address: log(f"listening at {address}; run {run.run[:8]}"),
+                    ).run()
+                )
+            )
+        result = Model(terms, conductor.model, dictionary, _record(conductor, time.monotonic() - begun))
+        path = model or store.with_suffix(".json")
+        replace_file(path, result.to_json().encode() + b"\n")
+        if skops is not None:
+            result.save_skops(skops)
+    finally:
+        run.close()
+    if as_json:
+        typer.echo(result.to_json())
+    else:
+        out().print(_owners_table(result.record["owners"]))
+        out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
+    if outcome.status == "stopped":
+        raise Unreachable(f"the run stopped: {outcome.reason}")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file that copriv learner wrote.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Rows to predict, .csv or .parquet.")],
+    to: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="A .csv file; standard output if not given.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict the target of each row of a table, in the table's order."""
+    from copriv.network.model import Model
+
+    loaded = Model.load(model)
+    scores, predicted = loaded.scores(table), loaded.predict(table)
+    if as_json:
+        document = {"schema": "copriv.predictions/1", "predictions": predicted, "scores": scores.tolist()}
+        text = json.dumps(document, indent=2) + "\n"
+    else:
+        from io import StringIO
+
+        buffer = StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(["row", "prediction"])
+        writer.writerows(enumerate(predicted, start=1))
+        text = buffer.getvalue()
+    if to is None:
+        typer.echo(text, nl=False)
+    else:
+        replace_file(to, text.encode())
+        log(f"wrote {to}")
+
+
+def init_network(agreement: Path, folder: Path, public: Path | None = None, days: int = 365) -> None:
+    """`copriv init --network`: write every party's files. Raises as `make_consortium` does."""
+    from copriv.network.setup import make_consortium
+
+    made = make_consortium(Agreement.load(agreement), folder, public, days)
+    for path in made.files:
+        log(f"wrote {path}")
+    out().print(
+        f"Give {folder}/agreement.toml{'' if made.dictionary is None else ' and dictionary.json'} to everybody, and "
+        f"each folder to its own party over a safe way. Keep {folder}/authority."
+    )
+
+
+def demo_network(
+    agreement: Agreement, folder: Path | None = None, as_json: bool = False, talk: str = "choose"
+) -> dict[str, Any]:
+    """`copriv demo --network`: owners and learner as processes of their own on this machine, over mutual TLS.
+
+    Writes everything into `folder` (a temporary one when None) and shows the commands that it runs. Gives the run's
+    record. Raises Unreachable where the run does not finish.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="copriv-") as made:
+            return demo_network(agreement, Path(made) / "consortium", as_json, talk)
+    from copriv.network.model import Model
+    from copriv.network.setup import make_consortium, share_out
+
+    make_consortium(agreement, folder)
+    tables = share_out(agreement, folder)
+    copriv = [sys.executable, "-c", "from copriv.cli import main; main()"]
+    file = str(folder / "agreement.toml")
+    learner_log = folder / "learner.log"
+    at_learner = ["learner", file, "--store", str(folder / "run.db"), "--keys", str(folder / "learner")]
+    at_learner += ["--listen", "127.0.0.1:0", "--talk", talk, "--patience", "60"]
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(arguments: list[str], errors: Path) -> None:
+        log("copriv " + " ".join(arguments))
+        with errors.open("wb") as stream:
+            processes.append(subprocess.Popen([*copriv, *arguments], stdout=subprocess.DEVNULL, stderr=stream))
+
+    try:
+        start(at_learner, learner_log)
+        address = _address_in(learner_log, processes[0])
+        for table in tables:
+            own = table.parent
+            at_owner = ["owner", "serve", "--agreement", file, "--data", str(table), "--keys", str(own)]
+            at_owner += ["--ledger", str(own / "data.ledger"), "--learner", address]
+            start(at_owner, own / "owner.log")
+        for process in processes:
+            if process.wait(120) != 0:
+                logs = " ".join(path.read_text().strip()[-300:] for path in sorted(folder.glob("**/*.log")))
+                raise Unreachable(f"a process of the demonstration failed: {logs}")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    model = Model.load(folder / "run.json")
+    if as_json:
+        typer.echo(json.dumps(model.record, indent=2))
+    else:
+        out().print(_owners_table(model.record["owners"]))
+        out().print(f"{model.record['outcome']}, in {model.record['seconds']:.1f} s over mutual TLS on this machine.")
+    return model.record
+
+
+# What is shown -------------------------------------------------------------------------------------------------------
+
+
+def _promise(agreement: Agreement, name: str, address: str, learner_name: str, totals: Totals) -> None:
+    """What will be answered and to whom, before anything is."""
+    terms, m = agreement.owner[agreement.owner_names.index(name)], agreement.answers
+    b = laplace_scale(agreement.gradient_bound, m, terms.records, terms.epsilon, terms.overlap)
+    what = "persons" if terms.unit else "records"
+    log(f"{name} answers to {learner_name!r} at {address}, under agreement {agreement.fingerprint[:16]}…")
+    log(
+        f"at most {m} mean gradients of the {agreement.model.loss} loss over {terms.records} {what}, each clipped to "
+        f"{agreement.gradient_bound:g}, with Laplace noise of scale {b:.3g}: epsilon {terms.epsilon:g} over the run"
+    )
+    log(f"ledger: {_spent(totals)}")
+
+
+def _spent(totals: Totals) -> str:
+    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent, in {len(totals.runs)} runs"
+
+
+def _totals(totals: Totals) -> dict[str, Any]:
+    runs = [
+        {
+            "run": run,
+            "fingerprint": t.fingerprint,
+            "epsilon": float(t.epsilon),
+            "spent": float(t.spent),
+            "spent_exactly": str(t.spent),
+            "answers": t.charged,
+            "lost": t.charged - t.answered,
+            "most_answers": t.cap,
+        }
+        for run, t in totals.runs.items()
+    ]
+    return {
+        "owner": totals.owner,
+        "lifetime": float(totals.lifetime),
+        "spent": float(totals.spent),
+        "spent_exactly": str(totals.spent),
+        "runs": runs,
+        "head": totals.head,
+    }
+
+
+def _shown(line: Any) -> dict[str, Any]:
+    return {
+        "line": line.number,
+        "time": line.time,
+        "kind": line.kind,
+        "run": line.run,
+        "identity": line.identity,
+        "epsilon": None if line.epsilon is None else str(line.epsilon),
+        "hash": line.hash,
+    }
+
+
+def _record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
+    """How the run went: realised beside what was agreed."""
+    agreement, outcome = conductor.agreement, conductor.outcome
+    lost = [e.data["owner"] for e in conductor.store.events("refused") if e.data["code"] == "lost"]
+    owners = []
+    for terms in agreement.owner:
+        answered = conductor.parties[terms.name].answered
+        per_answer = terms.epsilon / (agreement.answers * terms.overlap)
+        b = laplace_scale(agreement.gradient_bound, agreement.answers, terms.records, terms.epsilon, terms.overlap)
+        owners.append(
+            {
+                "name": terms.name,
+                "records": terms.records,
+                "epsilon": terms.epsilon,
+                "answers": answered,
+                "most_answers": agreement.answers,
+                "lost": lost.count(terms.name),
+                "spent": answered * per_answer,
+                "noise_scale": b,
+            }
+        )
+    return {
+        "run": conductor.store.run,
+        "rule": agreement.agreement.rule,
+        "talk": conductor.conduct.talk,
+        "status": None if outcome is None else outcome.status,
+        "outcome": None if outcome is None else outcome.reason,
+        "queries": conductor.stepped,
+        "agreed_queries": agreement.queries,
+        "seconds": round(seconds, 3),
+        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "owners": owners,
+    }
+
+
+def _owners_table(owners: list[dict[str, Any]]) -> Table:
+    table = plain_table("owner", "records", "answers", "of", "lost", "epsilon spent", "noise scale")
+    for owner in owners:
+        table.add_row(
+            owner["name"],
+            f"{owner['records']:,}",
+            str(owner["answers"]),
+            str(owner["most_answers"]),
+            str(owner["lost"]),
+            f"{owner['spent']:.6g}",
+            f"{owner['noise_scale']:.3g}",
+        )
+    return table
+
+
+class _Following:
+    """Events as JSON lines in a file, and on a terminal a table of who has answered what."""
+
+    def __init__(self, conductor: "Conductor", events: Path | None) -> None:
+        self._conductor, self._path = conductor, events
+        self._live: Live | None = None
+        self._stream: Any = None
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            # - is the usual name of a stream where a file is expected.
+            self._stream = sys.stderr if str(self._path) == "-" else self._path.open("a", encoding="utf-8")
+        if sys.stderr.isatty() and self._stream is not sys.stderr:
+            from rich.console import Console
+
+            self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8, transient=True)
+            self._live.start()
+        self._conductor.store.on_event = self._event
+
+    def __exit__(self, *_: object) -> None:
+        self._conductor.store.on_event = None
+        if self._live is not None:
+            self._live.stop()
+        if self._stream is not None and self._stream is not sys.stderr:
+            self._stream.close()
+
+    def _event(self, event: "Event") -> None:
+        if self._stream is not None:
+            self._stream.write(event.to_json() + "\n")
+            self._stream.flush()
+        if self._live is not None:
+            self._live.update(self._table())
+
+    def _table(self) -> Table:
+        conductor = self._conductor
+        queries = f"{conductor.stepped} of {conductor.agreement.queries}"
+        table = plain_table("owner", f"answers ({queries} queries)", "", left=1)
+        for name, party in conductor.parties.items():
+            state = party.out or ("here" if party.there else "away")
+            table.add_row(name, f"{party.answered} of {conductor.agreement.answers}", state)
+        return table
+
+
+# Small things --------------------------------------------------------------------------------------------------------
+
+
+def _keys(folder: Path | None, role: str) -> Any:
+    from copriv.network.keys import Keys, KeysRefused
+
+    if folder is None:
+        raise KeysRefused(f"--keys: an {role} speaks with its keys only; give its folder (copriv init --network)")
+    keys = Keys.load(folder)
+    if keys.role != role:
+        raise KeysRefused(f"{folder}: the certificate is for {keys.role}s, and this is the {role}'s command")
+    return keys
+
+
+def _policy(path: Path | None, keys: Path | None) -> Any:
+    from copriv.network.policy import Policy
+
+    beside = None if keys is None else keys / "policy.toml"
+    if path is None and beside is not None and beside.is_file():
+        path = beside
+    return Policy() if path is None else Policy.load(path)
+
+
+async def _stoppable(work: Any) -> Any:
+    """Ctrl-C and SIGTERM end `work` between two messages, so that files are closed as they should be."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    stops: list[Callable[[], object]] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, task.cancel)
+        except (NotImplementedError, RuntimeError):
+            continue  # Windows, or not the main thread: Python's own KeyboardInterrupt does
+        stops.append(lambda number=number: loop.remove_signal_handler(number))  # type: ignore[misc]
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for stop in stops:
+            stop()
+
+
+def _address_in(path: Path, process: "subprocess.Popen[bytes]") -> str:
+    """The address that the learner says it listens at, in its log."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if "listening at " in text and ";" in text.split("listening at ")[1]:
+            return text.split("listening at ")[1].split(";")[0]
+        time.sleep(0.05)
+    raise CoprivError(f"the learner did not start: {path.read_text(encoding='utf-8')[-300:]}")

@@ -1,0 +1,90 @@
+"""An owner's table from a data base: DuckDB files and PostgreSQL servers, by a query of the owner's own.
+
+    read_sql("duckdb:loans.duckdb", "SELECT * FROM loans")
+    read_sql("postgresql://agent@db.bank.example/loans", "SELECT * FROM loans WHERE year = 2024")
+
+Nothing is decided here about what the columns mean: the table goes through the declared schema as a file's would, and
+only its columns are kept. Both data bases are opened for reading only. A password belongs in the environment
+(PGPASSWORD, or ~/.pgpass), not in an address that a shell keeps in its history; messages never quote an address.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from copriv.errors import CoprivError, DataError
+
+SCHEMES = ("duckdb:", "postgresql:", "postgres:")
+
+
+def is_sql(source: str) -> bool:
+    """Whether an owner's `--data` is a data base's address rather than a file's path."""
+    return source.startswith(SCHEMES)
+
+
+def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a query as an Arrow table; of its columns, those in `columns` (all, when None).
+
+    Raises DataError when the data base cannot be reached or the query fails, CoprivError without the extra [sql].
+    """
+    if not query.strip():
+        raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
+    table = _duckdb(address, query) if address.startswith("duckdb:") else _postgresql(address, query)
+    if table.num_rows == 0:
+        raise DataError("query: gave no rows; an owner needs at least one record")
+    return table if columns is None else table.select([name for name in table.column_names if name in set(columns)])
+
+
+def _duckdb(address: str, query: str) -> pa.Table:
+    try:
+        import duckdb
+    except ImportError:
+        raise CoprivError("DuckDB is not installed; pip install 'copriv[sql]'") from None
+    path = Path(address.removeprefix("duckdb:").removeprefix("//"))
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such DuckDB file; give duckdb:PATH")
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            return _plain(connection.execute(query).to_arrow_table())
+    except duckdb.Error as error:
+        raise DataError(f"{path.name}: {_first_line(error)}; correct the query, or the file") from None
+
+
+def _postgresql(address: str, query: str) -> pa.Table:
+    try:
+        import psycopg
+    except ImportError:
+        raise CoprivError("the PostgreSQL driver is not installed; pip install 'copriv[sql]'") from None
+    try:
+        with psycopg.connect(address, connect_timeout=10, application_name="copriv owner") as connection:
+            connection.read_only = True
+            cursor = connection.execute(query.encode())
+            names = [column.name for column in cursor.description or ()]
+            rows = cursor.fetchall()
+    except psycopg.Error as error:
+        raise DataError(f"PostgreSQL: {_first_line(error)}; correct the address or the query") from None
+    if len(set(names)) < len(names) or not names:
+        raise DataError("query: needs columns with different names; name them with AS")
+    return pa.table({name: _column([row[j] for row in rows]) for j, name in enumerate(names)})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array([float(v) if isinstance(v, Decimal) else v for v in values])
+    except (pa.ArrowException, TypeError):
+        return pa.array([None if v is None else str(v) for v in values])
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Decimals as floats, which is what a schema's numbers are."""
+    for j, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            table = table.set_column(j, field.name, table.column(j).cast(pa.float64()))
+    return table
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,142 @@
+"""What a run gives: the model with all that is needed to use it, and predictions from it.
+
+The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
+run went. `to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.data.consortium import open_dataset
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.schema import Number, Schema
+from copriv.data.tables import read_table
+from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.network.setup import declared_schema, scaled
+from copriv.records import Records
+from copriv.types import Array
+from copriv.validation import finite_array
+
+_FORMAT = "copriv.model/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model that a run gave; `record` says how the run went."""
+
+    agreement: Agreement
+    theta: Float[Array, " p"]
+    dictionary: PublicDictionary | None
+    record: dict[str, Any]
+
+    def to_json(self) -> str:
+        """The model file's text."""
+        dictionary = None if self.dictionary is None else json.loads(self.dictionary.to_json())
+        document = {
+            "schema": _FORMAT,
+            "fingerprint": self.agreement.fingerprint,
+            "theta": self.theta.tolist(),
+            "dictionary": dictionary,
+            "agreement": self.agreement.to_dict(),
+            "record": self.record,
+        }
+        return json.dumps(document, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Model":
+        """Read what `to_json` wrote. Raises InvalidInput for anything else."""
+        try:
+            document = json.loads(text)
+            if document["schema"] != _FORMAT:
+                raise InvalidInput(f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}")
+            agreement = Agreement.of(document["agreement"])
+            theta = finite_array("model.theta", document["theta"], 1)
+            inner = document["dictionary"]
+            dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))
+            record = dict(document["record"])
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise InvalidInput(f"model: not a model file ({error!r}); copriv learner writes one") from None
+        if agreement.fingerprint != document["fingerprint"]:
+            raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
+        return cls(agreement, theta, dictionary, record)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Model":
+        """Read a model file. Raises InvalidInput."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path}: cannot read the model ({error}); give the file of copriv learner") from None
+
+    def features(self, table: object) -> Float[Array, "records p"]:
+        """Rows as the model sees them: encoded, through the dictionary, bounded. The target need not be there."""
+        read, schema = self._table(table)
+        encoded = schema.encode(_with_dummies(read, schema))
+        x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
+        records = Records.of(x, encoded.target)
+        bound = self.agreement.data.feature_bound
+        if isinstance(bound, float) and bound > 0:
+            records = records.bounded(bound)
+        return (records.with_intercept() if self.agreement.model.intercept else records).features
+
+    def scores(self, table: object) -> Float[Array, " records"]:
+        """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""
+        x = self.features(table)
+        if x.shape[1] != len(self.theta):
+            raise DataError(f"model: has {len(self.theta)} parameters, the table gives {x.shape[1]} features")
+        scores: Array = x @ self.theta
+        return scores
+
+    def predict(self, table: object) -> list[float] | list[str]:
+        """The predicted number of each row, or its class by name."""
+        scores, target = self.scores(table), self._table(table)[1].target
+        if isinstance(target, Number):
+            return [float(z) for z in scores]
+        return [target.positive if z > 0 else target.negative for z in scores]
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them."""
+        from sklearn.linear_model import LinearRegression, LogisticRegression
+        from sklearn.svm import LinearSVC
+
+        loss, θ = self.agreement.model.loss, self.theta
+        if loss in ("squared", "huber"):
+            regression = LinearRegression(fit_intercept=False)
+            regression.coef_, regression.intercept_, regression.n_features_in_ = θ.copy(), 0.0, len(θ)
+            return regression
+        classifier: Any = LogisticRegression(fit_intercept=False) if loss == "logistic" else LinearSVC()
+        classifier.coef_, classifier.intercept_ = θ[None, :].copy(), np.zeros(1)
+        classifier.classes_, classifier.n_features_in_ = np.array([-1, 1]), len(θ)
+        return classifier
+
+    def save_skops(self, path: str | Path) -> None:
+        """Write `to_sklearn` in skops' format, which runs no code when it is read. Needs the extra [model]."""
+        try:
+            import skops.io
+        except ImportError:
+            raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
+        skops.io.dump(self.to_sklearn(), path)
+
+    def _table(self, table: object) -> tuple[nw.DataFrame[Any], Schema]:
+        declared = declared_schema(self.agreement)
+        if declared is not None and self.agreement.data.dataset == "table":
+            return read_table(table, declared.names), scaled(declared, self.agreement)
+        if not isinstance(table, str | Path):
+            raise DataError("predict: give the path of a table with the columns of the agreement's data set")
+        opened = open_dataset(self.agreement.data.dataset, path=table)
+        return opened.table, scaled(opened.schema, self.agreement)
+
+
+def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]:
+    """The table with a target, which encoding asks for and predictions do not have."""
+    target = schema.target
+    value: Any = target.low if isinstance(target, Number) else target.negative
+    dummies = {target.name: value, **({} if schema.unit is None else {schema.unit: "0"})}
+    return table.with_columns(**{name: nw.lit(v) for name, v in dummies.items()})

@@ -1,0 +1,273 @@
+"""The files that every party of a consortium needs, from one agreement: what `copriv init --network` writes.
+
+    consortium/
+      agreement.toml     for everybody: every "auto" and "proved" about the data replaced by the number it stands for
+      dictionary.json    for everybody: the public dictionary, where the agreement has components
+      authority/         stays with the coordinator: its key can certify anybody
+      learner/           the learner's certificate and secret key
+      bank-1/ …          each owner's certificate, secret key and a policy to complete; nothing private
+
+The dictionary and the bound on features come from public rows: a table that the coordinator gives, or those of a
+built-in data set. Owners' tables are not needed, and not read.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+
+from copriv.agreement import Agreement
+from copriv.data.consortium import FEATURE_QUANTILE, load_consortium, open_dataset, prepare_owner
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.schema import Schema
+from copriv.data.source import Source
+from copriv.errors import AgreementError, DataError, InvalidInput
+from copriv.fitness import Box, gradient_bound_over
+from copriv.losses import by_name
+from copriv.network.keys import issue, make_authority
+from copriv.records import Records
+
+AGREEMENT, DICTIONARY, POLICY = "agreement.toml", "dictionary.json", "policy.toml"
+_READS_NO_FILE = {"lending-embedded": "lending", "hospital-simulated": "hospital"}
+"""Data sets that are shipped, and what a table of the same columns is called."""
+
+
+@dataclass(frozen=True)
+class Consortium:
+    """What `make_consortium` wrote."""
+
+    agreement: Agreement
+    dictionary: PublicDictionary | None
+    files: tuple[Path, ...]
+
+
+def make_consortium(agreement: Agreement, folder: str | Path, public: object = None, days: int = 365) -> Consortium:
+    """Write the files of a consortium.
+
+    public: the coordinator's own table of public rows; without it, those of the agreement's built-in data set.
+    days: how long certificates are valid.
+    Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that has files already.
+    """
+    folder = Path(folder)
+    names = [_folder_name(owner) for owner in agreement.owner_names]
+    if folder.exists() and any(folder.iterdir()):
+        raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
+    if len({*names, "learner", "authority"}) < len(names) + 2:
+        raise AgreementError("owner.name: two names, or a name and learner or authority, give one folder; change one")
+    dictionary, bound, target_bound = _public_choices(agreement, public)
+    agreed = _with_numbers(agreement, bound, target_bound, dictionary)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [_written(folder / AGREEMENT, to_toml(agreed))]
+    if dictionary is not None:
+        files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
+    make_authority(folder / "authority", agreement.agreement.name, days)
+    issue(folder / "authority", folder / "learner", "learner", "learner", days)
+    for owner, name in zip(agreed.owner, names, strict=True):
+        issue(folder / "authority", folder / name, owner.name, "owner", days)
+        files.append(_written(folder / name / POLICY, _policy(agreed, owner.epsilon)))
+    return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", "learner", *names))))
+
+
+def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
+    """Write each owner's slice of a built-in table as its own file, `<owner>/data.parquet`: for trying things out.
+
+    The slices are those of a simulation. Raises DataError for a data set that cannot be dealt out by position alone.
+    """
+    source = open_dataset(agreement.data.dataset, path=agreement.data.path)
+    first = agreement.owner[0]
+    private = len(source.table) - agreement.data.public_rows
+    sizes = [owner.records for owner in agreement.owner]
+    if source.shuffled or source.group is not None or first.unit is not None or sum(sizes) > private:
+        raise DataError(
+            f"data.dataset: {agreement.data.dataset!r} cannot be dealt out to {len(sizes)} owners of {sum(sizes)} "
+            f"records in slices of its {private} private rows; use lending-embedded, and fewer records"
+        )
+    paths, begin = [], 0
+    for owner in agreement.owner:
+        path = Path(folder) / _folder_name(owner.name) / "data.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(source.table[begin : begin + owner.records].to_arrow(), path)
+        paths.append(path)
+        begin += owner.records
+    return tuple(paths)
+
+
+def load_dictionary(agreement: Agreement, beside: str | Path) -> PublicDictionary | None:
+    """The dictionary that an agreement names, looked for from the agreement's own place. None where it has none."""
+    if agreement.data.components == 0:
+        return None
+    if agreement.data.dictionary is None:
+        raise AgreementError(
+            "data.dictionary: over the network all parties must have one dictionary file; make it with "
+            "copriv init --network, or set components = 0"
+        )
+    path = Path(beside).parent / agreement.data.dictionary
+    try:
+        return PublicDictionary.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise AgreementError(f"data.dictionary: {path} cannot be read ({error.strerror}); copy it there") from None
+
+
+def n_parameters(agreement: Agreement, dictionary: PublicDictionary | None) -> int:
+    """p, from what is public. Raises AgreementError where that is not enough."""
+    if dictionary is not None:
+        return dictionary.components + int(agreement.model.intercept)
+    if agreement.data.features is None:
+        raise AgreementError("data.features: without components, the agreement must list the features")
+    return len(agreement.data.features) + int(agreement.model.intercept)
+
+
+def owner_records(
+    agreement: Agreement, name: str, source: object, dictionary: PublicDictionary | None
+) -> tuple[Records, tuple[str, ...]]:
+    """An owner's table made into records as agreed, and the columns that were used.
+
+    source: the path of a file, or a frame (from a data base: copriv.data.sql). Raises DataError, naming column and row.
+    """
+    if name not in agreement.owner_names:
+        raise AgreementError(f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}")
+    terms = agreement.owner[agreement.owner_names.index(name)]
+    bound = agreement.data.feature_bound
+    if bound == "auto":
+        raise AgreementError(
+            'data.feature_bound: still "auto"; make the files with copriv init --network, or give a number'
+        )
+    table, schema = _own_table(agreement, source, terms.unit)
+    records = prepare_owner(
+        table,
+        schema,
+        dictionary,
+        bound or None,
+        records=terms.records,
+        intercept=agreement.model.intercept,
+        unit_records=terms.unit_records,
+    )
+    return records, schema.names
+
+
+def declared_schema(agreement: Agreement) -> Schema | None:
+    """The schema that the agreement's [data] declares; None where a built-in data set brings its own."""
+    data = agreement.data
+    if data.features is None and data.target is None:
+        return None
+    return Schema.from_mapping({**data.model_dump(), "unit": agreement.owner[0].unit})
+
+
+def scaled(schema: Schema, agreement: Agreement) -> Schema:
+    """The schema with the scaling that the agreement names, if it names one."""
+    return schema if agreement.data.scaling is None else replace(schema, scaling=agreement.data.scaling)
+
+
+def to_toml(agreement: Agreement) -> str:
+    """An agreement as a TOML file, with the same fingerprint when it is read back."""
+    document = agreement.to_dict()
+    lines = []
+    for table in ("agreement", "model", "data"):
+        lines += [f"[{table}]", *(f"{key} = {_toml(value)}" for key, value in document[table].items()), ""]
+    for owner in document["owner"]:
+        lines += ["[[owner]]", *(f"{key} = {_toml(value)}" for key, value in owner.items()), ""]
+    return "\n".join(lines)
+
+
+def _own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[Any, Schema]:
+    declared = declared_schema(agreement)
+    dataset = agreement.data.dataset
+    if declared is not None and dataset == "table":
+        return source, scaled(declared, agreement)
+    if not isinstance(source, str | Path):
+        raise DataError('data.dataset: records from a data base need declared columns; use dataset = "table"')
+    opened: Source = open_dataset(_READS_NO_FILE.get(dataset, dataset), path=source, unit=unit)
+    return opened.table, scaled(opened.schema, agreement)
+
+
+def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDictionary | None, float | None, float]:
+    """The dictionary, the bound on features and the bound on the target."""
+    data, model = agreement.data, agreement.model
+    if public is None:
+        made = load_consortium(
+            data.dataset,
+            [1],
+            components=data.components,
+            feature_bound=data.feature_bound,
+            public_rows=data.public_rows,
+            path=data.path,
+            intercept=False,
+            schema=declared_schema(agreement) if data.dataset == "table" else None,
+            scaling=data.scaling,
+        )
+        return made.dictionary, made.feature_bound, made.target_bound
+    table, schema = _own_table(agreement, public, None)
+    encoded = schema.encode(table)
+    dictionary = PublicDictionary.fit(encoded.features, data.components) if data.components else None
+    features = encoded.features if dictionary is None else dictionary.apply(encoded.features)
+    bound = data.feature_bound
+    if bound == "auto":
+        bound = float(np.quantile(np.abs(features).sum(axis=1), FEATURE_QUANTILE))
+    by_name(model.loss, model.threshold).check_target(encoded.target)
+    return dictionary, bound or None, schema.target_bound
+
+
+def _with_numbers(
+    agreement: Agreement, bound: float | None, target_bound: float, dictionary: PublicDictionary | None
+) -> Agreement:
+    model = agreement.model
+    for field, value in (("agreement.rule", agreement.agreement.rule), ("agreement.step", agreement.agreement.step)):
+        if value == "auto":
+            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast)')
+    if model.gradient_bound == "auto":
+        raise AgreementError('model.gradient_bound: still "auto"; plan it first (copriv forecast) or give a number')
+    Ξ = model.gradient_bound
+    if Ξ == "proved":
+        if bound is None:
+            raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
+        widest = bound + 1.0 if model.intercept else bound
+        Ξ = gradient_bound_over(by_name(model.loss, model.threshold), widest, target_bound, Box(model.theta_max))
+    data: dict[str, Any] = {
+        "feature_bound": bound or 0.0,
+        "dataset": _READS_NO_FILE.get(agreement.data.dataset, agreement.data.dataset),
+    }
+    if dictionary is not None:
+        data["dictionary"] = DICTIONARY
+    document = agreement.to_dict()
+    document["data"] = {key: value for key, value in document["data"].items() if key != "path"} | data
+    document["model"]["gradient_bound"] = Ξ
+    return Agreement.of(document)
+
+
+def _folder_name(owner: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", owner).strip(".-") or "owner"
+
+
+def _policy(agreement: Agreement, epsilon: float) -> str:
+    return f"""# What this owner allows, whatever was agreed. docs/how-to/run-a-consortium.md says what each key means.
+[policy]
+learner = "learner"
+agreements = ["{agreement.fingerprint}"]
+losses = ["{agreement.model.loss}"]
+highest_epsilon = {epsilon!r}
+lifetime_epsilon = {epsilon!r}
+"""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, except that TOML also wants DEL escaped.
+        return json.dumps(value).replace("\x7f", "\\u007f")
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(v)}" for key, v in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return repr(value)
+
+
+def _written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,182 @@
+"""Three owners and a learner as four processes, by the commands that docs/how-to/run-a-consortium.md gives."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.cli.network_commands import demo_network
+from copriv.network.model import Model
+from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
+from copriv.privacy.sqlite_ledger import LedgerFailed, verify
+from copriv.problem import Problem
+from copriv.simulation import simulate
+from network_processes import Command
+from network_replay import replayed
+
+pytestmark = pytest.mark.network
+
+TERMS = {
+    "A1": {"rule": "A1", "horizon": 12, "answers": 4, "step": 3.0},
+    "A2": {"rule": "A2", "horizon": 12, "answers": 4, "step": 10000.0},
+}
+
+
+def lending(rule: str) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": TERMS[rule],
+            "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 1e5, "gradient_bound": 2.0},
+            "data": {"dataset": "lending-embedded", "components": 5, "public_rows": 1000},
+            "owner": [{"name": f"bank-{i}", "records": 2900, "epsilon": 1.0} for i in (1, 2, 3)],
+        }
+    )
+
+
+class Site:
+    """A consortium's folder, and its parties as processes that are always ended."""
+
+    def __init__(self, folder: Path, agreed: Agreement) -> None:
+        self.folder = folder / "consortium"
+        make_consortium(agreed, self.folder)
+        share_out(agreed, self.folder)
+        self.agreed = Agreement.load(self.folder / "agreement.toml")
+        self.commands: list[Command] = []
+        self.address = "127.0.0.1:0"
+
+    def copriv(self, *arguments: object) -> Command:
+        self.commands.append(Command(self.folder, self.folder / f"command-{len(self.commands)}", arguments))
+        return self.commands[-1]
+
+    def learner(self, *options: object) -> Command:
+        learner = self.copriv(
+            "learner", "agreement.toml", "--store", "run.db", "--keys", "learner", "--patience", "40",
+            "--listen", self.address, *options,
+        )  # fmt: skip
+        until = time.monotonic() + 30
+        while "; run" not in learner.errors:
+            assert learner.running, learner.errors
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        self.address = learner.errors.split("listening at ")[1].split(";")[0]
+        return learner
+
+    def owner(self, name: str, *options: object) -> Command:
+        return self.copriv(
+            "owner", "serve", "--agreement", "agreement.toml", "--data", f"{name}/data.parquet",
+            "--keys", name, "--ledger", f"{name}/data.ledger", "--learner", self.address, *options,
+        )  # fmt: skip
+
+    def end(self) -> None:
+        for command in self.commands:
+            command.kill()
+
+
+@pytest.fixture
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    made = Site(tmp_path, lending(getattr(request, "param", "A2")))
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.parametrize("site", ["A1", "A2"], indirect=True)
+def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: Site) -> None:
+    rule = site.agreed.agreement.rule
+    talk = {"A1": "broadcast", "A2": "choose"}[rule]
+    learner = site.learner("--talk", talk, "--pace", "0.01", "--json", "--skops", "model.skops", "--events", "events")
+    owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
+    assert learner.wait(60) == 0, learner.errors
+    for owner in owners:
+        assert owner.wait(20) == 0, owner.errors
+        assert "the run is over" in owner.said
+        assert "answers to 'learner'" in owner.errors, "an owner says what it will answer and to whom"
+    model = Model.load(site.folder / "run.json")
+    assert json.loads(learner.said)["theta"] == model.theta.tolist()
+    assert model.record["status"] == "finished"
+    assert model.record["queries"] == 12
+
+    problem = Problem.load(lending(rule))
+    _, schedule, noise = replayed(site.agreed, site.folder / "run.db", problem.owners)
+    same = simulate(problem, runs=1, schedule=schedule, noise=noise, alone=False)
+    np.testing.assert_allclose(model.theta, same.theta[0], rtol=1e-9)
+
+    for i, terms in enumerate(model.record["owners"]):
+        totals = verify(site.folder / terms["name"] / "data.ledger")
+        assert float(totals.spent) == pytest.approx(terms["spent"])
+        assert totals.runs[model.record["run"]].charged == terms["answers"] <= 4
+        features = model.features(site.folder / terms["name"] / "data.parquet")
+        np.testing.assert_allclose(features, problem.owners[i].features, rtol=1e-12)
+    lines = (site.folder / "events").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines].count("stepped") == 12
+
+    import skops.io
+
+    estimator = skops.io.load(site.folder / "model.skops")
+    rows = problem.owners[0].features[:50]
+    np.testing.assert_allclose(estimator.predict(rows), rows @ model.theta)
+
+
+def test_an_owners_own_file_becomes_the_records_of_the_simulation(site: Site) -> None:
+    dictionary = load_dictionary(site.agreed, site.folder / "agreement.toml")
+    problem = Problem.load(lending("A2"))
+    for i, name in enumerate(site.agreed.owner_names):
+        mine, _ = owner_records(site.agreed, name, site.folder / name / "data.parquet", dictionary)
+        np.testing.assert_allclose(mine.features, problem.owners[i].features, rtol=1e-12)
+        np.testing.assert_array_equal(mine.target, problem.owners[i].target)
+
+
+def test_a_learner_that_is_killed_goes_on_where_it_was(site: Site) -> None:
+    first = site.learner("--talk", "broadcast", "--pace", "0.3")
+    owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
+    until = time.monotonic() + 40
+    ledger = site.folder / "bank-1" / "data.ledger"
+    while time.monotonic() < until and not (ledger.exists() and ledger.stat().st_size and answered(ledger)):
+        time.sleep(0.05)
+    first.kill()
+    second = site.learner("--resume")
+    assert second.wait(60) == 0, second.errors
+    assert "finished: all 12 queries are answered" in second.said
+    for owner in owners:
+        assert owner.wait(20) == 0
+    spent = [verify(site.folder / name / "data.ledger") for name in site.agreed.owner_names]
+    assert sum(run.charged for totals in spent for run in totals.runs.values()) == 12, "nothing was asked twice"
+
+
+def answered(ledger: Path) -> int:
+    try:
+        return sum(run.answered for run in verify(ledger).runs.values())
+    except LedgerFailed:
+        return 0
+
+
+def test_refusals_have_their_exit_codes_and_one_line(site: Site) -> None:
+    learner = site.learner()
+    foreign = site.copriv("owner", "serve", "--agreement", "agreement.toml", "--data", "bank-1/data.parquet",
+                          "--ledger", "x.ledger", "--keys", "learner")  # fmt: skip
+    other = site.owner("bank-1", "--data", "bank-2/data.parquet", "--name", "bank-2")
+    unkeyed = site.copriv("learner", "agreement.toml", "--store", "y.db")
+    for process, code, said in (
+        (foreign, 3, "the certificate is for learners"),
+        (other, 5, "the certificate is that of 'bank-1', not of 'bank-2'"),
+        (unkeyed, 3, "speaks with its keys only"),
+    ):
+        assert (process.wait(30), said in process.errors) == (code, True), process.errors
+        assert "Traceback" not in process.errors
+    os.kill(learner.pid, signal.SIGINT)
+    assert learner.wait(10) == 130
+
+
+def test_the_demonstration_starts_real_commands_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = demo_network(lending("A2"), tmp_path / "consortium", as_json=True)
+    assert record["status"] == "finished"
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["queries"] == 12
+    assert shown.err.count("copriv owner serve") == 3
