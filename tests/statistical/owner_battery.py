@@ -144,7 +144,7 @@ def _mean(loss: Loss, theta: Array, records: Records) -> Array:
     return copriv.owner.clipped_mean_gradient(loss, records, theta, BOUND)
 
 
-def epsilon(kind: str, draws: int = 4000, p: int = 2) -> Verdict:
+def epsilon(kind: str, draws: int = 3000, p: int = 2) -> Verdict:
     """The empirical lower bound on one answer's ε, by both scores, stays below what was charged.
 
     So few draws see half the noise; `test_empirical_epsilon.py` has enough of them for a tight bound.
