@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.data.consortium import FEATURE_QUANTILE, load_consortium
+from copriv.data.consortium import FEATURE_QUANTILE, Consortium, load_consortium
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
@@ -69,31 +69,29 @@ class Problem:
     @classmethod
     def load(cls, agreement: Agreement, held_out: int = 0) -> "Problem":
         """Records by the pipeline that [data] names. Raises DataError as the pipeline does."""
-        data, model, first = agreement.data, agreement.model, agreement.owner[0]
-        consortium = load_consortium(
-            data.dataset,
-            [owner.records for owner in agreement.owner],
-            components=data.components,
-            feature_bound=0,
-            public_rows=data.public_rows,
-            seed=agreement.agreement.seed,
-            path=data.path,
-            unit=first.unit,
-            unit_records=first.unit_records,
-            held_out=held_out,
-            scaling=data.scaling,
-            schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
-        )
+        consortium = _loaded(agreement, [owner.records for owner in agreement.owner], held_out)
         return cls(
             agreement,
             consortium.owners,
             consortium.public,
-            by_name(model.loss, model.threshold),
+            by_name(agreement.model.loss, agreement.model.threshold),
             consortium.target_bound,
             consortium.source,
             consortium.description,
             consortium.held_out,
         )
+
+    @classmethod
+    def load_public(cls, agreement: Agreement) -> "Problem":
+        """The public rows of the pipeline that [data] names, standing in every owner's place; no private row is kept.
+
+        Raises DataError as the pipeline does.
+        """
+        # A simulated table is as long as the owners need; the public rows of a real one do not depend on owners.
+        needed = [owner.records for owner in agreement.owner] if "simulated" in agreement.data.dataset else [1]
+        consortium = _loaded(agreement, needed, 0)
+        problem = cls.forecasting(agreement, consortium.public)
+        return replace(problem, target_bound=consortium.target_bound)
 
     @classmethod
     def of(cls, agreement: Agreement, data: Sequence[Any], public: Any = None, loss: Loss | None = None) -> "Problem":
@@ -132,7 +130,9 @@ class Problem:
         return problem.on_public()
 
     def under(self, agreement: Agreement) -> "Problem":
-        """The same records under other terms."""
+        """The same records under other terms; a public sample stands in for any number of owners."""
+        if self.stand_in:
+            return replace(self, terms=agreement, unbounded=(self.unbounded[0],) * agreement.n_owners)
         return replace(self, terms=agreement)
 
     @cached_property
@@ -225,6 +225,24 @@ class Problem:
     def optimum(self) -> Optimum:
         """θ*, certified."""
         return self.fitness.minimum()
+
+
+def _loaded(agreement: Agreement, records: Sequence[int], held_out: int) -> Consortium:
+    data, first = agreement.data, agreement.owner[0]
+    return load_consortium(
+        data.dataset,
+        records,
+        components=data.components,
+        feature_bound=0,
+        public_rows=data.public_rows,
+        seed=agreement.agreement.seed,
+        path=data.path,
+        unit=first.unit,
+        unit_records=first.unit_records,
+        held_out=held_out,
+        scaling=data.scaling,
+        schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
+    )
 
 
 def _records(data: Any) -> Any:

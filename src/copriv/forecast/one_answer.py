@@ -1,11 +1,12 @@
 """Settings for mechanisms by which each owner answers once, from public information only.
 
-Every candidate is run on the public rows: owners' real noise, and a start that is off by what a public sample cannot
-know (`PublicSample.truth`), not the public optimum itself, which would look too good on its own rows. Candidates for
-bounds are quantiles of what the public rows show; for the anchor, what spends a given share of ε on curvature.
+Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on its
+own rows the public model would look too good a start. Candidates for bounds are quantiles of what the public rows show;
+for the anchor, what spends a given share of ε on curvature.
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from copriv.errors import AgreementError
 from copriv.forecast.sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.objective import Perturbation
-from copriv.privacy.statistics import best_share
+from copriv.privacy.statistics import best_share, bound_on_moments
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv.types import Array, LinearLoss
 
-STARTS, RUNS = 4, 8
+Worlds = tuple[Problem, ...]
+
+WORLDS, RUNS = 4, 8
 BOUNDS = (0.5, 0.8, 0.9, 0.97, 0.99, 1.0)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start."""
 STEPS = (1.0, 0.6, 0.3)
@@ -34,16 +37,13 @@ def plan_one_answer(problem: Problem, mechanism: str, *, public_start: bool = Tr
     Raises DataError without a public sample, AgreementError where no candidate can be kept.
     """
     sample = PublicSample.of(problem)
-    rng = np.random.default_rng(seed)
-    θ = sample.optimum.theta
-    off = sample.truth(float(problem.terms.records.sum()), STARTS, rng)
-    starts = problem.box.project(θ + off) if public_start else np.zeros((1, len(θ)))
-    agreed = θ if public_start else np.zeros(len(θ))
+    agreed = problem.box.project(sample.optimum.theta) if public_start else np.zeros(problem.n_parameters)
+    worlds = sample.worlds(WORLDS, seed)
     made = _statistics if mechanism == "statistics" else _objective
     best, cheapest = None, np.inf
-    for agreement in made(problem, sample, starts, agreed):
+    for agreement in made(problem, sample, worlds, agreed):
         try:
-            cost = _cost(sample.problem, agreement, starts, seed)
+            cost = _cost(worlds, agreement, seed)
         except AgreementError:
             continue  # this anchor leaves no budget for noise
         if cost < cheapest:
@@ -65,26 +65,26 @@ def _one_answer(problem: Problem, mechanism: str, bound: float, start: Array, **
     )  # fmt: skip
 
 
-def _statistics(problem: Problem, sample: PublicSample, starts: Array, agreed: Array) -> Iterator[Agreement]:
+def _statistics(problem: Problem, sample: PublicSample, worlds: Worlds, agreed: Array) -> Iterator[Agreement]:
     A = sample.hessian
-    P = np.linalg.inv(A)
-    away = starts - sample.optimum.theta
-    R = float(problem.feature_bound or 1.0) + float(problem.terms.model.intercept)
-    for Ξ in _bounds(sample, starts, 1):
-        for share in {0.0, round(best_share(A, away.T @ away / len(away), Ξ, R), 3)}:
+    P: Array = np.asarray(np.linalg.inv(A), dtype=np.float64)
+    away = agreed - np.array([world.optimum.theta for world in worlds])
+    M = bound_on_moments(float(problem.feature_bound or 1.0), problem.terms.model.intercept)
+    for Ξ in _bounds(worlds, agreed, 1):
+        for share in {0.0, round(best_share(A, away.T @ away / len(away), Ξ, M), 3)}:
             for step in STEPS:
                 yield _one_answer(
                     problem, "statistics", Ξ, agreed, moments_share=share, step=step, preconditioner=_rows(P)
                 )
 
 
-def _objective(problem: Problem, sample: PublicSample, starts: Array, agreed: Array) -> Iterator[Agreement]:
+def _objective(problem: Problem, sample: PublicSample, worlds: Worlds, agreed: Array) -> Iterator[Agreement]:
     plain = _one_answer(problem, "objective", 1.0, agreed)
     order = sensitivity_norm(plain)
-    P = np.linalg.inv(sample.hessian)
+    P: Array = np.asarray(np.linalg.inv(sample.hessian), dtype=np.float64)
     hardest = min(plain.owner, key=lambda o: o.records * o.epsilon / o.overlap)
     n, ε = hardest.records, hardest.epsilon / hardest.overlap
-    for Ξ in _bounds(sample, starts, order):
+    for Ξ in _bounds(worlds, agreed, order):
         for metric in (None, P):
             x = sample.records.features
             length = row_norms(x, 2) if metric is None else np.sqrt(np.einsum("rj,jk,rk->r", x, metric, x))
@@ -104,25 +104,27 @@ def _anchor(agreed: Perturbation, records: int, spent: float) -> float:
     return float(agreed.surface.curvature * agreed.farthest**2 / (records * s)) - floor
 
 
-def _bounds(sample: PublicSample, starts: Array, order: int) -> list[float]:
-    r, loss = sample.records, sample.problem.loss
-    assert isinstance(loss, LinearLoss)
-    norms = row_norms(r.features, 1 if order == 1 else 2)
-    seen = np.concatenate([np.abs(loss.slope(r.features @ θ, r.target)) * norms for θ in starts])
-    return sorted({float(q) for q in np.quantile(seen, BOUNDS) if q > 0})
+def _bounds(worlds: Worlds, start: Array, order: Literal[1, 2]) -> list[float]:
+    seen = []
+    for world in worlds:
+        r, loss = world.owners[0], world.loss
+        assert isinstance(loss, LinearLoss)
+        seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
+    return sorted({float(q) for q in np.quantile(np.concatenate(seen), BOUNDS) if q > 0})
 
 
-def _cost(stand_in: Problem, agreement: Agreement, starts: Array, seed: int) -> float:
-    """E f on the public rows, over starts and noise."""
-    values = []
-    for k, start in enumerate(starts):
-        terms = agreement.replace(agreement={"start": start.tolist()})
+def _cost(worlds: Worlds, agreement: Agreement, seed: int) -> float:
+    """E f − f(θ*), over worlds and noise."""
+    costs = []
+    for k, world in enumerate(worlds):
+        there = world.under(agreement)
         if agreement.agreement.mechanism == "objective":
-            values.append(_cost_of_models(stand_in.under(terms), seed + k))
+            value = _cost_of_models(there, seed + k)
         else:
-            found = simulate(stand_in.under(terms), runs=RUNS, seed=seed + k, alone=False, workers=1, record_at=())
-            values.append(float(stand_in.fitness.value(found.theta).mean()))
-    return float(np.mean(values))
+            found = simulate(there, runs=RUNS, seed=seed + k, alone=False, workers=1, record_at=())
+            value = float(world.fitness.value(found.theta).mean())
+        costs.append(value - world.optimum.value)
+    return float(np.mean(costs))
 
 
 def _cost_of_models(problem: Problem, seed: int) -> float:

@@ -10,7 +10,8 @@ public rows. R and V are means over how uncertain the curvature is, and the bias
 rare records deserve. Owners enter through ν alone, so one table prices every consortium.
 
 The table ignores what clipping does on the way. So the best few settings, and their neighbours, are run on the public
-rows, in bootstrap worlds, with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A bound B on features
+rows, in bootstrap worlds, with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A
+bound B on features
 changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
 """
 
@@ -24,7 +25,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.forecast.response import GAINS, Response, Way, response
+from copriv.forecast.response import GAINS, MOST_TALKERS, Response, Way, response
 from copriv.forecast.sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -188,6 +189,11 @@ class _Bounded:
     sample: PublicSample
     bounds: Float[Array, " bounds"]
     bias: Float[Array, " bounds"]
+    """With caution."""
+
+    def cautious(self, bound: float) -> float:
+        """The bias that a Ξ is priced at."""
+        return float(np.interp(np.log(bound), np.log(self.bounds), self.bias))
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,8 +326,8 @@ def _ways(agreement: Agreement) -> tuple[Way, ...]:
         case "A2":
             return ("A2",)
     raise AgreementError(
-        'agreement.rule: A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its step, '
-        "answers and gradient_bound"
+        'agreement.rule: A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its '
+        "step, answers and gradient_bound"
     )
 
 
@@ -416,11 +422,12 @@ def _neighbours(terms: Agreement, best: _Candidate) -> list[_Candidate]:
 
 def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Choice:
     """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
+    bounded, sample = candidate.priced.table.bounded, candidate.priced.table.sample
     agreement = candidate.agreement(public.terms)
-    problem = public.under(agreement)
-    sample = candidate.priced.table.sample
-    ψ = measured_psi(problem, sample, runs, seed)
-    mean = float(ψ[:, -1].mean())
+    mean = float(measured_psi(public.under(_fewer(agreement)), sample, runs, seed)[:, -1].mean())
+    # The public rows show their own bias; what caution adds is added here too, or a tighter Ξ would look free.
+    seen = _bias(bounded.problem, sample, candidate.gradient_bound)
+    mean += max(bounded.cautious(candidate.gradient_bound) - seen, 0.0) / sample.optimum.value
     return Choice(
         agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
         (1.0 + mean) * sample.optimum.value,
@@ -441,6 +448,24 @@ def measured_psi(
             for i, world in enumerate(sample.worlds(WORLDS, seed))
         ]
     )  # fmt: skip
+
+
+def _fewer(agreement: Agreement) -> Agreement:
+    """Many equal talkers as MOST_TALKERS that make the same noise together: the same law, sooner."""
+    owners = agreement.owner
+    alike = len({(o.records, o.epsilon, o.overlap, o.weight, o.rate) for o in owners}) == 1
+    if agreement.synchronous or len(owners) <= MOST_TALKERS or not alike or _talkers(agreement) < len(owners):
+        return agreement
+    few, first = MOST_TALKERS, owners[0]
+    records = max(1, round(first.records * len(owners) / few))
+    # ν = Σ w²/(nε)² stays: the ε of a merged owner makes up for its records and for there being fewer of them.
+    ε = first.epsilon * (first.records / records) * float(np.sqrt(len(owners) / few))
+    document = agreement.to_dict()
+    document["owner"] = [{**document["owner"][0], "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
+    document["agreement"] |= {
+        "horizon": agreement.answers * few, "step": agreement.step * len(owners) / few,
+    }  # fmt: skip
+    return Agreement.of(document)
 
 
 def _kind(choice: Choice) -> tuple[Any, ...]:

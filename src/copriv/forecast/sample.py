@@ -5,7 +5,8 @@ covariance S and A = ∇²f, an optimum over n records is off the population's b
 
     θ* ~ N(θ_population, A⁻¹ S A⁻¹ / n),      so  E f(θ) − f(θ*) = ½ tr(S A⁻¹)·(1/n₁ + 1/n₂) = κ·(1/n₁ + 1/n₂)
 
-for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part of the other, as an owner is of the pool,
+for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part
+of the other, as an owner is of the pool,
 the sum is 1/n_i − 1/n. For a loss with a kink A is not ∇²f of any finite sample; bootstrap fits give A⁻¹SA⁻¹ then.
 """
 
