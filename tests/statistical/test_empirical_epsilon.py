@@ -5,7 +5,6 @@ the bound exceeds ε with probability 2·ALPHA at most, by construction; it fall
 times, as its mean is 0.915 ε there and its standard deviation 0.013 ε.
 """
 
-import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -23,6 +22,7 @@ from statistical.privacy_audit import (
     neighbours,
 )
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 ALPHA = 1e-7
 BOUND = 0.8
 RECORDS = 50
@@ -33,12 +33,10 @@ class Audit:
 
     def __init__(self, kind: str, p: int, epsilon: float, draws: int) -> None:
         mechanism = LaplaceAnswer(mean_sensitivity(BOUND, RECORDS), Fraction(epsilon), p)
-        # The shape checks that tests switch on would take longer than the draws.
-        release = inspect.unwrap(LaplaceAnswer.release)
         pair = neighbours(kind, p, RECORDS)
         means = [clipped_mean_gradient(Squared(), records, np.zeros(p), BOUND) for records in pair]
         assert np.abs(means[0] - means[1]).sum() == pytest.approx(2 * BOUND / RECORDS, rel=1e-12)
-        self.samples = [np.array([release(mechanism, mean) for _ in range(draws)]) for mean in means]
+        self.samples = [np.array([mechanism.release(mean) for _ in range(draws)]) for mean in means]
         self.fits = {"likelihood ratio": likelihood_ratio(*means, mechanism.scale), "learned": learned}
 
     def bound(self, score: str) -> float:

@@ -21,6 +21,7 @@ from copriv.records import Records
 from copriv.types import Array
 from statistical.owner_battery import CHECKS, failing
 
+pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 Patch = pytest.MonkeyPatch
 
 
