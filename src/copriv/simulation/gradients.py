@@ -53,12 +53,38 @@ class BatchedGradients(Protocol):
 def batched_gradients(
     loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
 ) -> BatchedGradients:
-    """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing."""
+    """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing.
+
+    Talkers that hold one and the same Records object (a forecast's public sample) are answered together.
+    """
+    distinct = {id(records): records for records in talkers}
+    if len(distinct) < len(talkers):
+        place = {name: i for i, name in enumerate(distinct)}
+        index = np.array([place[id(records)] for records in talkers])
+        return _Shared(batched_gradients(loss, tuple(distinct.values()), bound, workers, order), index)
     if loss.name != "squared":
         return RecordGradients(loss, talkers, bound, workers, order)
     if np.isinf(bound):
         return GramGradients(talkers)
     return ClippedSquared(loss, talkers, bound, workers, order)
+
+
+class _Shared:
+    """Talkers that hold the same records, as one."""
+
+    def __init__(self, gradients: BatchedGradients, index: Talker) -> None:
+        self._gradients, self._index = gradients, index
+
+    @property
+    def clipped(self) -> float:
+        return self._gradients.clipped
+
+    @property
+    def asked(self) -> float:
+        return self._gradients.asked
+
+    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        return self._gradients(self._index[talker], theta)
 
 
 class GramGradients:
