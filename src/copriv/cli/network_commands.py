@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.live import Live
@@ -162,6 +162,9 @@ def learner(
         str, typer.Option(metavar="HOW", help="choose, broadcast or request: how owners come to their turns.")
     ] = "choose",
     at_once: Annotated[int | None, typer.Option(min=1, help="A2: owners at work at once; all when not given.")] = None,
+    begin: Annotated[
+        str, typer.Option(metavar="WHEN", help="all: once every owner has come; any: with the first.")
+    ] = "all",
     deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.")] = 30.0,
     stragglers: Annotated[
         str, typer.Option(metavar="HOW", help="S1, S2: wait for late owners, or drop them.")
@@ -189,17 +192,23 @@ def learner(
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
 
-    if talk not in ("choose", "broadcast", "request") or stragglers not in ("wait", "drop"):
-        raise UsageError("learner: --talk is choose, broadcast or request; --stragglers is wait or drop")
-    how: Literal["choose", "broadcast", "request"] = talk  # type: ignore[assignment]
-    late: Literal["wait", "drop"] = stragglers  # type: ignore[assignment]
+    for option, value, known in (
+        ("--talk", talk, ("choose", "broadcast", "request")),
+        ("--begin", begin, ("all", "any")),
+        ("--stragglers", stragglers, ("wait", "drop")),
+    ):
+        if value not in known:
+            raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
     terms, own = Agreement.load(agreement), _keys(keys, "learner")
+    conduct = Conduct(
+        cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
+    )
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
     begun = time.monotonic()
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
     try:
-        conductor = Conductor(run, Conduct(how, at_once, deadline, late, patience), time.monotonic())
+        conductor = Conductor(run, conduct, time.monotonic())
         with _Following(conductor, events):
             outcome = asyncio.run(
                 _stoppable(

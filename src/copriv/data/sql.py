@@ -48,7 +48,7 @@ def _duckdb(address: str, query: str) -> pa.Table:
         raise DataError(f"{path}: there is no such DuckDB file; give duckdb:PATH")
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
-            return _plain(connection.execute(query).to_arrow_table())
+            return _plain(connection.sql(query).to_arrow_table())
     except duckdb.Error as error:
         raise DataError(f"{path.name}: {_first_line(error)}; correct the query, or the file") from None
 

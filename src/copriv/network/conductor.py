@@ -47,6 +47,8 @@ class Conduct:
     """A2: how many talkers may be at work at once; None: all."""
     deadline: float = 30.0
     """Seconds after which an owner that was asked is late."""
+    begin: Literal["all", "any"] = "all"
+    """Ask nobody before every owner has come, or ask whoever is there: who comes first spends its answers first."""
     stragglers: Literal["wait", "drop"] = "wait"
     """S1, S2 and groups: wait for late owners, or step without them."""
     patience: float = 300.0
@@ -303,7 +305,12 @@ class Conductor:
         there = [name for name in able if self.parties[name].there]
         waited = self.conduct.stragglers == "drop" and self._now - self._progress >= self.conduct.deadline
         busy = any(turn.talker == talker for turn in self._turns.values())
-        return not busy and bool(there) and (there == able or waited) and self._may_open(talker)
+        return self._begun() and not busy and bool(there) and (there == able or waited) and self._may_open(talker)
+
+    def _begun(self) -> bool:
+        """Whether the first turn may be opened, or has been."""
+        everybody = all(party.there or party.out for party in self.parties.values())
+        return self._n_turns > 0 or self.conduct.begin == "any" or everybody
 
     def _members(self, turn: _Turn) -> tuple[str, ...]:
         return self.talkers[turn.talker]

@@ -67,10 +67,11 @@ class _StreamLink:
         except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
             raise Unreachable(f"the link broke ({_details(error)})") from None
         except asyncio.CancelledError:
-            # gRPC cancels a stream's reader when the stream is; that is not this task being cancelled.
-            if self._closed.is_set() or (self._channel is not None and self._stream.done()):
-                raise Unreachable("the link is closed") from None
-            raise
+            # gRPC cancels the reader of a stream that is cancelled; that is not this task being cancelled.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Unreachable("the link is closed") from None
         if frame is grpc.aio.EOF:
             raise Unreachable("the other end closed the link")
         received: bytes = frame

@@ -83,6 +83,11 @@ class Keys:
         return _common_name(self._holder)
 
     @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate: how a policy names it."""
+        return fingerprint(self._holder)
+
+    @property
     def role(self) -> Role:
         """What the certificate may be used for."""
         usage = self._holder.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -177,7 +182,7 @@ def issue(
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of a certificate, hex: how a policy names one."""
+    """SHA-256 of a certificate, hex."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
@@ -197,8 +202,10 @@ def diagnose(address: str, keys: Keys, learner: str) -> str:
             socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain,
             context.wrap_socket(plain, server_hostname=learner) as secure,
         ):
-            secure.recv(1)  # with TLS 1.3 the other side's verdict on our certificate comes after the handshake
-            return f"the learner at {address} let this party in and then closed the connection"
+            # With TLS 1.3 the verdict on our certificate comes after the handshake: the learner speaks, or hangs up.
+            if secure.recv(1):
+                return f"the learner at {address} let {keys.name} in and then closed the connection"
+            return f"the learner at {address} refused the certificate of {keys.name}: foreign, expired or no owner's"
     except ssl.SSLCertVerificationError as error:
         return f"the learner's certificate at {address} is refused: {error.verify_message}"
     except ssl.SSLError as error:

@@ -92,10 +92,12 @@ class RunStore:
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] != 0:
                 raise InvalidInput(f"{path}: already holds a run; continue it with --resume, or give a new file")
-            connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            # One transaction: a crash leaves a run or none.
+            connection.executescript(f"BEGIN; {_SCHEMA}")
             run, document = uuid.uuid4().hex, json.dumps(agreement.to_dict())
             values = (run, agreement.fingerprint, document, n_parameters)
             connection.execute("INSERT INTO run VALUES (?, ?, ?, ?)", values)
+            connection.execute("COMMIT")
         except BaseException:
             _close(connection, writer)
             raise
@@ -111,8 +113,6 @@ class RunStore:
             if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
                 raise InvalidInput(f"{path}: holds no run; begin one without --resume")
             row = connection.execute("SELECT name, fingerprint FROM run").fetchone()
-            if row is None:
-                raise InvalidInput(f"{path}: its run never began; remove the file and begin without --resume")
             if row[1] != agreement.fingerprint:
                 raise InvalidInput(f"{path}: its run is under another agreement; give the agreement that it began with")
         except BaseException:

@@ -1,0 +1,139 @@
+"""Owners' tables from real data bases: DuckDB in a file, and a PostgreSQL server that the tests start and stop."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.data.sql import is_sql, read_sql
+from copriv.errors import DataError
+from copriv.network.setup import owner_records
+
+duckdb = pytest.importorskip("duckdb", reason="the extra [sql] is not installed")
+psycopg = pytest.importorskip("psycopg", reason="the extra [sql] is not installed")
+
+AGREED = Agreement.of(
+    {
+        "agreement": {"rule": "A2", "horizon": 4, "step": 1.0},
+        "model": {"loss": "logistic", "gradient_bound": 2.0},
+        "data": {
+            "dataset": "table",
+            "components": 0,
+            "feature_bound": 0.0,
+            "features": ["income", "grade"],
+            "target": "repaid",
+            "bounds": {"income": [0, 100]},
+            "categories": {"grade": ["A", "B", "C"], "repaid": ["no", "yes"]},
+        },
+        "owner": [{"name": "bank", "records": 3, "epsilon": 1.0}],
+    }
+)
+ROWS = [(50.25, "A", "yes", "secret"), (100, "C", "no", "secret"), (0, "B", "yes", "secret")]
+CREATE = "CREATE TABLE loans (income NUMERIC(8, 2), grade TEXT, repaid TEXT, name TEXT)"
+QUERY = "SELECT * FROM loans"
+
+
+@pytest.fixture
+def duckdb_file(tmp_path: Path) -> str:
+    with duckdb.connect(str(tmp_path / "loans.duckdb")) as connection:
+        connection.execute(CREATE)
+        connection.executemany("INSERT INTO loans VALUES (?, ?, ?, ?)", ROWS)
+    return f"duckdb:{tmp_path / 'loans.duckdb'}"
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own on a free port. It will not run as root, so root lends it another user's name."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    if initdb is None:
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    folder = Path("/tmp") / f"copriv-postgresql-{os.getpid()}"
+    folder.mkdir(mode=0o700)
+    user = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    if user:
+        os.chown(folder, 65534, 65534)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    data, binaries = folder / "data", Path(initdb).parent
+    server = None
+    try:
+        subprocess.run(
+            [initdb, "-D", data, "-U", "owner", "-A", "trust", "--no-sync"],
+            check=True, capture_output=True, cwd=folder, **user,
+        )  # fmt: skip
+        postgres = (
+            binaries / "postgres" if (binaries / "postgres").exists() else Path(initdb).resolve().parent / "postgres"
+        )
+        server = subprocess.Popen(
+            [postgres, "-D", data, "-p", str(port), "-k", folder, "-h", "127.0.0.1", "-F"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **user,
+        )  # fmt: skip
+        address = f"postgresql://owner@127.0.0.1:{port}/postgres"
+        for _ in range(200):
+            try:
+                with psycopg.connect(address, connect_timeout=1) as connection:
+                    connection.execute(CREATE)
+                    for row in ROWS:
+                        connection.execute("INSERT INTO loans VALUES (%s, %s, %s, %s)", row)
+                break
+            except psycopg.OperationalError:
+                assert server.poll() is None, "the server ended"
+                import time
+
+                time.sleep(0.05)
+        yield address
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait(20)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def through_the_schema(table: pa.Table) -> None:
+    records, columns = owner_records(AGREED, "bank", table, None)
+    assert columns == ("income", "grade", "repaid")
+    np.testing.assert_allclose(records.features, [[0.5025, 1 / 3], [1.0, 1.0], [0.0, 2 / 3]])
+    np.testing.assert_array_equal(records.target, [1.0, -1.0, 1.0])
+
+
+def test_a_duckdb_table_goes_through_the_schema(duckdb_file: str) -> None:
+    table = read_sql(duckdb_file, QUERY, ("income", "grade", "repaid"))
+    assert table.column_names == ["income", "grade", "repaid"], "columns that were not agreed are not kept"
+    through_the_schema(table)
+
+
+def test_a_postgresql_table_goes_through_the_schema(postgresql: str) -> None:
+    through_the_schema(read_sql(postgresql, QUERY, ("income", "grade", "repaid")))
+
+
+def test_neither_is_written_to(duckdb_file: str, postgresql: str) -> None:
+    for address in (duckdb_file, postgresql):
+        with pytest.raises(DataError, match="read-only"):
+            read_sql(address, "DELETE FROM loans RETURNING *")
+        assert read_sql(address, QUERY).num_rows == 3
+
+
+def test_what_goes_wrong_is_said_on_one_line(duckdb_file: str, postgresql: str) -> None:
+    for address in (duckdb_file, postgresql):
+        for query, said in (("SELECT * FROM other", "other"), ("", "needs a query"), (QUERY + " LIMIT 0", "no rows")):
+            with pytest.raises(DataError, match=said) as caught:
+                read_sql(address, query)
+            assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match="no such DuckDB file"):
+        read_sql("duckdb:missing.duckdb", QUERY)
+    with pytest.raises(DataError, match="correct the address"):
+        read_sql("postgresql://owner:secret@127.0.0.1:9/none", QUERY)
+
+
+def test_what_is_an_address_and_what_is_a_path() -> None:
+    assert is_sql("postgresql://bank/loans")
+    assert is_sql("duckdb:loans.duckdb")
+    assert not is_sql("loans.parquet")

@@ -1,0 +1,185 @@
+"""A live owner and a learner that sends anything but honest queries: nothing is charged, dies or grows."""
+
+import asyncio
+import random
+import struct
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.losses import Squared
+from copriv.network.agent import OwnerAgent
+from copriv.network.grpc_transport import GrpcDialer, GrpcListener
+from copriv.network.messages import (
+    MAX_FRAME,
+    Busy,
+    Finished,
+    Hello,
+    Offer,
+    Ready,
+    Refusal,
+    Welcome,
+    decode,
+    encode,
+)
+from copriv.network.transport import Link
+from copriv.privacy.sqlite_ledger import LedgerFile, verify
+from copriv.protocol import Answer, Query
+from network_parties import NAMES, QUICK, agreement, keys, records
+
+AGREED = agreement()
+FINGERPRINT = AGREED.fingerprint
+
+
+def hostile(chance: random.Random, honest: bytes, number: int) -> bytes:
+    """One message that no owner may answer with anything but a refusal, or not at all."""
+
+    def query(theta: Any = (0.1, 0.2, 0.3), identity: str = "", **other: str) -> bytes:
+        said = {"identity": identity or f"h{number}", "fingerprint": FINGERPRINT, "owner": NAMES[0]} | other
+        return encode(Query(**said, theta=np.asarray(theta, dtype=np.float64)))
+
+    def damaged() -> bytes:
+        frame = bytearray(honest)
+        for _ in range(chance.randint(1, 8)):
+            frame[chance.randrange(len(frame))] = chance.randrange(256)
+        # Damage that leaves a well-formed query inside the box would be an honest query of another name.
+        frame[chance.randrange(8)] ^= 0xFF
+        return bytes(frame)
+
+    kinds = [
+        lambda: chance.randbytes(chance.randint(0, 300)),
+        damaged,
+        lambda: honest[: chance.randrange(len(honest))],
+        lambda: honest + chance.randbytes(chance.randint(1, 50)),
+        lambda: query([]),
+        lambda: query(np.zeros(2)),
+        lambda: query(np.zeros(4000)),
+        lambda: query([0.0, float("nan"), 0.0]),
+        lambda: query([float("inf"), 0.0, 0.0]),
+        lambda: query([0.0, 0.0, -float("inf")]),
+        lambda: query([10.0 + 1e-9, 0.0, 0.0]),
+        lambda: query([1e308, -1e308, 1e308]),
+        lambda: query(fingerprint="0" * 64),
+        lambda: query(fingerprint=""),
+        lambda: query(owner=NAMES[1]),
+        lambda: query(owner=""),
+        lambda: query(identity="x" * 201),
+        lambda: query(theta=[0.2, 0.2, 0.2], identity="honest"),  # replayed under another theta
+        lambda: encode(Answer("honest", FINGERPRINT, NAMES[0], np.zeros(3), 0)),
+        lambda: encode(Hello(NAMES[0], FINGERPRINT, "", 3, "")),
+        lambda: encode(Welcome("other run", "choose", 0.0, 0, "", "", "")),
+        lambda: encode(Ready(1)),
+        lambda: encode(Refusal("honest", "budget", "no")),
+        lambda: encode(Busy(2**64 - 1)),
+        lambda: encode(Offer(chance.randrange(2**64))),
+        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + struct.pack("<H", 65535) + b"a" * 100,
+        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + b"\0\0" * 3 + struct.pack("<I", 2**32 - 1),
+        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + b"\2\0\xff\xfe",
+        lambda: struct.pack("<6sBB", b"COPRIV", chance.randrange(2, 256), 3),
+        lambda: struct.pack("<6sBB", b"COPRIV", 1, chance.randrange(10, 256)),
+    ]
+    return chance.choice(kinds)()
+
+
+def memory() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def attack(folder: Path, messages: int, seed: int) -> dict[str, Any]:
+    """One owner, one session, an honest query, `messages` hostile ones, and the honest query once more."""
+    chance, held, found = random.Random(seed), keys(folder, NAMES[:1]), dict[str, Any]()
+    honest = encode(Query("honest", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3])))
+
+    async def learner(link: Link) -> None:
+        hello = decode(await link.receive())
+        assert isinstance(hello, Hello)
+        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        await link.send(honest)
+        first = decode(await link.receive())
+        assert isinstance(first, Answer)
+        refused: dict[str, int] = {}
+        for number in range(messages):
+            if number == messages // 10:
+                found["before"] = memory()
+            frame = hostile(chance, honest, number)
+            await link.send(frame)
+            try:
+                silent = isinstance(decode(frame), Offer | Busy)
+            except ValueError:
+                silent = False
+            while not silent:
+                reply = decode(await link.receive())
+                if isinstance(reply, Refusal):
+                    refused[reply.code] = refused.get(reply.code, 0) + 1
+                    assert reply.reason
+                    break
+                assert isinstance(reply, Ready), f"{frame!r} was answered with {reply}"
+        await link.send(honest)
+        last = decode(await link.receive())
+        while isinstance(last, Ready):
+            last = decode(await link.receive())
+        assert isinstance(last, Answer)
+        found.update(after=memory(), refused=refused, first=first, last=last)
+        await link.send(encode(Finished("enough")))
+        await link.receive()
+
+    async with GrpcListener("127.0.0.1:0", held["learner"]).listening(learner) as address:
+        with LedgerFile.open(folder / "ledger", NAMES[0], Fraction(1)) as file:
+            dialer = GrpcDialer(address, held[NAMES[0]])
+            agent = OwnerAgent(
+                AGREED, NAMES[0], records(0), Squared(), file, dialer, keys=held[NAMES[0]], patience=QUICK
+            )
+            found["reason"] = await agent.serve()
+    return found
+
+
+def checked(folder: Path, messages: int, seed: int) -> None:
+    found = asyncio.run(asyncio.wait_for(attack(folder, messages, seed), 600))
+    assert found["reason"] == "enough"
+    totals = verify(folder / "ledger")
+    assert totals.runs["run"].charged == 1, "a refused query was charged"
+    assert totals.lines == 4
+    assert found["last"].gradient.tobytes() == found["first"].gradient.tobytes()
+    assert set(found["refused"]) == {"malformed", "query"}
+    assert sum(found["refused"].values()) > 0.8 * messages
+    assert found["after"] - found["before"] < 20e6, "memory grew"
+
+
+def test_three_hundred_hostile_messages(tmp_path: Path) -> None:
+    checked(tmp_path, 300, seed=3)
+
+
+@pytest.mark.slow
+def test_twenty_thousand_hostile_messages(tmp_path: Path) -> None:
+    checked(tmp_path, 20_000, seed=4)
+
+
+def test_a_message_that_is_too_long_ends_the_link_and_not_the_owner(tmp_path: Path) -> None:
+    held = keys(tmp_path, NAMES[:1])
+    sessions = 0
+
+    async def learner(link: Link) -> None:
+        nonlocal sessions
+        sessions += 1
+        await link.receive()
+        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        if sessions == 1:
+            await link.send(b"\0" * (MAX_FRAME + 100))
+        else:
+            await link.send(encode(Finished("enough")))
+        await link.receive()
+
+    async def both() -> str:
+        async with GrpcListener("127.0.0.1:0", held["learner"]).listening(learner) as address:
+            with LedgerFile.open(tmp_path / "ledger", NAMES[0], Fraction(1)) as file:
+                dialer = GrpcDialer(address, held[NAMES[0]])
+                return await OwnerAgent(
+                    AGREED, NAMES[0], records(0), Squared(), file, dialer, keys=held[NAMES[0]], patience=QUICK
+                ).serve()
+
+    assert asyncio.run(asyncio.wait_for(both(), 30)) == "enough"
+    assert sessions == 2

@@ -1,0 +1,215 @@
+"""Who is let in, and with what reason everybody else is not."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+
+from copriv.errors import InvalidInput, Unreachable
+from copriv.losses import Squared
+from copriv.network.agent import LearnerRefused, OwnerAgent
+from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
+from copriv.network.keys import Keys, KeysRefused, issue, make_authority
+from copriv.network.policy import Policy, PolicyRefused
+from copriv.network.transport import Link
+from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> dict[str, Keys]:
+    return keys(tmp_path)
+
+
+async def silence(link: Link) -> None:
+    await link.receive()
+
+
+def refusal(learner: Keys, owner: Keys) -> str:
+    """Why this owner cannot reach this learner."""
+
+    async def attempt() -> None:
+        async with GrpcListener("127.0.0.1:0", learner).listening(silence) as address:
+            await (await GrpcDialer(address, owner).dial()).close()
+
+    with pytest.raises((Unreachable, KeysRefused)) as caught:
+        asyncio.run(asyncio.wait_for(attempt(), 20))
+    return str(caught.value)
+
+
+def test_the_right_keys_are_let_in(held: dict[str, Keys]) -> None:
+    async def attempt() -> str:
+        async with GrpcListener("127.0.0.1:0", held["learner"]).listening(silence) as address:
+            link = await GrpcDialer(address, held["bank-1"]).dial()
+            await link.close()
+            return link.peer
+
+    assert asyncio.run(attempt()) == "learner"
+    assert (held["learner"].role, held["bank-1"].role, held["bank-1"].name) == ("learner", "owner", "bank-1")
+
+
+def test_foreign_keys_are_refused_by_either_side(held: dict[str, Keys], tmp_path: Path) -> None:
+    foreign = keys(tmp_path / "elsewhere")
+    assert "certificate" in refusal(foreign["learner"], held["bank-1"])
+    # An owner that trusts this authority, and shows a certificate of another one.
+    mixed = Keys(held["bank-1"].authority, foreign["bank-1"].certificate, foreign["bank-1"].key)
+    assert "not of this consortium's authority" in refusal(held["learner"], mixed)
+
+
+def test_the_learner_itself_refuses_what_an_owner_does_not_check(
+    held: dict[str, Keys], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = keys(tmp_path / "elsewhere")
+    mixed = Keys(held["bank-1"].authority, foreign["bank-1"].certificate, foreign["bank-1"].key)
+    monkeypatch.setattr(Keys, "check", lambda self, now=None: None)
+    assert "refused the certificate of bank-1" in refusal(held["learner"], mixed)
+
+
+def test_expired_and_early_certificates_are_refused_with_their_dates(tmp_path: Path) -> None:
+    make_authority(tmp_path / "authority", "test")
+    old, early = datetime.now(UTC) - timedelta(days=9), datetime.now(UTC) + timedelta(days=9)
+    for name, begins in (("old", old), ("early", early)):
+        issue(tmp_path / "authority", tmp_path / name, name, "owner", days=1, begins=begins)
+        with pytest.raises(KeysRefused, match="is valid from"):
+            Keys.load(tmp_path / name)
+
+
+def test_an_expired_certificate_is_refused_by_the_other_side(
+    held: dict[str, Keys], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = datetime.now(UTC) - timedelta(days=9)
+    for name, role in (("learner", "learner"), ("bank-1", "owner")):
+        issue(tmp_path / "authority", tmp_path / "old" / name, name, role, days=1, begins=begins)  # type: ignore[arg-type]
+    monkeypatch.setattr(Keys, "check", lambda self, now=None: None)
+    old = {name: Keys.load(tmp_path / "old" / name) for name in ("learner", "bank-1")}
+    assert "expired" in refusal(old["learner"], held["bank-1"])
+    assert "refused the certificate of bank-1" in refusal(held["learner"], old["bank-1"])
+
+
+def test_an_owners_certificate_cannot_play_the_learner(held: dict[str, Keys], tmp_path: Path) -> None:
+    assert "refused" in refusal(held["bank-2"], held["bank-1"])
+    issue(tmp_path / "authority", tmp_path / "pretender", "learner", "owner")
+    assert "refused" in refusal(Keys.load(tmp_path / "pretender"), held["bank-1"])
+
+
+def test_plaintext_and_missing_keys_are_refused(held: dict[str, Keys], tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="plaintext is refused"):
+        GrpcListener("127.0.0.1:0", None)
+    with pytest.raises(Unreachable, match="plaintext is refused"):
+        GrpcDialer("127.0.0.1:1", None)
+    with pytest.raises(KeysRefused, match="ask the coordinator"):
+        Keys.load(tmp_path / "nobody")
+
+    async def plaintext() -> None:
+        async with (
+            GrpcListener("127.0.0.1:0", held["learner"]).listening(silence) as address,
+            grpc.aio.insecure_channel(address) as channel,
+        ):
+            stream = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+            await asyncio.wait_for(stream.write(b"x"), 10)
+
+    with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):
+        asyncio.run(plaintext())
+
+
+def test_a_key_that_belongs_to_another_certificate_is_refused(held: dict[str, Keys]) -> None:
+    swapped = Keys(held["bank-1"].authority, held["bank-1"].certificate, held["bank-2"].key)
+    with pytest.raises(KeysRefused, match="does not belong"):
+        swapped.check()
+
+
+def test_an_authority_and_keys_are_never_overwritten(tmp_path: Path, held: dict[str, Keys]) -> None:
+    with pytest.raises(KeysRefused, match="already"):
+        make_authority(tmp_path / "authority", "test")
+    with pytest.raises(KeysRefused, match="already"):
+        issue(tmp_path / "authority", tmp_path / "bank-1", "bank-1", "owner")
+    assert (tmp_path / "bank-1" / "key.pem").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "authority" / "ca-key.pem").stat().st_mode & 0o077 == 0
+
+
+def test_another_agreement_is_refused_by_its_fingerprint(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, agreement())
+
+    async def both() -> None:
+        learner = asyncio.ensure_future(consortium.learn())
+        while not consortium.address:
+            await asyncio.sleep(0.01)
+        consortium.agreed = agreement(epsilon=2.0)
+        try:
+            await consortium.own(0, ledgers=MemoryLedgers("bank-1"))
+        finally:
+            learner.cancel()
+            await asyncio.gather(learner, return_exceptions=True)
+
+    with pytest.raises(LearnerRefused, match="agreements differ"):
+        asyncio.run(both())
+
+
+def test_a_policy_may_name_the_learners_certificate(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, agreement(), "grpc")
+    assert consortium.keys is not None
+    right = consortium.keys["learner"].fingerprint
+
+    async def both(certificate: str) -> str:
+        learner = asyncio.ensure_future(consortium.learn())
+        try:
+            owner = consortium.own(0, policy=Policy(certificates=(certificate,)))
+            return await asyncio.wait_for(owner, 3)
+        finally:
+            learner.cancel()
+            await asyncio.gather(learner, return_exceptions=True)
+
+    with pytest.raises(LearnerRefused, match="certificates"):
+        asyncio.run(both("0" * 64))
+    (tmp_path / "run.db").unlink()
+    consortium.address = ""
+    with pytest.raises(TimeoutError):  # let in: it waits for the other owners
+        asyncio.run(both(right))
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Policy(losses=("logistic",)), "policy.losses: 'squared' is not allowed"),
+        (Policy(rules=("S2",)), "policy.rules: 'A2'"),
+        (Policy(features=("age",)), "policy.features: 'income'"),
+        (Policy(agreements=("0" * 64,)), "policy.agreements"),
+        (Policy(highest_epsilon=0.5), "takes epsilon 1 from bank-1, at most 0.5"),
+        (Policy(lifetime_epsilon=0.5), "policy.lifetime_epsilon"),
+        (Policy(least_records=1000), "no fewer than 1000"),
+    ],
+)
+def test_an_owners_policy_goes_before_the_agreement(policy: Policy, said: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyRefused) as caught:
+        OwnerAgent(
+            agreement(), "bank-1", records(0), Squared(), MemoryLedgers("bank-1"),
+            Consortium(tmp_path, agreement()).dialer("bank-1"), policy=policy, columns=("income",), patience=QUICK,
+        )  # fmt: skip
+    assert said in str(caught.value)
+
+
+def test_hours_may_go_over_midnight() -> None:
+    def at(hour: int) -> datetime:
+        return datetime(2030, 1, 1, hour)
+
+    day, night = Policy(hours="08:00-18:00"), Policy(hours="22:00-06:00")
+    assert [day.open_at(at(h)) for h in (7, 8, 17, 18)] == [False, True, True, False]
+    assert [night.open_at(at(h)) for h in (21, 22, 5, 6)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "policy = 1", "[policy]\nhours = '8-18'", "[policy]\nhighest_epsilon = nan", "[policy]\nlosss = ['x']"]
+)
+def test_a_policy_that_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(PolicyRefused, match="policy"):
+        Policy.load(tmp_path / "policy.toml")
+
+
+def test_certificates_in_a_policy_need_keys(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="needs this party's keys"):
+        OwnerAgent(
+            agreement(), NAMES[0], records(0), Squared(), MemoryLedgers("bank-1"),
+            Consortium(tmp_path, agreement()).dialer("bank-1"), policy=Policy(certificates=("0" * 64,)),
+        )  # fmt: skip
