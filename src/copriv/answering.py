@@ -15,7 +15,7 @@ from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import mean_sensitivity
 from copriv.privacy.objective import ObjectiveAnswer, Perturbation, surface_of
-from copriv.privacy.statistics import StatisticsAnswer, statistics_noise
+from copriv.privacy.statistics import StatisticsAnswer, bound_on_moments, statistics_noise
 from copriv.types import Array, Loss
 
 
@@ -24,7 +24,7 @@ def check_delta(agreement: Agreement) -> None:
     for owner in agreement.owner:
         if owner.delta > 0 and agreement.agreement.mechanism in ("laplace", "statistics"):
             raise AgreementError(
-                f'owner.delta: {owner.name} was to answer with delta {owner.delta:g}; mechanism '
+                f"owner.delta: {owner.name} was to answer with delta {owner.delta:g}; mechanism "
                 f'"{agreement.agreement.mechanism}" is pure epsilon, delta 0'
             )
 
@@ -127,7 +127,7 @@ def sensitivity_norm(agreement: Agreement) -> Literal[1, 2]:
 
 def answer_noise(agreement: Agreement, owner: OwnerTerms, n_parameters: int, feature_bound: float) -> Array:
     """The scale of the noise on each number of a "statistics" answer."""
-    share, R = agreement.agreement.moments_share, feature_bound + float(agreement.model.intercept)
+    share, M = agreement.agreement.moments_share, bound_on_moments(feature_bound, agreement.model.intercept)
     return statistics_noise(
-        agreement.gradient_bound, R, share, n_parameters, owner.records, owner.epsilon, owner.overlap
+        agreement.gradient_bound, M, share, n_parameters, owner.records, owner.epsilon, owner.overlap
     )

@@ -1,8 +1,8 @@
 """Settings for mechanisms by which each owner answers once, from public information only.
 
-Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on its
-own rows the public model would look too good a start. Candidates for bounds are quantiles of what the public rows show;
-for the anchor, what spends a given share of ε on curvature.
+Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on
+its own rows the public model would look too good a start. Candidates for bounds are quantiles of what the public rows
+show; for the anchor, what spends a given share of ε on curvature.
 """
 
 from collections.abc import Iterator

@@ -2,13 +2,13 @@
 
 One class a mechanism keeps this seam; which one, an agreement says (`copriv.answering`).
 
-| mechanism          | class                         | guarantee            | leaves                                   |
-| ------------------ | ----------------------------- | -------------------- | ---------------------------------------- |
-| laplace            | (the owner's own few lines)   | ε                    | clipped mean gradient + Laplace noise    |
-| laplace-composed   | `ClippedGradient`             | (ε, δ) over the run  | the same, less noise                     |
-| gaussian           | `ClippedGradient`             | (ε, δ) over the run  | mean gradient clipped in L2 + normal     |
-| statistics         | `StatisticsAnswer`            | ε                    | gradient at θ and second moments, once   |
-| objective          | `ObjectiveAnswer`             | ε, or (ε, δ)         | the minimiser of a perturbed fitness, once |
+| mechanism        | class                         | guarantee            | leaves                                   |
+| ---------------- | ----------------------------- | -------------------- | ---------------------------------------- |
+| laplace          | (the owner's own few lines)   | ε                    | clipped mean gradient + Laplace noise    |
+| laplace-composed | `ClippedGradient`             | (ε, δ) over the run  | the same, less noise                     |
+| gaussian         | `ClippedGradient`             | (ε, δ) over the run  | mean gradient clipped in L2 + normal     |
+| statistics       | `StatisticsAnswer`            | ε                    | gradient at θ and second moments, once   |
+| objective        | `ObjectiveAnswer`             | ε, or (ε, δ)         | the minimiser of a tilted fitness, once  |
 """
 
 from dataclasses import dataclass

@@ -3,9 +3,9 @@
 A whole run is (ε, δ)-differentially private: with probability δ at most, the bound ε on what anyone learns may fail. δ
 has to be far below 1/n. An agreement asks for it with `mechanism` and `owner.delta`; nothing here is ever a default.
 
-**Gaussian answers.** Each gradient is clipped to ‖·‖₂ ≤ Ξ (in L2, not L1), so replacing a unit moves the mean by at most
-Δ = 2Ξ/n in L2. m normal answers of standard deviation s are exactly as private as one of s/√m, also when each question
-depends on the answers before it; `get_sigma_gaussian` inverts the exact δ(ε) of one (Balle and Wang, 2018).
+**Gaussian answers.** Each gradient is clipped to ‖·‖₂ ≤ Ξ (in L2, not L1), so replacing a unit moves the mean by at
+most Δ = 2Ξ/n in L2. m normal answers of standard deviation s are exactly as private as one of s/√m, also when each
+question depends on the answers before it; `get_sigma_gaussian` inverts the exact δ(ε) of one (Balle and Wang, 2018).
 
 **Laplace answers, composed.** As pure answers, but with the privacy losses of m answers added up as a distribution
 (PLD) in place of their worst cases. The accountant knows one number with noise, an answer has p; the worst case is
@@ -16,9 +16,9 @@ for Laplace draws that chain is T_{Σ s_j} itself: T_s(α) = F(F⁻¹(1 − α) 
 In both, Δ is of a unit *replaced*, and it is put in by hand: the multiplier handed to the accountant is noise/Δ under
 its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivity again, and refuses Laplace.
 
-Draws are OpenDP's, on a grid of 2^−40 as in `mechanisms`. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which is
-checked; that the exact curve of the normal distribution holds for its values on the grid too, up to far below δ, rests on
-the grid being at least 10⁴ times finer than s, which is enforced.
+Draws are OpenDP's, on a grid of 2^−40 as in `mechanisms`. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which
+is checked; that the exact curve of the normal distribution holds for its values on the grid too, up to far below δ,
+rests on the grid being at least 10⁴ times finer than s, which is enforced.
 """
 
 from dataclasses import dataclass

@@ -1,31 +1,34 @@
 """Objective perturbation: an owner fits its own model once, to a fitness tilted by noise, and releases the model.
 
-With M = λP⁻¹ + σI, P the agreed public preconditioner (I without one), σ the regulariser's strength, θ₀ the agreed start
-and b a vector of independent draws, the owner finds
+With M = λP⁻¹ + σI, P the agreed public preconditioner (I without one), σ the regulariser's strength, θ₀ the agreed
+start and b a vector of independent draws, the owner finds
 
     θ̂ = argmin over all θ of  F(θ) = (1/n) Σ ℓ̃(θ; x, y) + (σ/2)‖θ‖² + (λ/2)(θ − θ₀)ᵀP⁻¹(θ − θ₀) + bᵀθ
 
-and releases θ̂ + v, v a little more noise. ℓ̃ is the loss with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′ stays
-monotone), on features scaled to √(xᵀPx) ≤ r (`reach`). Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with
-(ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped slopes, an anchor of any shape, and
-what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md; in short, ε = ε₁ + ε₂ + ε₃ where
+and releases θ̂ + v, v a little more noise. ℓ̃ is the loss with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′
+stays monotone), on features scaled to √(xᵀPx) ≤ r (`reach`). Source: Chaudhuri, Monteleoni and Sarwate 2011,
+Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped slopes, an
+anchor of any shape, and what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md; in short, ε
+= ε₁ + ε₂ + ε₃ where
 
     ε₁: D and D′ give the same θ̂ for noises that differ by ∇(their losses), at most 2Ξ/n in norm;
         Laplace draws of scale 2Ξ/(nε₁), Ξ in L1: a ratio of at most e^ε₁.
         Normal draws (δ > 0), Ξ in L2: see `objective_deviation`.
     ε₂: the map from b to θ̂ stretches volume differently under D and D′, by det ratio at most 1 + s with
-        s = c·r²/(n(λ + σμ)), c = sup φ″ and μ the least eigenvalue of P: ε₂ = log(1 + s), or s where a unit has many rows.
+        s = c·r²/(n(λ + σμ)), c = sup φ″ and μ the least eigenvalue of P: ε₂ = log(1 + s), or s where a unit has
+            many rows.
     ε₃: the solver stops within a known distance of θ̂; v, Laplace, hides the rest (`REMAINDER` of ε).
 
 Assumed, and checked where it can be: a linear loss with a Lipschitz slope (squared, logistic, huber, smoothed hinge);
 F's minimum over all of R^p (the learner projects later); the solver reaches its tolerance (else NotCertified is raised
 after the charge and nothing leaves; that it was raised can be seen).
 
-Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose low-order
-bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's grid by OpenDP, and v
-is sized for any difference below the solver's tolerance, rounding of the solution included. That covers low-order bits as
-long as the computed gradient at the solution is right to `TOLERANCE`, which is 4 times the proved bound on rounding of
-its sum (`clipping.ROUNDING`) and covers predictions while p·‖θ̂‖_∞·r² stays below about 10⁵ Ξ: not proved for larger ones.
+Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose
+low-order bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's
+grid by OpenDP, and v is sized for any difference below the solver's tolerance, rounding of the solution included.
+That covers low-order bits as long as the computed gradient at the solution is right to `TOLERANCE`, which is 4 times
+the proved bound on rounding of its sum (`clipping.ROUNDING`) and covers predictions while p·‖θ̂‖_∞·r² stays below
+about 10⁵ Ξ: not proved for larger ones.
 """
 
 from dataclasses import dataclass
@@ -193,7 +196,9 @@ class Perturbation:
         """
         p = len(self.start)
         residual = TOLERANCE * self.bound + np.sqrt(p) * 2.0**GRID
-        off = np.sqrt(p) * residual / self.strength(records, epsilon)
+        off = max(
+            np.sqrt(p) * residual / self.strength(records, epsilon), 100 * p * 2.0**GRID
+        )  # or v is lost in its grid
         return float(2.0 * off / (REMAINDER * epsilon))
 
     def tied(self, records: int, epsilon: float) -> "Tilted":

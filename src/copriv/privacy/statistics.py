@@ -2,15 +2,15 @@
 
 Formal guarantee. Let g be the mean over n units of gradients at θ₀ clipped to ‖·‖₁ ≤ Ξ, and h the mean over units of
 
-    m(x) = (x₁², …, x_p²; 2x₁x₂, 2x₁x₃, …, 2x_{p−1}x_p),      ‖m(x)‖₁ = Σ_jk |x_j||x_k| = ‖x‖₁² ≤ R²,
+    m(x) = (x₁², …, x_p²; 2x₁x₂, 2x₁x₃, …, 2x_{p−1}x_p),      ‖m(x)‖₁ = Σ_jk |x_j||x_k| = ‖x‖₁² ≤ M = B².
 
-R being B, or B + 1 with an intercept. One unit adds to u = ((1−τ) g/Ξ, τ h/R²) a vector of L1 norm at most
-(1−τ) + τ = 1 over n, so replacing a unit moves u by at most 2/n in L1, and u with independent Laplace noise of scale
-2/(nε) on each number is ε-differentially private. Both bounds are enforced here: gradients are clipped, and features
-are scaled into the ball. The bound is reached: two units at different corners of the ball with slopes at their limit
-differ by 2 in u, so no smaller scale is private.
+With an intercept, x = (x′, 1), the last entry of m is always 1: taken as 0 here, M = (B + 1)² − 1 remains. One unit
+adds to u = ((1−τ) g/Ξ, τ h/M) a vector of L1 norm at most (1−τ) + τ = 1 over n, so replacing a unit moves u by at
+most 2/n in L1, and u with independent Laplace noise of scale 2/(nε) on each number is ε-differentially private. Both
+bounds are enforced here: gradients are clipped, and features are scaled into the ball. The bound is reached: two
+units at different corners of the ball with slopes at their limit differ by 2 in u, so no smaller scale is private.
 
-Undone, the noise has scale 2Ξ/(nε(1−τ)) on the gradient, 2R²/(nετ) on the mean of x_j², and half of that on the mean
+Undone, the noise has scale 2Ξ/(nε(1−τ)) on the gradient, 2M/(nετ) on the mean of x_j², and half of that on the mean
 of x_jx_k: a cross term stands twice in xxᵀ, so releasing it doubled costs no sensitivity and halves its noise.
 
 At a θ₀ near the optimum, such as a public model, residuals are small and so is Ξ; the curvature then matters little and
@@ -40,17 +40,23 @@ def statistics_length(n_parameters: int, share: float) -> int:
 
 
 def statistics_noise(
-    bound: float, reach: float, share: float, n_parameters: int, records: int, epsilon: float, overlap: int = 1
+    bound: float, moments_bound: float, share: float, n_parameters: int, records: int, epsilon: float, overlap: int = 1
 ) -> Float[Array, " answer"]:
     """The scale of the noise on each number of an answer, in the unit of that number.
 
-    `bound` is Ξ and `reach` R; the order of the numbers is that of `StatisticsAnswer`.
+    `bound` is Ξ and `moments_bound` M; the order of the numbers is that of `StatisticsAnswer`.
     """
-    Ξ, R, τ, p, n, ε = bound, reach, share, n_parameters, records, epsilon / overlap
+    Ξ, M, τ, p, n, ε = bound, moments_bound, share, n_parameters, records, epsilon / overlap
     gradient = np.full(p, 2 * Ξ / (n * ε * (1 - τ)))
     if τ == 0:
         return gradient
-    return np.concatenate([gradient, 2 * R**2 / (n * ε * τ) / multiplicity(p)])
+    return np.concatenate([gradient, 2 * M / (n * ε * τ) / multiplicity(p)])
+
+
+def bound_on_moments(feature_bound: float, intercept: bool) -> float:
+    """M: how much of L1 norm a unit's second moments may have, but for the constant 1 of an intercept."""
+    B = feature_bound
+    return B * B + 2.0 * B if intercept else B * B
 
 
 def multiplicity(n_parameters: int) -> Float[Array, " moments"]:
@@ -117,9 +123,9 @@ class StatisticsAnswer:
         _ = self._noise.scale
 
     @property
-    def reach(self) -> float:
-        """R ≥ ‖x‖₁, with the intercept."""
-        return self.feature_bound + float(self.intercept)
+    def moments_bound(self) -> float:
+        """M."""
+        return bound_on_moments(self.feature_bound, self.intercept)
 
     @property
     def scale(self) -> float:
@@ -139,7 +145,7 @@ class StatisticsAnswer:
         gradient = np.full(self.n_parameters, self.bound / (1 - self.share))
         if self.share == 0:
             return gradient
-        return np.concatenate([gradient, self.reach**2 / self.share / multiplicity(self.n_parameters)])
+        return np.concatenate([gradient, self.moments_bound / self.share / multiplicity(self.n_parameters)])
 
     def statistics(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The answer before noise. Private."""
@@ -154,12 +160,12 @@ class StatisticsAnswer:
 
 
 def best_share(
-    curvature: Float[Array, "p p"], displacement: Float[Array, "p p"], bound: float, reach: float
+    curvature: Float[Array, "p p"], displacement: Float[Array, "p p"], bound: float, moments_bound: float
 ) -> float:
     """τ that costs least, from public numbers: ½ tr(A⁻¹·Cov) of the noise's effect on the solution.
 
     curvature: A = ∇²f. displacement: E (θ* − θ₀)(θ* − θ₀)ᵀ, what the start is expected to be off by.
-    bound, reach: Ξ and R. Neither n nor ε matters: both parts scale alike.
+    bound, moments_bound: Ξ and M. Neither n nor ε matters: both parts scale alike.
 
     The gradient's noise costs a/(1−τ)², a = ½·2(2Ξ)² tr A⁻¹; that of H, through 2·noise·(θ* − θ₀), b/τ² with b the same
     sum over its entries. The least of a/(1−τ)² + b/τ² is at τ = b^⅓/(a^⅓ + b^⅓).
@@ -169,9 +175,9 @@ def best_share(
     a = np.trace(A) * (2 * bound) ** 2
     b = 0.0
     for (j, k), times in zip(zip(*np.triu_indices(p), strict=True), multiplicity(p), strict=True):
-        # 2N(θ* − θ₀) for N with one noisy entry (and its mirror), of scale 2R²/times.
+        # 2N(θ* − θ₀) for N with one noisy entry (and its mirror), of scale 2M/times.
         move = A[j, j] * displacement[k, k]
         if j != k:
             move += A[k, k] * displacement[j, j] + 2 * A[j, k] * displacement[j, k]
-        b += (2 * 2 * reach**2 / times) ** 2 * move
+        b += (2 * 2 * moments_bound / times) ** 2 * move
     return float(b ** (1 / 3) / (a ** (1 / 3) + b ** (1 / 3)))

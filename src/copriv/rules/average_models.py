@@ -44,6 +44,6 @@ class AverageModels:
         return state
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
-        heard = np.maximum(state.weight, np.finfo(float).tiny)[:, None]
+        heard = np.where(state.weight > 0, state.weight, 1.0)[:, None]
         moved = state.start + self.step_size * (state.total / heard - state.start)
         return np.asarray(np.where(state.weight[:, None] > 0, self.descent.box.project(moved), state.start))

@@ -71,7 +71,7 @@ class SolveStatistics:
         return state
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
-        heard = np.maximum(state.weight, np.finfo(float).tiny)[:, None]
+        heard = np.where(state.weight > 0, state.weight, 1.0)[:, None]
         mean, p = state.total / heard, state.start.shape[1]
         slope = self.descent.regularizer.gradient(state.start) + mean[:, :p]
         if self.moments_scale is None:
@@ -80,7 +80,7 @@ class SolveStatistics:
             H = unpack(mean[:, p:], p)
             A: Array = 2.0 * H + self.descent.regularizer.strength * np.eye(p)
             repaired: Array = self._repaired(A, state.noise / heard[:, 0] ** 2)
-            move = np.linalg.solve(repaired, slope[:, :, None])[:, :, 0]
+            move = np.asarray(np.linalg.solve(repaired, slope[:, :, None])[:, :, 0], dtype=np.float64)
         moved = self.descent.box.project(state.start - self.step_size * move)
         return np.asarray(np.where(state.weight[:, None] > 0, moved, state.start))
 

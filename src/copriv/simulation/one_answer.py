@@ -1,7 +1,7 @@
 """Runs in which every owner answers once, at the agreed start ("statistics", "objective"), with simulated noise.
 
-What owners compute is the very code of a deployment (`copriv.privacy.statistics`, `copriv.privacy.objective`); statistics are
-computed once an owner and noise is added run by run, models are solved for once an owner and run.
+What owners compute is the very code of a deployment (`copriv.privacy.statistics`, `copriv.privacy.objective`);
+statistics are computed once an owner and noise is added run by run, models are solved for once an owner and run.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,0 +1,290 @@
+"""Objective perturbation: its density ratio by brute force, the bounds behind it, the solver, what wrong ones spend."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+import copriv.privacy.objective as module
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, NotCertified, QueryRefused
+from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.owner import Owner
+from copriv.privacy.objective import ObjectiveAnswer, Perturbation, Surface, bend, objective_deviation
+from copriv.protocol import Query
+from copriv.records import Records
+from copriv.simulation import simulate
+from copriv.types import Array
+
+SURFACES: tuple[Surface, ...] = (Logistic(), SmoothedHinge(0.5), Huber(0.4), Squared())
+
+
+def agreed(surface: Surface = SURFACES[0], p: int = 2, **changes: object) -> Perturbation:
+    made = Perturbation(surface, 0.8, 1, 1.0, False, np.linspace(-0.1, 0.2, p), 0.05, 0.1)
+    return replace(made, **changes)
+
+
+def dataset(n: int, p: int, rng: np.random.Generator, labels: bool) -> Records:
+    x, y = rng.normal(size=(n, p)), rng.normal(size=n)
+    return Records.of(x, np.where(y > 0, 1.0, -1.0) if labels else y)
+
+
+def neighbours(n: int, p: int, seed: int, labels: bool) -> tuple[Records, Records]:
+    """Two sets that differ in their last record: at a corner of the ball or beyond, or anywhere."""
+    rng = np.random.default_rng(seed)
+    one = dataset(n, p, rng, labels)
+    x, y = one.features.copy(), one.target.copy()
+    e = np.eye(p)[rng.integers(p)]
+    x[-1] = rng.choice([-1.0, 1.0]) * e * rng.choice([1.0, 50.0]) if rng.random() < 0.7 else rng.normal(size=p)
+    y[-1] = -y[-1] if labels else 10.0 * rng.normal()
+    return one, Records.of(x, y)
+
+
+def log_density(made: Perturbation, records: Records, theta: Array, ε: float, δ: float = 0.0) -> float:
+    """Of θ̂ at θ, by the change of variables b = −∇(F without b), with derivatives by differences: a second writing."""
+    n, p = records.units, len(theta)
+    solver = made.tied(n, ε).prepared(records)
+    b = -solver.gradient(theta, np.zeros(p))
+    h = 1e-6
+    jacobian = np.array(
+        [(solver.gradient(theta + h * e, b) - solver.gradient(theta - h * e, b)) / (2 * h) for e in np.eye(p)]
+    )
+    scale = made.noise_scale(n, ε, δ)
+    tail = np.abs(b).sum() / scale if δ == 0 else b @ b / (2 * scale**2)
+    return float(np.log(abs(np.linalg.det(jacobian))) - tail)
+
+
+def worst_ratio(made: Perturbation, ε: float, trials: int = 60, n: int = 4, p: int = 2) -> float:
+    """Over neighbours and points, the largest log-ratio of densities."""
+    labels, worst = isinstance(made.surface, Logistic | SmoothedHinge), 0.0
+    for seed in range(trials):
+        one, other = neighbours(n, p, seed, labels)
+        rng = np.random.default_rng(seed)
+        for theta in (rng.normal(size=p), 20 * rng.normal(size=p), np.zeros(p)):
+            worst = max(worst, abs(log_density(made, one, theta, ε) - log_density(made, other, theta, ε)))
+    return worst
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_the_density_ratio_never_passes_epsilon(surface: Surface) -> None:
+    """With ε₁ + ε₂ the whole of what the draw of b spends; the search comes near it."""
+    made = agreed(surface, anchor=2.0 if surface.curvature > 1 else 0.3)
+    ε = 3.0
+    worst = worst_ratio(made, ε)
+    assert worst <= (1 - module.REMAINDER) * ε + 1e-6
+    assert worst >= 0.5 * ε
+
+
+def _half_noise(patch: pytest.MonkeyPatch) -> None:
+    right = Perturbation.noise_scale
+    patch.setattr(Perturbation, "noise_scale", lambda self, n, ε, δ=0.0: 0.5 * right(self, n, ε, δ))
+
+
+def _added_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    right = Perturbation.noise_scale
+    patch.setattr(Perturbation, "noise_scale", lambda self, n, ε, δ=0.0: right(self, n, ε, δ) / 2)
+
+
+def _no_clipping(patch: pytest.MonkeyPatch) -> None:
+    right = module.Tilted.prepared
+    patch.setattr(module.Tilted, "prepared", lambda self, r: replace(right(self, r), limit=np.full(len(r), np.inf)))
+
+
+def _no_feature_bound(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(module, "into_reach", lambda x, bound, intercept: x)
+
+
+@pytest.mark.parametrize("wrong", [_half_noise, _added_not_replaced, _no_clipping, _no_feature_bound])
+def test_a_wrong_version_passes_it(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong(monkeypatch)
+    ε = 3.0
+    # Where the unbounded features matter most is the Jacobian, so that case has little noise budget in the first place.
+    if wrong is _no_feature_bound:
+        made = agreed(Squared(), anchor=2.0, bound=1e3)
+    elif wrong is _no_clipping:
+        made = agreed(Squared(), anchor=2.0)
+    else:
+        made = agreed(anchor=0.3)
+    assert worst_ratio(made, ε) > 1.05 * ε
+
+
+def test_the_jacobian_must_be_paid_for() -> None:
+    """ε₂ left out: with a weak anchor and few records the volume term alone passes the whole ε."""
+    weak = agreed(Squared(), bound=0.01, anchor=1e-4, regularization=0.0)
+    one = Records.of(np.array([[1e-3, 0.0], [0.0, 1e-3]]), np.zeros(2))
+    other = Records.of(np.array([[1e-3, 0.0], [0.0, 1.0]]), np.zeros(2))
+    theta = weak.start * 0
+    ratio = []
+    for r in (one, other):
+        solver = weak.tied(2, 1.0).prepared(r)
+        ratio.append(np.linalg.slogdet(solver.hessian(theta))[1])
+    s = 2.0 * 1.0 / (2 * 1e-4)
+    assert abs(ratio[1] - ratio[0]) == pytest.approx(np.log1p(s), rel=0.01)  # the bound is reached
+    assert weak.curvature_cost(2, 1.0) == pytest.approx(np.log1p(s))
+    with pytest.raises(AgreementError, match="anchor"):
+        weak.noise_scale(2, 1.0)
+
+
+@given(seed=st.integers(0, 200), which=st.integers(0, 3), metric=st.booleans(), intercept=st.booleans())
+def test_a_replaced_record_moves_the_log_determinant_by_the_curvature_cost_at_most(
+    seed: int, which: int, metric: bool, intercept: bool
+) -> None:
+    rng, p, n, ε = np.random.default_rng(seed), 3, 5, 2.0
+    B = rng.normal(size=(p, p))
+    made = agreed(SURFACES[which], p, metric=B @ B.T + 0.1 * np.eye(p) if metric else None, intercept=intercept)
+    one, other = neighbours(n, p, seed, which < 2)
+    theta = rng.normal(size=p)
+    dets = [np.linalg.slogdet(made.tied(n, ε).prepared(r).hessian(theta))[1] for r in (one, other)]
+    assert abs(dets[0] - dets[1]) <= made.curvature_cost(n, ε) * (1 + 1e-9)
+    moved = [made.tied(n, ε).prepared(r).gradient(theta, np.zeros(p)) for r in (one, other)]
+    assert np.abs(moved[0] - moved[1]).sum() <= 2 * made.bound / n * (1 + 1e-9)
+
+
+def test_persons_with_many_rows_pay_for_the_trace() -> None:
+    """Many rows of one person are not a rank-one change: log(1 + s) would be too little, s is enough."""
+    one = Records.of_persons(np.vstack([np.zeros((2, 2)), np.eye(2)]), np.zeros(4), [0, 1, 2, 2])
+    other = Records.of_persons(np.zeros((4, 2)), np.zeros(4), [0, 1, 2, 2])
+    made = agreed(Squared(), bound=1e6, many_rows=True, anchor=0.5, regularization=0.0)
+    dets = [np.linalg.slogdet(made.tied(3, 9.0).prepared(r).hessian(np.zeros(2)))[1] for r in (one, other)]
+    assert np.log1p(made.curvature_cost(3, 9.0)) < abs(dets[0] - dets[1]) <= made.curvature_cost(3, 9.0)
+    with pytest.raises(AgreementError, match="one row a unit"):
+        made.noise_scale(3, 9.0, 1e-6)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_bend_is_the_derivative_of_the_slope_and_below_the_curvature(surface: Surface) -> None:
+    z = np.linspace(-3, 3, 1001) + 1e-4
+    y = np.ones_like(z)
+    differences = (surface.slope(z + 1e-6, y) - surface.slope(z - 1e-6, y)) / 2e-6
+    assert np.abs(bend(surface, z, y) - differences).max() < 1e-4
+    assert (bend(surface, z, y) <= surface.curvature + 1e-12).all()
+
+
+def test_the_smoothed_hinge_is_a_rounded_hinge() -> None:
+    z = np.linspace(-2, 4, 2001)
+    y, smooth, hinge = np.ones_like(z), SmoothedHinge(0.3), Hinge()
+    gap = smooth.value(z, y) - hinge.value(z, y)
+    assert gap.min() >= -1e-12
+    assert gap.max() <= 0.3 / 4 + 1e-12
+    differences = np.gradient(smooth.value(z, y), z)
+    np.testing.assert_allclose(smooth.slope(z, y)[1:-1], differences[1:-1], atol=0.01)
+
+
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_the_solver_finds_the_minimum(surface: Surface) -> None:
+    rng, p, n = np.random.default_rng(3), 4, 300
+    made = agreed(surface, p, bound=0.4, metric=np.diag([1.0, 2.0, 0.5, 3.0]))
+    solver = made.tied(n, 1.0).prepared(dataset(n, p, rng, isinstance(surface, Logistic | SmoothedHinge)))
+    for size in (0.0, 0.1, 10.0):
+        tilt = size * rng.laplace(size=p)
+        theta = solver.minimum(tilt)
+        assert np.linalg.norm(solver.gradient(theta, tilt)) <= module.TOLERANCE * made.bound
+        found = minimize(lambda t, b=tilt: float(np.sum(solver.gradient(t, b) ** 2)), theta + 0.01, tol=1e-14)
+        np.testing.assert_allclose(theta, found.x, atol=1e-4 * (1 + np.abs(theta).max()))
+
+
+def test_a_solver_that_stops_short_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    solver = agreed().tied(50, 1.0).prepared(dataset(50, 2, np.random.default_rng(4), True))
+    with pytest.raises(NotCertified, match="nothing was released"):
+        solver.minimum(np.full(2, 0.1))
+
+
+def test_the_remainder_hides_the_tolerance() -> None:
+    made, n, ε = agreed(), 1000, 1.0
+    off = np.sqrt(2) * (module.TOLERANCE * made.bound) / made.strength(n, ε)
+    assert 2 * off / (module.REMAINDER * ε) <= made.remainder_scale(n, ε)
+    answer = ObjectiveAnswer(made, Fraction(ε), 0.0, n)
+    assert answer._rest.scale >= made.remainder_scale(n, ε) * (1 - 1e-9)
+    assert answer.scale == pytest.approx(made.noise_scale(n, ε), rel=1e-6)
+
+
+@pytest.mark.parametrize("δ", [1e-6, 0.01])
+def test_normal_draws_keep_epsilon_but_for_delta(δ: float) -> None:
+    """P(log-ratio > ε) under D, by importance of where the ratio is largest: neighbours at opposite corners."""
+    made = replace(agreed(Logistic(), p=1, start=np.zeros(1), anchor=0.3), order=2)
+    ε, n = 2.0, 5
+    x = np.zeros((n, 1))
+    one, other = (Records.of(np.append(x[1:], [[s]], axis=0), np.ones(n)) for s in (1.0, -1.0))
+    grid = np.linspace(-60, 60, 481)[:, None]
+    density = np.array([log_density(made, one, θ, ε, δ) for θ in grid])
+    ratio = density - np.array([log_density(made, other, θ, ε, δ) for θ in grid])
+    weight = np.exp(density - density.max())
+    weight /= weight.sum()
+    assert weight[ratio > ε].sum() <= δ
+    assert np.abs(ratio).max() > ε  # so δ is needed at all
+
+
+@given(ε=st.floats(0.01, 20), exponent=st.floats(-10, -1.4))
+def test_the_deviation_solves_its_equation(ε: float, exponent: float) -> None:
+    from scipy.stats import norm
+
+    δ = 10.0**exponent
+    d = objective_deviation(0.3, ε, δ)
+    u = norm.isf(δ / 2)
+    assert 0.3 * u / d + 0.3**2 / (2 * d * d) <= ε
+    assert 0.3 * u / (0.99 * d) + 0.3**2 / (2 * (0.99 * d) ** 2) > ε
+
+
+def test_two_correlated_normals_have_the_tail_that_is_claimed() -> None:
+    """P(|Z| + |Z′| > 2u) ≤ 2 P(Z > u), u ≥ √3, over correlations: the union over signs, by exact tails."""
+    from scipy.stats import norm
+
+    ρ = np.linspace(-1 + 1e-9, 1 - 1e-9, 2001)
+    for u in (np.sqrt(3), 2.0, 4.0):
+        union = 2 * norm.sf(2 * u / np.sqrt(2 + 2 * ρ)) + 2 * norm.sf(2 * u / np.sqrt(2 - 2 * ρ))
+        assert (union <= 2 * norm.sf(u) * (1 + 1e-9)).all()
+
+
+def terms(delta: float = 0.0, loss: str = "logistic", **more: object) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 2, "answers": 1, "mechanism": "objective", **more},
+            "model": {"loss": loss, "gradient_bound": 1.0, "regularization": 1e-2},
+            "data": {"feature_bound": 1.0},
+            "owner": [{"name": f"bank-{i}", "records": 400, "epsilon": 2.0, "delta": delta} for i in range(2)],
+        }
+    )
+
+
+def tables() -> list[tuple[Array, Array]]:
+    rng = np.random.default_rng(6)
+    x = rng.uniform(-0.5, 0.5, size=(2, 400, 2))
+    return [(part, np.where(part @ [3.0, -2.0] + 0.2 * rng.normal(size=400) > 0, 1.0, -1.0)) for part in x]
+
+
+@pytest.mark.parametrize(("delta", "loss"), [(0.0, "logistic"), (1e-5, "logistic"), (0.0, "hinge")])
+def test_owners_and_simulations_answer_alike(delta: float, loss: str) -> None:
+    agreement = terms(delta, loss)
+    simulated = simulate(agreement, tables(), runs=120, alone=False).theta
+    real = []
+    for _ in range(50):
+        models = []
+        for i, part in enumerate(tables()):
+            owner = Owner(agreement, f"bank-{i}", Records.of(*part), Hinge() if loss == "hinge" else Logistic())
+            models.append(owner.answer(Query("q", agreement.fingerprint, f"bank-{i}", np.zeros(2))).gradient)
+            assert owner.ledger.spent == 2
+        real.append(np.mean(models, axis=0))
+    ratio = np.std(real, axis=0) / simulated.std(axis=0)
+    assert (ratio > 0.6).all()
+    assert (ratio < 1.6).all()
+    assert np.abs(np.mean(real, axis=0) - simulated.mean(axis=0)).max() < 6 * simulated.std() / 7
+
+
+def test_refusals() -> None:
+    owner = Owner(terms(), "bank-0", Records.of(*tables()[0]), Logistic())
+    with pytest.raises(QueryRefused, match="agreed start"):
+        owner.answer(Query("q", terms().fingerprint, "bank-0", np.ones(2)))
+    with pytest.raises(AgreementError, match="answers"):
+        terms(answers=2)
+    with pytest.raises(AgreementError, match="either every owner"):
+        Agreement.of(
+            {**terms(1e-6).to_dict(), "owner": [terms(δ).to_dict()["owner"][i] for i, δ in enumerate((0.0, 1e-6))]}
+        )
