@@ -1,0 +1,146 @@
+"""The simulation as a user meets it: repeatable, divisible into batches, honest about what it did."""
+
+import json
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
+from copriv.problem import Problem
+from copriv.schedules import DropOut, Uniform
+from copriv.simulation import own_learners, simulate
+
+SIZES = (60, 80, 40)
+
+
+def data(seed: int = 0, labels: bool = False) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for n in SIZES:
+        X = rng.normal(size=(n, 2))
+        y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=n)
+        made.append((X, np.sign(y) if labels else y))
+    return made
+
+
+def agreed(rule: str = "A2", loss: str = "squared", **terms: object) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": rule, "horizon": 30, "answers": 6, "step": 0.3, "seed": 5, **terms},
+            "model": {"loss": loss, "regularization": 0.01, "theta_max": 10.0, "gradient_bound": 2.0},
+            "data": {"feature_bound": 0},
+            "owner": [{"name": f"o{i}", "records": n, "epsilon": 20.0} for i, n in enumerate(SIZES)],
+        }
+    )
+
+
+@pytest.mark.parametrize("rule", ["S1", "S2", "A1", "A2"])
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_same_seed_same_result_and_batches_make_the_whole(rule, loss):
+    agreement, tables = agreed(rule, loss), data(labels=loss == "hinge")
+    whole = simulate(agreement, tables, runs=7)
+    again = simulate(agreement, tables, runs=7, workers=1)
+    np.testing.assert_allclose(whole.theta, again.theta, atol=1e-10)
+    parts = [simulate(agreement, tables, runs=n, first_run=f) for f, n in ((0, 2), (2, 4), (6, 1))]
+    merged = parts[0].merge(parts[1:])
+    np.testing.assert_allclose(merged.theta, whole.theta, atol=1e-10)
+    np.testing.assert_allclose(merged.relative_fitness.runs, whole.relative_fitness.runs, atol=1e-10)
+    assert merged.clipped == pytest.approx(whole.clipped)
+    assert not np.allclose(simulate(agreement, tables, runs=7, seed=6).theta, whole.theta)
+
+
+def test_noise_has_the_agreed_scale_and_is_fresh_everywhere():
+    """Answers of a learner that never moves are gradient + noise: their spread is the agreed 2Ξm/(nε)."""
+    agreement = agreed("A2", step=1e-12)
+    scales = [o.noise_scale for o in simulate(agreement, data(), runs=1).owners]
+    np.testing.assert_allclose(scales, [2 * 2.0 * 6 / (n * 20.0) for n in SIZES])
+    one = simulate(agreed("S2", horizon=2, answers=1, step=1.0, iterate="last"), data(), runs=4000, alone=False)
+    weights = np.array(SIZES) / sum(SIZES)
+    b = np.array([2 * 2.0 * 1 / (n * 20.0) for n in SIZES])
+    variance = 2.0 * np.sum((weights * b) ** 2)
+    np.testing.assert_allclose(one.theta.var(axis=0), variance, rtol=0.12)
+    assert abs(np.corrcoef(one.theta.T)[0, 1]) < 0.08
+
+
+def test_json_has_the_contract_and_is_finite():
+    document = json.loads(simulate(agreed(), data(), runs=3).to_json())
+    assert document["schema"] == "copriv.simulation/1"
+    required = {"rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
+    assert required <= document.keys()
+    assert {"k", "p25", "median", "p75", "mean", "final"} == document["relative_fitness"].keys()
+    assert {"p25", "median", "p75", "mean"} == document["relative_fitness"]["final"].keys()
+    assert {"name", "records", "epsilon", "answers", "noise_scale", "alone"} == document["owners"][0].keys()
+    assert document["owners"][0]["answers"] == 6
+
+
+def test_alone_is_the_owners_own_model_on_everybodys_records():
+    tables = data()
+    result = simulate(agreed(), tables, runs=1)
+    X, y = (np.concatenate(part) for part in zip(*tables, strict=True))
+
+    def fit(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(2 * A.T @ A / len(b) + 0.01 * np.eye(2), 2 * A.T @ b / len(b))
+
+    def f(theta: np.ndarray) -> float:
+        return float(np.mean((X @ theta - y) ** 2) + 0.005 * theta @ theta)
+
+    expected = [f(fit(*table)) / f(fit(X, y)) - 1 for table in tables]
+    np.testing.assert_allclose([o.alone for o in result.owners], expected, rtol=1e-9)
+
+
+def test_own_learners_add_no_noise_to_their_own_answers():
+    split = own_learners(agreed(), data(), runs=2)
+    assert [s.owners[j].noise_scale for j, s in enumerate(split)] == [0, 0, 0]
+    whole = own_learners(agreed(), data(), runs=2, budget="multiplied")
+    assert split[0].owners[1].noise_scale == pytest.approx(2 * whole[0].owners[1].noise_scale)
+    with pytest.raises(UsageError, match="budget"):
+        own_learners(agreed(), data(), budget="free")
+
+
+def test_drop_out_and_rates_in_a_run():
+    away = DropOut(Uniform(), {0: [(0.0, np.inf)]})
+    result = simulate(agreed(answers=4), data(), runs=1, schedule=away)
+    assert [o.answers for o in result.owners] == [0, 4, 4]
+    poisson = agreed("A1", schedule="poisson", answers=None)
+    fast = poisson.replace(
+        owner=[{**o, "rate": 20.0 if i == 0 else 1.0} for i, o in enumerate(poisson.to_dict()["owner"])]
+    )
+    counts = [o.answers for o in simulate(fast, data(), runs=1).owners]
+    assert counts[0] > counts[1] + counts[2]
+
+
+def test_zero_weight_leaves_an_owner_out():
+    agreement = agreed("S2", horizon=7)
+    owners = [{**o, "weight": w} for o, w in zip(agreement.to_dict()["owner"], (1.0, 1.0, 0.0), strict=True)]
+    tables, other = data(), data()
+    other[2] = (other[2][0] * 3, other[2][1] - 7)
+    one = simulate(agreement.replace(owner=owners), tables, runs=2, alone=False)
+    two = simulate(agreement.replace(owner=owners), other, runs=2, alone=False)
+    np.testing.assert_allclose(one.theta, two.theta, atol=1e-12)
+
+
+def test_the_box_holds():
+    tight = agreed("S2", step=50.0).replace(model={"theta_max": 0.2})
+    assert np.abs(simulate(tight, data(), runs=5).theta).max() <= 0.2
+
+
+def test_what_is_refused_says_why():
+    with pytest.raises(AgreementError, match='step: still "auto"'):
+        simulate(agreed(step="auto"), data())
+    with pytest.raises(AgreementError, match='rule: still "auto"'):
+        simulate(agreed("auto"), data())
+    with pytest.raises(InvalidInput, match=r"model\.regularization: rule A1"):
+        simulate(agreed("A1").replace(model={"regularization": 0.0}), data())
+    with pytest.raises(DataError, match=r"o1 is agreed to hold 80 records, its data has 79"):
+        simulate(agreed(), [data()[0], (data()[1][0][:-1], data()[1][1][:-1]), data()[2]])
+    with pytest.raises(DataError, match="2 tables for 3 owners"):
+        simulate(agreed(), data()[:2])
+    with pytest.raises(DataError, match="needs labels"):
+        simulate(agreed(loss="hinge"), data())
+    bad = data()
+    bad[0][0][3, 1] = np.nan
+    with pytest.raises(InvalidInput, match=r"entry \[3, 1\] is nan"):
+        simulate(agreed(), bad)
+    with pytest.raises(InvalidInput, match="runs"):
+        simulate(agreed(), data(), runs=0)
