@@ -1,0 +1,11 @@
+"""The papers' experiments, figure by figure, from the command line (`copriv reproduce`) and from here.
+
+    from copriv.experiments import FIGURES, Effort, reproduce
+
+Nothing else in the package imports this one.
+"""
+
+from copriv.experiments.figures import FIGURES
+from copriv.experiments.runner import Effort, Figure, Report, reproduce
+
+__all__ = ["FIGURES", "Effort", "Figure", "Report", "reproduce"]

@@ -1,0 +1,218 @@
+"""Drawing, so that twenty figures look like one set: one colour an ε, one way to say "not private", one caption line.
+
+Matplotlib's object interface only: no global state, no display.
+"""
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterMathtext, LogLocator, NullLocator
+from PIL import Image
+
+from copriv.types import Array
+
+INK = "#22303c"
+MUTED = "#7a8793"
+GRID = "#e3e7ea"
+ALERT = "#b3261e"
+EPSILON_COLOURS = ("#c8553d", "#e0a030", "#1f6f8b")
+"""The most private budget is the warmest."""
+PAYS = "#1f6f8b"
+SURFACE = LinearSegmentedColormap.from_list(
+    "copriv", ["#12405a", "#1f6f8b", "#7fb7a8", "#f0dfa8", "#e0a030", "#c8553d"]
+)
+"""Low ψ is good: blue; high ψ is red."""
+
+MARKERS = ("s", "D", "o")
+DPI = 110
+
+_STYLE: dict[str, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.minor.visible": False,
+    "ytick.minor.visible": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "text.color": INK,
+    "lines.linewidth": 1.6,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+def picture(columns: int, rows: int = 1, width: float = 0.0, height: float = 3.3, **options: Any) -> tuple[Figure, Any]:
+    """A figure of panels (rows × columns, always a 2-d array of axes) in the common style."""
+    figure = Figure(figsize=(width or 0.6 + 3.7 * columns, 0.6 + height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def solid(columns: int, rows: int = 1, height: float = 3.3, width: float = 3.5) -> tuple[Figure, Any]:
+    """Panels with three axes."""
+    figure, axes = picture(columns, rows, 0.5 + width * columns, height, subplot_kw={"projection": "3d"})
+    return figure, axes
+
+
+def solid_over_flat(columns: int) -> tuple[Figure, list[Any], list[Any]]:
+    """A row of panels with three axes over a row of plain ones."""
+    figure = Figure(figsize=(0.5 + 3.9 * columns, 7.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(2, columns, height_ratios=(1.25, 1))
+    solids = [figure.add_subplot(grid[0, j], projection="3d") for j in range(columns)]
+    flats = [figure.add_subplot(grid[1, j]) for j in range(columns)]
+    return figure, solids, flats
+
+
+def scale(figure: Figure, axes: Any, limits: tuple[float, float], label: str) -> None:
+    """The colour scale of `surface`."""
+    whole = _whole(*limits)
+    bar = figure.colorbar(mpl.cm.ScalarMappable(mpl.colors.Normalize(*limits), SURFACE), ax=axes, label=label)
+    bar.set_ticks(whole, labels=[f"$10^{{{e}}}$" for e in whole])
+    bar.outline.set_visible(False)
+
+
+def no_ticks() -> NullLocator:
+    """For a log axis whose few ticks are set by hand."""
+    return NullLocator()
+
+
+def write(draw: Callable[[], Figure], path: Path, caption: str) -> None:
+    """Draw in the common style and write the PNG, a caption line under it, in at most 256 colours."""
+    memory = BytesIO()
+    style: Any = _STYLE
+    with mpl.rc_context(style):
+        figure = draw()
+        lines = wrapped(caption, int(figure.get_figwidth() * 17))
+        figure.supxlabel(lines, x=0.01, ha="left", fontsize=7, color=MUTED)
+        figure.savefig(memory, format="png", dpi=DPI)
+    memory.seek(0)
+    image = Image.open(memory).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    image.save(path, optimize=True)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Words in lines of at most `width` letters."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+MECHANISM = {
+    "as published": "NOT PRIVATE: as published, one noise number an answer, Ξ assumed",
+    "as written": "NOT PRIVATE: vector noise, Ξ assumed, nothing clipped",
+    "sound": "private: vector noise, Ξ enforced by clipping",
+    "planned": "private: planned from public rows, Ξ enforced",
+}
+
+
+def title(axes: Any, text: str, mechanism: str) -> None:
+    """A panel's title (if any); mechanisms that are not private are marked in red under it."""
+    deep = hasattr(axes, "text2D")
+    if text:
+        axes.set_title(text, pad=14 if deep else 18)
+    write_text, place = (axes.text2D, (0.0, 0.985)) if deep else (axes.text, (0.0, 1.015))
+    write_text(
+        *place, MECHANISM[mechanism], color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom"
+    )
+
+
+def _mark(mechanism: str) -> str:
+    return ALERT if MECHANISM[mechanism].startswith("NOT") else MUTED
+
+
+def log_axes(axes: Axes, x: str, y: str) -> None:
+    """Both axes logarithmic, with their labels."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.yaxis.set_major_locator(LogLocator(numticks=9))
+    axes.yaxis.set_major_formatter(LogFormatterMathtext())
+
+
+def band(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str, label: str) -> None:
+    """Median line over the band of 25 to 75 % of runs."""
+    axes.fill_between(k, low, high, color=colour, alpha=0.28, linewidth=0)
+    axes.plot(k, middle, color=colour, label=label)
+
+
+def surface(
+    axes: Any, x: Any, y: Any, z: Array, labels: tuple[str, str, str], limits: tuple[float, float], base: int = 10
+) -> None:
+    """ψ over two log axes; `z` has a row an x and a column a y. Three axes know no log scale: exponents are drawn.
+
+    base: of the x axis.
+    """
+    X, Y = np.meshgrid(np.log(x) / np.log(base), np.log10(y), indexing="ij")
+    Z = np.log10(np.clip(z, 10.0 ** limits[0], 10.0 ** limits[1]))
+    axes.plot_surface(
+        X, Y, Z, cmap=SURFACE, vmin=limits[0], vmax=limits[1], edgecolor="white", linewidth=0.35, rstride=1, cstride=1
+    )
+    exponents(axes, X, Y, labels, limits, base)
+
+
+def plane(axes: Any, x: Any, y: Any, z: Array, base: int = 10) -> None:
+    """A grey surface to compare with, on the axes of `surface`."""
+    X, Y = np.meshgrid(np.log(x) / np.log(base), np.log10(y), indexing="ij")
+    axes.plot_surface(X, Y, np.log10(z), color=MUTED, alpha=0.45, linewidth=0, shade=False)
+
+
+def exponents(
+    axes: Any, X: Any, Y: Any, labels: tuple[str, str, str], limits: tuple[float, float], base: int = 10
+) -> None:
+    """Ticks 10^e on axes that hold exponents; plain numbers on an x axis of another base."""
+    axes.set_zlim(*limits)
+    whole = _whole(np.min(X), np.max(X))
+    axes.set_xticks(whole, [f"$10^{{{e}}}$" if base == 10 else f"{base**e}" for e in whole])
+    axes.set_yticks(_whole(np.min(Y), np.max(Y)), [f"$10^{{{e}}}$" for e in _whole(np.min(Y), np.max(Y))])
+    ticks = _whole(*limits)
+    ticks = ticks[:: max(1, -(-len(ticks) // 6))]
+    axes.set_zticks(ticks, [f"$10^{{{e}}}$" for e in ticks])
+    axes.set_xlabel(labels[0], labelpad=-2)
+    axes.set_ylabel(labels[1], labelpad=-2)
+    axes.set_zlabel(labels[2], labelpad=-3)
+    axes.tick_params(pad=-1.5)
+    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+        axis.set_pane_color((0.975, 0.98, 0.985, 1.0))
+        axis._axinfo["grid"].update(color=GRID, linewidth=0.6)
+
+
+def limits_of(values: Sequence[float]) -> tuple[float, float]:
+    """Whole exponents around positive values."""
+    positive = [v for v in values if v > 0 and np.isfinite(v)]
+    return float(np.floor(np.log10(min(positive)))), float(np.ceil(np.log10(max(positive))))
+
+
+def _whole(low: float, high: float) -> list[int]:
+    return list(range(int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9)) + 1))

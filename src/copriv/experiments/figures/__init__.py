@@ -1,0 +1,19 @@
+"""The twenty figures, in the papers' order: one file a family, one value a figure."""
+
+from copriv.experiments.figures.grids import GRIDS
+from copriv.experiments.figures.hospitals import HOSPITALS
+from copriv.experiments.figures.region import REGIONS
+from copriv.experiments.figures.scenarios import SCENARIOS
+from copriv.experiments.figures.timing import TIMINGS
+from copriv.experiments.figures.transients import TRANSIENTS
+from copriv.experiments.runner import Figure
+
+
+def _place(figure: Figure) -> tuple[str, int]:
+    paper, number = figure.identity.split("-fig")
+    return ("" if paper == "sync" else paper), int(number)
+
+
+FIGURES: tuple[Figure, ...] = tuple(
+    sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
+)

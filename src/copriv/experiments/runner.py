@@ -1,0 +1,348 @@
+"""Running figures: trials to rows, rows to ID.csv, ID.png and ID.json, with progress, resuming and any joblib backend.
+
+    for report in reproduce(figures, out, effort):
+        print(report.identity, report.verdict)
+
+A figure plans cells (where in the picture, which trial). Trials that are on disk are not run again: a finished figure
+is known by the hash of its settings in ID.json, a finished trial by its own key under OUT/.trials, so a run that was
+stopped goes on where it was, and figures share the trials that they have in common.
+"""
+
+import csv
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import joblib
+from matplotlib.figure import Figure as Picture
+
+from copriv.errors import UsageError
+from copriv.experiments import drawing
+from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
+from copriv.experiments.trials import Outcome, Trial, batch, batches, outcome, reference
+
+REVISION = 1
+"""Raised when numbers would change for a reason that settings do not show: finished figures are then done again."""
+
+Row: TypeAlias = dict[str, Any]
+"""One line of ID.csv: the cell's coordinates and what was found there."""
+Verdict = Literal["reproduced", "reproduced in shape", "not reproduced"]
+Backend = Literal["loky", "threading", "ray", "dask"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work: the whole figure, or a smaller one of the same kind (`quick`)."""
+
+    quick: bool = False
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Data set → the papers' own file, where the user has it."""
+
+    @property
+    def runs(self) -> int:
+        """Runs a point: the papers' 100."""
+        return 25 if self.quick else 100
+
+    @property
+    def few_runs(self) -> int:
+        """Runs a point of surfaces on card data and of the four scenarios: every run passes over all records."""
+        return 5 if self.quick else 25
+
+    def grid(self, points: int) -> int:
+        """Points along an axis."""
+        return min(points, 4) if self.quick else points
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trial of a figure, and where in the figure it stands."""
+
+    at: Mapping[str, Any]
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number (or statement) of the paper beside ours."""
+
+    what: str
+    paper: str
+    """What the paper says; empty for a number of ours that it has no counterpart for."""
+    ours: float
+    holds: bool | None
+    """None where there is nothing to compare with."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a figure says of its paper's claim."""
+
+    verdict: Verdict
+    why: str
+    comparisons: tuple[Comparison, ...]
+
+    @classmethod
+    def of(cls, comparisons: Sequence[Comparison], in_shape: bool, why: str, why_all: str = "") -> "Judgement":
+        """Reproduced where every comparison holds; else in shape, or not. `why_all` replaces `why` where all hold."""
+        if all(one.holds is not False for one in comparisons):
+            return cls("reproduced", why_all or why, tuple(comparisons))
+        return cls("reproduced in shape" if in_shape else "not reproduced", why, tuple(comparisons))
+
+
+@runtime_checkable
+class Figure(Protocol):
+    """One figure of a paper: what to run, what to write, how to draw it, how to judge it."""
+
+    @property
+    def identity(self) -> str:
+        """Such as "async-fig4"."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Paper and number: "A, Fig. 4"."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What is drawn, in a line."""
+        ...
+
+    @property
+    def claim(self) -> str:
+        """What the paper says it shows."""
+        ...
+
+    def plan(self, effort: Effort) -> list[Cell]:
+        """The trials."""
+        ...
+
+    def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
+        """What is drawn."""
+        ...
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        """The picture, without its caption line."""
+        ...
+
+    def judge(self, rows: Sequence[Row]) -> Judgement:
+        """The paper's claim against the rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Report:
+    """One finished figure, as its JSON file says."""
+
+    identity: str
+    verdict: str
+    seconds: float
+    resumed: bool
+    document: dict[str, Any]
+
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with (figure, tasks done, tasks in all)."""
+
+
+def reproduce(
+    figures: Iterable[Figure],
+    out: Path,
+    effort: Effort,
+    *,
+    workers: int = -1,
+    backend: Backend = "loky",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[Report]:
+    """Run, write and yield figures one by one. Raises DataError where a data set cannot be had.
+
+    workers: processes (or threads); −1: one a processor. Neither it nor `backend` changes a digit.
+    force: run and write figures again although they are finished; finished trials are still taken from disk.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    store = _Store(out / ".trials")
+    for figure in figures:
+        begun = time.perf_counter()
+        cells = figure.plan(effort)
+        settings = sha256(json.dumps([REVISION, figure.identity, [cell.trial.key for cell in cells]]).encode())
+        finished = None if force else _finished(out, figure.identity, settings.hexdigest())
+        if finished is not None:
+            yield Report(figure.identity, finished["verdict"], finished["seconds"], True, finished)
+            continue
+        trials = {cell.trial.key: cell.trial for cell in cells}
+        missing = [trial for key, trial in trials.items() if store.read(key) is None]
+        with _carried_by(backend, workers):
+            _run(missing, store, workers, backend, figure.identity, progress)
+        outcomes = [store.outcome(cell.trial.key) for cell in cells]
+        rows = figure.rows(cells, outcomes)
+        document = _document(figure, cells, outcomes, rows, effort) | {
+            "settings_hash": settings.hexdigest(),
+            "seconds": round(time.perf_counter() - begun, 2),
+        }
+        write_csv(out / f"{figure.identity}.csv", rows)
+        drawing.write(partial(figure.draw, rows), out / f"{figure.identity}.png", _caption(figure, document))
+        # Last, so that a figure with a JSON file is a finished one.
+        (out / f"{figure.identity}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        yield Report(figure.identity, document["verdict"], document["seconds"], False, document)
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Rows of equal keys, floats with 7 digits."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({k: f"{v:.7g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+
+
+class _Store:
+    """Finished trials, one small JSON file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        path = self._folder / f"{key}-{REVISION}.json"
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return None  # not there, or cut short when an earlier run was stopped
+        return found
+
+    def outcome(self, key: str) -> Outcome:
+        return Outcome(**(self.read(key) or {}))
+
+    def write(self, key: str, found: Outcome) -> None:
+        path = self._folder / f"{key}-{REVISION}.json"
+        path.write_text(json.dumps(found.to_dict()), encoding="utf-8")
+
+
+def _run(
+    trials: Sequence[Trial], store: _Store, workers: int, backend: Backend, identity: str, progress: Progress | None
+) -> None:
+    shared_by = {trial.shared_by: trial for trial in trials}
+    tasks = [(trial, first, runs) for trial in trials for first, runs in batches(trial.runs)]
+    total, done = len(shared_by) + len(tasks), 0
+
+    def carried(calls: Sequence[Any]) -> Iterator[Any]:
+        nonlocal done
+        # Only joblib's own backends hand results out one by one.
+        one_by_one = backend in ("loky", "threading")
+        parallel = joblib.Parallel(workers, return_as="generator" if one_by_one else "list", batch_size=1)
+        for result in parallel(calls):
+            done += 1
+            if progress is not None:
+                progress(identity, done, total)
+            yield result
+
+    solved = carried([joblib.delayed(reference)(trial) for trial in shared_by.values()])
+    shared = dict(zip(shared_by, solved, strict=True))
+    results = carried([joblib.delayed(batch)(t, shared[t.shared_by], first, runs) for t, first, runs in tasks])
+    for trial in trials:
+        parts = [next(results) for _ in batches(trial.runs)]
+        store.write(trial.key, outcome(trial, shared[trial.shared_by], parts))
+
+
+@contextmanager
+def _carried_by(backend: Backend, workers: int) -> Iterator[None]:
+    """joblib's context for a backend; Ray and Dask are started on this machine unless they run already."""
+    if backend == "ray":
+        try:
+            import ray
+            from ray.util.joblib import register_ray
+        except ImportError:
+            raise UsageError('--backend ray: Ray is not installed; pip install "copriv[ray]"') from None
+        if not ray.is_initialized():
+            ray.init(num_cpus=None if workers < 0 else workers, include_dashboard=False, log_to_driver=False)
+        register_ray()
+    if backend == "dask":
+        try:
+            from dask.distributed import Client, default_client
+        except ImportError:
+            raise UsageError('--backend dask: Dask is not installed; pip install "copriv[dask]"') from None
+        try:
+            default_client()
+        except ValueError:
+            Client(n_workers=None if workers < 0 else workers, threads_per_worker=1, dashboard_address=None)
+    with joblib.parallel_config(backend=backend):
+        yield
+
+
+def _finished(out: Path, identity: str, settings: str) -> dict[str, Any] | None:
+    files = [out / f"{identity}.{ending}" for ending in ("json", "csv", "png")]
+    if not all(file.is_file() for file in files):
+        return None
+    try:
+        document: dict[str, Any] = json.loads(files[0].read_text(encoding="utf-8"))
+    except json.JSONDecodeError:
+        return None
+    return document if document.get("settings_hash") == settings else None
+
+
+def _document(
+    figure: Figure, cells: Sequence[Cell], outcomes: Sequence[Outcome], rows: Sequence[Row], effort: Effort
+) -> dict[str, Any]:
+    judgement = figure.judge(rows)
+    mechanisms: dict[Mechanism, Cell] = {}
+    for cell in cells:
+        mechanisms.setdefault(cell.trial.mechanism, cell)
+    areas = [o.precision_recall for o in outcomes if o.precision_recall is not None]
+    return {
+        "schema": "copriv.figure/1",
+        "id": figure.identity,
+        "source": figure.source,
+        "title": figure.title,
+        "claim": figure.claim,
+        "verdict": judgement.verdict,
+        "why": judgement.why,
+        "comparison": [
+            vars(one) | {"ours": float(one.ours), "holds": None if one.holds is None else bool(one.holds)}
+            for one in judgement.comparisons
+        ],
+        "data": _data(outcomes),
+        "quick": effort.quick,
+        "seeds": sorted({cell.trial.seed for cell in cells}),
+        "runs": sorted({cell.trial.runs for cell in cells}),
+        "not_private": [name for name in mechanisms if name in NOT_PRIVATE],
+        "settings": {
+            name: {
+                "agreement": cell.trial.agreement.to_dict()["agreement"],
+                "model": cell.trial.agreement.to_dict()["model"],
+                "data": cell.trial.agreement.data.model_dump(mode="json", exclude_none=True),
+            }
+            for name, cell in mechanisms.items()
+        },
+        "held_out": {
+            name: _spread([o.held_out for c, o in zip(cells, outcomes, strict=True) if c.trial.mechanism == name])
+            for name in mechanisms
+        },
+        **({"precision_recall_area": _spread(areas)} if areas else {}),
+        "rows": len(rows),
+    }
+
+
+def _data(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
+    """Each table once, by the largest draw from it."""
+    tables: dict[str, Outcome] = {}
+    for one in outcomes:
+        tables[one.description.split(":")[0]] = one
+    return [{"description": one.description, "source": one.source} for one in tables.values()]
+
+
+def _spread(values: Sequence[float]) -> dict[str, float] | None:
+    known = sorted(v for v in values if math.isfinite(v))
+    return {"least": known[0], "most": known[-1]} if known else None
+
+
+def _caption(figure: Figure, document: dict[str, Any]) -> str:
+    marks = {"real": "real", "resampled": "real, resampled", "simulated": "SIMULATED"}
+    data = "; ".join(f"{one['description'].split(':')[0]} [{marks[one['source']]}]" for one in document["data"])
+    return f"{figure.source}. {data}"

@@ -1,0 +1,220 @@
+"""A trial is one agreement, simulated many times; this module runs it in batches that any machine can take.
+
+A batch is a whole number of whole runs, always the same ones (`batches`), and run r depends on (seed, r) alone: so a
+trial's outcome does not depend on how many workers there are, nor on what carries the batches to them. The reference
+(θ*, and each owner's own model) depends on the data only; it is solved once for all trials on the same data.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import average_precision_score
+
+from copriv.agreement import Agreement
+from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
+from copriv.experiments.published import OneNumberAnAnswer
+from copriv.experiments.reference import optimum_of
+from copriv.fitness import Optimum, relative_fitness
+from copriv.forecast.planning import plan
+from copriv.problem import Problem
+from copriv.simulation import Simulation, simulate
+from copriv.types import Array
+
+BATCH = 50
+"""Runs a task."""
+RANKED = 10
+"""The area under the precision–recall curve is the mean over this many runs at most."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An agreement and how to simulate it."""
+
+    agreement: Agreement
+    mechanism: Mechanism
+    runs: int
+    held_out: int
+    record_at: tuple[int, ...] | None = ()
+    """Iterations to record ψ at; None: about 60, evenly on a log axis; the last one always is."""
+    alone: int = 0
+    """How many owners' own models to fit, from the first."""
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """A hash of all that the outcome depends on."""
+        parts = [self.agreement.fingerprint, self.mechanism, self.runs, self.held_out, self.record_at, self.alone]
+        return sha256(json.dumps([*parts, self.seed]).encode()).hexdigest()[:20]
+
+    @property
+    def shared_by(self) -> str:
+        """Trials of equal `shared_by` have one `Reference`."""
+        plan = self.agreement.fingerprint if self.mechanism == "planned" else ""
+        return f"{self.data} {self.alone} {plan}"
+
+    @property
+    def data(self) -> str:
+        """The agreement without what records and fitness do not depend on, and how many rows are held out: as JSON."""
+        terms, model = self.agreement.agreement, self.agreement.model
+        kept = {k: getattr(model, k) for k in ("loss", "threshold", "regularization", "theta_max", "intercept")}
+        document = {
+            "agreement": {"rule": "S1", "horizon": 1, "step": 1.0, "seed": terms.seed},
+            "model": {**kept, "gradient_bound": 1.0},
+            "data": self.agreement.data.model_dump(mode="json", exclude_none=True),
+            "owner": [
+                {k: v for k, v in owner.model_dump(exclude_none=True).items() if k != "epsilon"} | {"epsilon": 1.0}
+                for owner in self.agreement.owner
+            ],
+        }
+        return json.dumps([document, self.held_out], sort_keys=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What all trials on the same data share."""
+
+    planned: Agreement | None
+    """What the forecast chose in place of the trial's agreement, for the mechanism "planned"."""
+    optimum: Optimum
+    alone: tuple[float, ...]
+    """ψ of the first owners' own non-private models."""
+    public_only: float
+    """ψ of the non-private model of the learner's public rows; NaN where no own models were asked for."""
+    source: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a figure keeps of a trial; plain numbers, so that it goes through JSON unchanged."""
+
+    k: list[int]
+    p25: list[float]
+    median: list[float]
+    p75: list[float]
+    mean: list[float]
+    alone: list[float]
+    public_only: float
+    clipped: float
+    """Share of the gradients that were clipped."""
+    held_out: float
+    """Mean ψ on records that no owner trained on, relative to θ* of the owners' records."""
+    precision_recall: float | None
+    """Area under the precision–recall curve on the same records, for classification."""
+    planned: dict[str, Any] | None
+    """The terms that the forecast chose, for the mechanism "planned"."""
+    events: list[list[float]]
+    """(time, owner) of the first run, where the trial is one run."""
+    private: bool
+    source: str
+    description: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def batches(runs: int) -> list[tuple[int, int]]:
+    """(first run, how many) of each task."""
+    return [(first, min(BATCH, runs - first)) for first in range(0, runs, BATCH)]
+
+
+def reference(trial: Trial) -> Reference:
+    """The plan, where there is one to make, θ* and the first `alone` owners' own models."""
+    problem, planned = _loaded(trial.data), None
+    if trial.mechanism == "planned":
+        planned = plan(problem.under(trial.agreement), keep=False).agreement
+        problem = problem.under(planned)
+    optimum = optimum_of(problem.fitness)
+    own = list(problem.owners[: trial.alone])
+    if trial.alone and problem.public is not None:
+        own.append(problem.public)
+    ψ = [
+        float(relative_fitness(problem.fitness.value(optimum_of(problem.fitness_of(records)).theta), optimum))
+        for records in own
+    ]
+    public_only = ψ[trial.alone] if len(ψ) > trial.alone else float("nan")
+    return Reference(planned, optimum, tuple(ψ[: trial.alone]), public_only, problem.source, problem.description)
+
+
+def batch(trial: Trial, shared: Reference, first_run: int, runs: int) -> tuple[Simulation, Array]:
+    """One task: these runs, and the area under the precision–recall curve of some of them."""
+    base = _loaded(trial.data)
+    problem = base.under(shared.planned or trial.agreement)
+    if shared.planned is None:
+        # Cached properties that depend on the data alone: made once, not once a trial.
+        problem.__dict__.update(owners=base.owners, fitness=base.fitness)
+    problem.__dict__["optimum"] = shared.optimum
+    noise = None
+    if trial.mechanism == "as published":
+        members = trial.agreement.n_owners if trial.agreement.synchronous else 1
+        noise = OneNumberAnAnswer(trial.seed, first_run, runs, members, problem.n_parameters)
+    done = simulate(
+        problem,
+        runs=runs,
+        seed=trial.seed,
+        first_run=first_run,
+        record_at=trial.record_at,
+        noise=noise,
+        workers=1,
+        alone=False,
+    )
+    return done, _precision_recall(problem, done.theta[: max(RANKED - first_run, 0)])
+
+
+def outcome(trial: Trial, shared: Reference, parts: list[tuple[Simulation, Array]]) -> Outcome:
+    """All batches of a trial, in order, made into one."""
+    whole = parts[0][0].merge([part for part, _ in parts[1:]])
+    areas = np.concatenate([area for _, area in parts])
+    ψ = whole.relative_fitness
+    return Outcome(
+        k=ψ.k.tolist(),
+        p25=ψ.quantile(0.25).tolist(),
+        median=ψ.median.tolist(),
+        p75=ψ.quantile(0.75).tolist(),
+        mean=ψ.mean.tolist(),
+        alone=list(shared.alone),
+        public_only=shared.public_only,
+        clipped=whole.clipped,
+        held_out=float("nan") if whole.held_out is None else float(whole.held_out.mean()),
+        precision_recall=float(areas.mean()) if len(areas) else None,
+        planned=None if shared.planned is None else chosen_terms(shared.planned),
+        events=[[float(t), int(i)] for t, i in whole.schedule] if trial.runs == 1 else [],
+        private=trial.mechanism not in NOT_PRIVATE,
+        source=shared.source,
+        description=shared.description,
+        seconds=whole.seconds,
+    )
+
+
+def chosen_terms(agreement: Agreement) -> dict[str, Any]:
+    """What a plan chose, in the agreement's words, without vectors and matrices."""
+    terms, model = agreement.agreement, agreement.model
+    return {
+        "rule": terms.rule,
+        "answers": agreement.answers,
+        "step": agreement.step,
+        "gradient_bound": model.gradient_bound,
+        "feature_bound": agreement.data.feature_bound,
+        "start": "public" if terms.start and any(terms.start) else "zero",
+        "preconditioned": terms.preconditioner is not None,
+    }
+
+
+@lru_cache(maxsize=3)
+def _loaded(data: str) -> Problem:
+    document, held_out = json.loads(data)
+    return Problem.load(Agreement.of(document), held_out=held_out)
+
+
+def _precision_recall(problem: Problem, theta: Array) -> Array:
+    records = problem.held_out
+    if records is None or problem.loss.name not in ("hinge", "logistic") or not len(theta):
+        return np.empty(0)
+    fraud = records.target > 0
+    return np.array([average_precision_score(fraud, records.features @ one) for one in theta], dtype=np.float64)
