@@ -97,6 +97,8 @@ class _Party:
     there: bool = False
     asked: int = 0
     """Identities used."""
+    late: bool = False
+    """Its last turn was given up: others are asked before it."""
     lost: int = 0
     """Answers that it charged for and lost in a crash."""
     answered: int = 0
@@ -128,6 +130,13 @@ class Conductor:
                 'choose mechanism = "laplace", or simulate it'
             )
         self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
+        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
+        self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
+        self._w, self._p, self._several_at_once = (
+            agreement.weights,
+            store.n_parameters,
+            agreement.agreement.rule == "A2",
+        )
         self.talkers, weights = talkers_of(agreement)
         self._rule = _rule(agreement, self.conduct.talk, self.talkers, weights)
         self.parties = {name: _Party(i) for i, name in enumerate(agreement.owner_names)}
@@ -138,11 +147,13 @@ class Conductor:
         self._turns: dict[int, _Turn] = {}
         self._asked: dict[str, _Asked] = {}
         self._outbox: list[tuple[str, Message]] = []
-        self._n_turns, self._offered, self._now, self._progress = 0, 0, now, now
+        self._n_turns, self._now, self._progress = 0, now, now
+        self._offered: set[str] = set()
+        """Who has the offer of the next turn."""
         start = agreement.agreement.start
-        θ = np.zeros(store.n_parameters) if start is None else np.array(start)
-        if len(θ) != store.n_parameters:
-            raise AgreementError(f"agreement.start: {len(θ)} numbers for {store.n_parameters} parameters")
+        θ = np.zeros(self._p) if start is None else np.array(start)
+        if len(θ) != self._p:
+            raise AgreementError(f"agreement.start: {len(θ)} numbers for {self._p} parameters")
         self._state = self._rule.start(θ[None, :])
         self._replay()
 
@@ -175,8 +186,8 @@ class Conductor:
             if owner in turn.waiting:
                 self._outbox.append((owner, turn.waiting[owner]))
                 turn.opened, turn.late = now, False
-        if self._offered == self._n_turns + 1 and not self._turns and self._may_ask(owner):
-            self._outbox.append((owner, Offer(self._offered)))
+        self._offered.discard(owner)
+        self.parties[owner].late = False
         self._go_on()
 
     def left(self, owner: str, now: float) -> None:
@@ -185,7 +196,7 @@ class Conductor:
         self.parties[owner].there = False
         self.store.event("left", owner=owner)
         for turn in self._turns.values():
-            if owner in turn.waiting and self.agreement.agreement.rule == "A2" and len(self._members(turn)) == 1:
+            if owner in turn.waiting and self._several_at_once and len(self._members(turn)) == 1:
                 turn.late = True
         self._go_on()
 
@@ -205,6 +216,7 @@ class Conductor:
             return
         asked.answer, self._progress = answer.gradient.tobytes(), now
         party = self.parties[answer.owner]
+        party.late = False
         party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
         self.store.answer(answer)
         turn = self._turns.get(asked.turn)
@@ -224,7 +236,7 @@ class Conductor:
         self._now, party = now, self.parties[owner]
         self.store.event("refused", owner=owner, identity=refusal.identity, code=refusal.code, reason=refusal.reason)
         turn = next((turn for turn in self._turns.values() if owner in turn.waiting), None)
-        if refusal.code == "lost" and party.lost < self.agreement.answers:
+        if refusal.code == "lost" and party.lost < self._m:
             party.lost += 1
             if turn is not None and turn.waiting[owner].identity == refusal.identity:
                 self._ask(turn, owner)
@@ -268,7 +280,7 @@ class Conductor:
         """Open the turns that can be opened; end the run where there is nothing more to come."""
         if self.outcome is not None:
             return
-        if self.stepped >= self.agreement.queries:
+        if self.stepped >= self._all:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self._turns and not any(self._may_open(j) for j in range(len(self.talkers))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
@@ -279,13 +291,14 @@ class Conductor:
         elif self.conduct.talk == "choose":
             for j in self._free():
                 self._open(j)
-        elif self.conduct.talk == "broadcast" and not self._turns and self._offered != self._n_turns + 1:
-            self._offered = self._n_turns + 1
-            self._outbox += [(name, Offer(self._offered)) for name in self.parties if self._may_ask(name)]
+        elif self.conduct.talk == "broadcast" and not self._turns:
+            offered = {name for name in self.parties if name not in self._offered and self._may_ask(name)}
+            self._offered |= offered
+            self._outbox += [(name, Offer(self._n_turns + 1)) for name in sorted(offered)]
 
     def _left(self) -> int:
         """Turns that may still be opened."""
-        return self.agreement.queries - self.stepped - sum(not turn.late for turn in self._turns.values())
+        return self._all - self.stepped - sum(not turn.late for turn in self._turns.values())
 
     def _may_open(self, talker: int) -> bool:
         """Whether a talker can still be asked in this run, now or when its owners are back."""
@@ -293,7 +306,7 @@ class Conductor:
         return any(able) if self.conduct.stragglers == "drop" else all(able)
 
     def _can_answer(self, owner: str) -> bool:
-        party, m = self.parties[owner], self.agreement.answers
+        party, m = self.parties[owner], self._m
         if not party.out and party.answered >= m and not any(owner in turn.waiting for turn in self._turns.values()):
             party.out = f"all {m} answers given"
         return not party.out
@@ -320,17 +333,20 @@ class Conductor:
 
     def _free(self) -> Iterable[int]:
         """Talkers to ask now, in an order that is random and follows from the run's name alone."""
-        one_only = self.agreement.agreement.rule != "A2"
+        one_only = not self._several_at_once
         most = 1 if one_only else self.conduct.at_once or len(self.talkers)
         room = min(most - sum(not turn.late for turn in self._turns.values()), self._left())
         if room <= 0 or (one_only and self._turns):
             return []
         free = [j for j, members in enumerate(self.talkers) if self._may_ask(members[0])]
+        quick = [j for j in free if not any(self.parties[name].late for name in self.talkers[j])]
+        free = quick or free
         random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
         return free[:room]
 
     def _open(self, talker: int) -> None:
         self._n_turns += 1
+        self._offered.clear()
         θ = self._rule.query(self._state, np.array([talker]))[0].copy()
         turn = self._turns[self._n_turns] = _Turn(self._n_turns, talker, θ, opened=self._now)
         self.store.turn(turn.number, talker, θ)
@@ -341,8 +357,8 @@ class Conductor:
     def _ask(self, turn: _Turn, owner: str) -> None:
         party = self.parties[owner]
         party.asked += 1
-        identity = query_identity(self.agreement.fingerprint, self.store.run, owner, party.asked)
-        query = turn.waiting[owner] = Query(identity, self.agreement.fingerprint, owner, turn.theta)
+        identity = query_identity(self._fingerprint, self.store.run, owner, party.asked)
+        query = turn.waiting[owner] = Query(identity, self._fingerprint, owner, turn.theta)
         self._asked[identity] = _Asked(turn.number, owner)
         self.store.query(identity, turn.number, owner, party.asked)
         self._outbox.append((owner, query))
@@ -362,7 +378,7 @@ class Conductor:
             turn.opened = self._now
         elif group:
             self._step(turn)
-        elif self.agreement.agreement.rule == "A2":
+        elif self._several_at_once:
             turn.late = True
             self.store.event("overdue", turn=turn.number, owners=sorted(turn.waiting))
         elif any(self._may_ask(members[0]) for members in self.talkers):
@@ -372,6 +388,8 @@ class Conductor:
 
     def _abandon(self, turn: _Turn) -> None:
         del self._turns[turn.number]
+        for name in turn.waiting:
+            self.parties[name].late = True
         self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
 
     def _step(self, turn: _Turn) -> None:
@@ -387,19 +405,17 @@ class Conductor:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
         w = self.agreement.weights[[self.parties[name].index for name in used]]
         share = w / w.sum() if w.sum() > 0 else w
-        answer = sum(
-            (s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self.store.n_parameters)
-        )
+        answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._p))
         self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
         self.stepped += 1
 
     def _wrong(self, answer: Answer, asked: _Asked | None) -> str:
         if asked is None or asked.owner != answer.owner:
             return "it was never asked for"
-        if answer.fingerprint != self.agreement.fingerprint:
+        if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
-        if answer.gradient.shape != (self.store.n_parameters,) or not np.isfinite(answer.gradient).all():
-            return f"it must be {self.store.n_parameters} finite numbers"
+        if answer.gradient.shape != (self._p,) or not np.isfinite(answer.gradient).all():
+            return f"it must be {self._p} finite numbers"
         return ""
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:

@@ -1,0 +1,105 @@
+"""An owner's process against what may have happened to its ledger, and against a learner that is not there."""
+
+import asyncio
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from copriv.errors import BudgetRefused, Unreachable
+from copriv.losses import Squared
+from copriv.network.agent import OwnerAgent, Patience
+from copriv.network.conductor import Conduct
+from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFile, verify
+from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
+
+
+def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, agreement(horizon=12, answers=4))
+
+    async def half() -> None:
+        """Stop the learner when every owner has answered once, at least."""
+        learner = asyncio.ensure_future(consortium.learn(Conduct(talk="broadcast"), pace=0.1))
+        owners = [asyncio.ensure_future(consortium.own(i)) for i in range(3)]
+        ledger = tmp_path / "bank-1.ledger"
+        while not (ledger.exists() and ledger.stat().st_size and verify(ledger).lines >= 4):
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        for task in (learner, *owners):
+            task.cancel()
+        await asyncio.gather(learner, *owners, return_exceptions=True)
+
+    with LedgerFile.open(tmp_path / "bank-1.ledger", "bank-1", Fraction(1)):
+        pass
+    old = tmp_path / "old"
+    shutil.copy(tmp_path / "bank-1.ledger", old)
+    asyncio.run(half())
+    spent = verify(tmp_path / "bank-1.ledger").spent
+    assert spent > 0
+    for path in tmp_path.glob("bank-1.ledger*"):
+        path.unlink()
+    shutil.copy(old, tmp_path / "bank-1.ledger")
+    assert verify(tmp_path / "bank-1.ledger").spent == 0, "by itself the old copy looks whole"
+
+    async def resumed() -> None:
+        learner = asyncio.ensure_future(consortium.learn(Conduct(talk="broadcast"), resume=True))
+        try:
+            await asyncio.wait_for(consortium.own(0), 10)
+        finally:
+            learner.cancel()
+            await asyncio.gather(learner, return_exceptions=True)
+
+    with pytest.raises(LedgerDamaged, match="older copy"):
+        asyncio.run(resumed())
+    assert verify(tmp_path / "bank-1.ledger").spent == 0, "nothing was answered from it"
+
+
+def test_a_second_run_needs_a_lifetime_budget_for_it(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, agreement())
+    assert finished(asyncio.run(consortium.run()))
+    (tmp_path / "run.db").unlink()
+    consortium.address = ""
+
+    async def again() -> str:
+        learner = asyncio.ensure_future(consortium.learn())
+        try:
+            return await asyncio.wait_for(consortium.own(0), 10)
+        finally:
+            learner.cancel()
+            await asyncio.gather(learner, return_exceptions=True)
+
+    with pytest.raises(BudgetRefused, match="lifetime budget"):
+        asyncio.run(again())
+
+
+def test_without_a_learner_it_dials_again_and_gives_up_with_a_reason(tmp_path: Path) -> None:
+    said: list[str] = []
+    agent = OwnerAgent(
+        agreement(),
+        NAMES[0],
+        records(0),
+        Squared(),
+        MemoryLedgers(NAMES[0]),
+        Consortium(tmp_path, agreement()).dialer(NAMES[0]),
+        patience=Patience(first=0.01, longest=0.05, give_up=0.3),
+        log=said.append,
+    )
+    with pytest.raises(Unreachable, match=r"no learner for 0\.3 s"):
+        asyncio.run(agent.serve())
+    assert len(said) >= 4
+    assert all("dialling again" in line for line in said)
+
+
+def test_waiting_times_double_up_to_a_limit_and_differ() -> None:
+    patience = Patience(first=0.2, longest=15.0)
+    for failures, span in ((0, 0.2), (3, 1.6), (6, 12.8), (9, 15.0), (10**6, 15.0)):
+        waits = [patience.delay(failures) for _ in range(100)]
+        assert span / 2 <= min(waits) < max(waits) <= span
+
+
+def test_no_more_than_the_agreed_answers_leave_whatever_is_asked(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, agreement(horizon=100, answers=3))
+    conductor = asyncio.run(consortium.run())
+    assert conductor.stepped == 9
+    assert [verify(tmp_path / f"{name}.ledger").runs[conductor.store.run].charged for name in NAMES] == [3, 3, 3]
