@@ -29,7 +29,7 @@ from copriv.data.source import Source
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
-from copriv.network.keys import issue, make_authority
+from copriv.network.keys import Keys, issue, make_authority
 from copriv.records import Records
 
 AGREEMENT, DICTIONARY, POLICY = "agreement.toml", "dictionary.json", "policy.toml"
@@ -67,9 +67,10 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
         files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
     make_authority(folder / "authority", agreement.agreement.name, days)
     issue(folder / "authority", folder / "learner", "learner", "learner", days)
+    learner = Keys.load(folder / "learner").fingerprint
     for owner, name in zip(agreed.owner, names, strict=True):
         issue(folder / "authority", folder / name, owner.name, "owner", days)
-        files.append(_written(folder / name / POLICY, _policy(agreed, owner.epsilon)))
+        files.append(_written(folder / name / POLICY, _policy(agreed, owner.epsilon, learner)))
     return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", "learner", *names))))
 
 
@@ -243,10 +244,11 @@ def _folder_name(owner: str) -> str:
     return re.sub(r"[^\w.-]+", "-", owner).strip(".-") or "owner"
 
 
-def _policy(agreement: Agreement, epsilon: float) -> str:
+def _policy(agreement: Agreement, epsilon: float, learner: str) -> str:
     return f"""# What this owner allows, whatever was agreed. docs/how-to/run-a-consortium.md says what each key means.
 [policy]
 learner = "learner"
+certificates = ["{learner}"]
 agreements = ["{agreement.fingerprint}"]
 losses = ["{agreement.model.loss}"]
 highest_epsilon = {epsilon!r}
