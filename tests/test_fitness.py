@@ -1,7 +1,6 @@
 """The certified optimum against scipy and scikit-learn, and its certificates against brute force."""
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +8,7 @@ from scipy.optimize import linprog, lsq_linear, minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
+import oracle
 from copriv import losses
 from copriv.errors import InvalidInput
 from copriv.fitness import Box, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness

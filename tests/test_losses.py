@@ -1,11 +1,11 @@
 """Losses against finite differences, an independent writing, and random search for a gradient above Ξ."""
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from copriv import losses
 from copriv.errors import DataError, InvalidInput
 

@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from copriv.errors import InvalidInput
-from copriv.schedules import Broadcast, DropOut, PoissonClocks, RandomOrder, Replay, Request, Uniform, run_events
+from copriv.schedules import (
+    Broadcast,
+    DropOut,
+    PoissonClocks,
+    RandomOrder,
+    Replay,
+    Request,
+    Rounds,
+    Uniform,
+    run_events,
+)
 
 EQUAL = (1.0, 1.0, 1.0, 1.0)
 SCHEDULES = {
@@ -61,6 +71,12 @@ def test_capped_choice_is_uniform_over_the_owners_with_answers_left():
 def test_random_order_asks_everybody_equally_often():
     owner = run_events(RandomOrder(3), np.random.default_rng(0), 5, 1000, 3).owner
     assert np.bincount(owner).tolist() == [3] * 5
+
+
+def test_rounds_ask_everybody_before_anybody_again():
+    owner = run_events(Rounds(), np.random.default_rng(0), 5, 1000, 4).owner.reshape(4, 5)
+    assert (np.sort(owner, axis=1) == np.arange(5)).all()
+    assert len({tuple(row) for row in owner}) > 1
 
 
 def test_broadcast_advances_at_most_once_an_interval():

@@ -62,10 +62,13 @@ class Terms(_Table):
     seed: Annotated[int, Field(ge=0)] = 0
     learner_step: Literal["corrected", "printed"] = "corrected"
     """A1 only: the corrected c_L = 1/2, or (N − 1)/N as printed (erratum 2)."""
-    schedule: Literal["uniform", "poisson", "random-order"] = "uniform"
-    """A1, A2: independent uniform choices, Poisson clocks of the owners' rates, or every owner equally often."""
+    schedule: Literal["uniform", "poisson", "random-order", "rounds"] = "uniform"
+    """A1, A2: independent uniform choices; Poisson clocks of the owners' rates; every owner m times in one random order
+    ("random-order"); or everybody once, in random order, before anybody again ("rounds")."""
     iterate: Literal["averaged", "last"] = "averaged"
     """S2 only: the model is the averaged iterate, as in the paper, or the last one."""
+    window: Count = 1
+    """A2: answers between two moves of the model; 1 moves it at every answer."""
     start: tuple[float, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: Literal["laplace", "gaussian", "laplace-composed", "statistics", "objective"] = "laplace"
@@ -75,7 +78,7 @@ class Terms(_Table):
     anchor: Positive | None = None
     """"objective" only: λ, how firmly an owner's model is tied to the start; when not given, the least that will do."""
     reach: Positive | None = None
-    """"objective" only: features are scaled down to √(xᵀPx) ≤ reach, P the preconditioner; else `feature_bound` says."""
+    """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
     preconditioner: tuple[tuple[float, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
 

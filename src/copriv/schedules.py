@@ -94,6 +94,16 @@ class RandomOrder:
 
 
 @dataclass(frozen=True)
+class Rounds:
+    """Everybody once, in fresh random order, before anybody again."""
+
+    def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
+        rounds = -(-length // owners)
+        owner = rng.permuted(np.tile(np.arange(owners), (rounds, 1)), axis=1).reshape(-1)
+        return Events(owner, np.arange(1, len(owner) + 1) / owners)
+
+
+@dataclass(frozen=True)
 class Broadcast:
     """The learner offers its query every `interval`; the first owner to answer advances k (A, §3).
 

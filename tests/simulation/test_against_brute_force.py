@@ -1,9 +1,9 @@
 """The batched simulation and a brute-force second writing agree to 1e-9, fed the same noise and schedule."""
 
 import numpy as np
-import oracle
 import pytest
 
+import oracle
 from copriv import losses
 from copriv.agreement import Agreement
 from copriv.problem import Problem
@@ -134,6 +134,29 @@ def test_assumed_bound_clips_nothing_and_says_so():
     assert result.clipped == 0
     assert not result.private
     assert "not private" in result.to_json()
+
+
+def test_a2_in_windows():
+    """θ moves after every third answer only, by three steps; two answers at one θ count as their mean."""
+    agreement, data = agreed("A2", "squared", 1.1, window=3), consortium("squared", 8)
+    rng = np.random.default_rng(2)
+    noise, schedule = [rng.laplace(size=(1, 1, P)) for _ in range(9)], [0, 1, 1, 2, 0, 3, 3, 3, 1]
+    replay = Replay([(float(k), i) for k, i in enumerate(schedule)])
+    result = simulate(agreement, data, runs=1, noise=lambda k: noise[k], schedule=replay, alone=False)
+    scales, theta, newest = noise_scales(agreement), np.array([0.3, -0.2, 0.1]), {}
+    for first in range(0, 9, 3):
+        here: dict[int, list[np.ndarray]] = {}
+        for k in range(first, first + 3):
+            i = schedule[k]
+            rows = list(zip(*data[i], strict=True))
+            here.setdefault(i, []).append(
+                oracle.private_answer("squared", rows, theta, 1.1, scales[i] * noise[k][0, 0])
+            )
+        newest |= {i: np.mean(answers, axis=0) for i, answers in here.items()}
+        heard = sum(SIZES[i] for i in newest)
+        G = sum(SIZES[i] / heard * a for i, a in newest.items())
+        theta = np.clip(theta - 3 * 0.5 / (1 + (first + 3) / 4) * (0.05 * theta + G), -0.9, 0.9)
+    np.testing.assert_allclose(result.theta[0], theta, atol=1e-9)
 
 
 def test_persons_weigh_one_each():

@@ -7,7 +7,6 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
-from copriv.problem import Problem
 from copriv.schedules import DropOut, Uniform
 from copriv.simulation import own_learners, simulate
 

@@ -24,7 +24,7 @@ from copriv.types import Array, LinearLoss
 Worlds = tuple[Problem, ...]
 
 WORLDS, RUNS = 4, 8
-BOUNDS = (0.5, 0.8, 0.9, 0.97, 0.99, 1.0)
+BOUNDS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.996, 1.0)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start."""
 STEPS = (1.0, 0.6, 0.3)
 SPENT = (0.4, 0.15, 0.05, 0.01)
@@ -93,9 +93,12 @@ def _objective(problem: Problem, sample: PublicSample, worlds: Worlds, agreed: A
             for share in SPENT:
                 trial = _one_answer(problem, "objective", Ξ, agreed, reach=reach, **shape)
                 λ = _anchor(perturbation(trial, len(agreed), problem.feature_bound, problem.loss), n, share * ε)
-                if λ > 0:
-                    for step in (1.0,) if metric is None else (1.0, 1.0 + λ):
-                        yield trial.replace(agreement={"anchor": λ, "step": step})
+                if λ <= 0:
+                    if share == SPENT[0]:
+                        yield trial.replace(agreement={"step": 1.0})  # the regulariser is enough of an anchor
+                    continue
+                for step in (1.0,) if metric is None else (1.0, 1.0 + λ):
+                    yield trial.replace(agreement={"anchor": λ, "step": step})
 
 
 def _anchor(agreed: Perturbation, records: int, spent: float) -> float:

@@ -66,7 +66,8 @@ class Choice:
         """One line in words."""
         terms, model = self.agreement.agreement, self.agreement.model
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
-        rule = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
+        rule: str = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
+        rule += " in rounds" if terms.window > 1 else ""
         m = self.agreement.answers
         bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
             f", features bounded at {self.agreement.data.feature_bound:.3g}"
@@ -272,7 +273,7 @@ class _Candidate:
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
         table, r = self.priced.table, self.priced.response
-        m, synchronous = r.answers, r.way != "A2"
+        m, synchronous = r.answers, not r.way.startswith("A2")
         matrix = table.matrix()
         begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
         changes: dict[str, Any] = {
@@ -282,7 +283,10 @@ class _Candidate:
             "horizon": m + 1 if synchronous else m * _talkers(terms),
             "step": self.step,
         }
-        if terms.agreement.rule == "auto" and not synchronous:
+        if r.way == "A2 rounds":
+            # The response counts a round's step Nα_k as one, and the agreement's step is α.
+            changes |= {"window": _talkers(terms), "schedule": "rounds", "step": self.step / _talkers(terms)}
+        elif terms.agreement.rule == "auto" and not synchronous:
             changes["schedule"] = "random-order"
         if begin is not None:
             changes["start"] = begin
@@ -316,7 +320,7 @@ def _ways(agreement: Agreement) -> tuple[Way, ...]:
     match terms.rule:
         case "auto":
             synchronous: tuple[Way, ...] = ("S1", "S2", "S2 last")
-            asynchronous: tuple[Way, ...] = ("A2",)
+            asynchronous: tuple[Way, ...] = ("A2", "A2 rounds")
             allowed = {"synchronous": synchronous, "asynchronous": asynchronous, "any": synchronous + asynchronous}
             return allowed[terms.communication]
         case "S2":
@@ -324,7 +328,7 @@ def _ways(agreement: Agreement) -> tuple[Way, ...]:
         case "S1":
             return ("S1",)
         case "A2":
-            return ("A2",)
+            return ("A2",) if terms.window == 1 else ("A2 rounds",)
     raise AgreementError(
         'agreement.rule: A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its '
         "step, answers and gradient_bound"
@@ -336,8 +340,8 @@ def _answers(agreement: Agreement, way: Way) -> Sequence[int]:
     if terms.answers is not None:
         return (agreement.answers,)
     if terms.step != "auto":
-        return (agreement.queries if way != "A2" else agreement.answers,)
-    return [m for m in ANSWERS if m <= max(terms.horizon - (way != "A2"), 1)]
+        return (agreement.answers if way.startswith("A2") else agreement.queries,)
+    return [m for m in ANSWERS if m <= max(terms.horizon - (not way.startswith("A2")), 1)]
 
 
 def _starts(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
@@ -464,13 +468,14 @@ def _fewer(agreement: Agreement) -> Agreement:
     document["owner"] = [{**document["owner"][0], "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
     document["agreement"] |= {
         "horizon": agreement.answers * few, "step": agreement.step * len(owners) / few,
+        "window": few if agreement.agreement.window > 1 else 1,
     }  # fmt: skip
     return Agreement.of(document)
 
 
 def _kind(choice: Choice) -> tuple[Any, ...]:
     terms = choice.agreement.agreement
-    return terms.rule, terms.iterate, choice.agreement.answers, choice.start
+    return terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start
 
 
 def _flatness(best: _Candidate, talkers: int, noise: float) -> dict[str, tuple[float, float]]:

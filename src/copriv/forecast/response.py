@@ -8,7 +8,7 @@ its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
 R and V belong to the rule alone: no data, no budgets, no step. They are tabled once for a grid of gains, and then price
 every consortium by interpolation (`planning`).
 
-S1 and S2: exact recursions. A1 and A2: the rules' own code, equal owners who each answer m times in random order,
+S1, S2 and A2 in rounds: exact recursions. A2: the rule's own code, equal owners who each answer m times in random order,
 averaged over draws of the order; a regulariser counts as part of the gradient.
 """
 
@@ -32,8 +32,8 @@ MOST_TALKERS = 32
 DRAWS = 32
 """A2: orders drawn for the start, and as many for the noise."""
 
-Way = Literal["S1", "S2", "S2 last", "A2"]
-"""A rule and which iterate is the model."""
+Way = Literal["S1", "S2", "S2 last", "A2", "A2 rounds"]
+"""A rule and which iterate is the model; A2 that moves at every answer, or once a round of all owners."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +77,15 @@ def response(way: Way, answers: int, talkers: int) -> Response:
     return _synchronous(way, answers)
 
 
+def _round_steps(answers: int) -> Float[Array, " updates"]:
+    """N·α_k at the end of each round r, k = rN, in units of Nα."""
+    return np.asarray(1.0 / (1.0 + np.arange(1.0, answers + 1)))
+
+
 def _synchronous(way: Way, answers: int) -> Response:
     """T − 1 = m rounds: a scalar recursion a gain, of the iterate z and the average z̄ together."""
     T = answers + 1
-    steps = s1_steps(1.0, T) if way == "S1" else s2_steps(1.0, T)
+    steps = _round_steps(answers) if way == "A2 rounds" else s1_steps(1.0, T) if way == "S1" else s2_steps(1.0, T)
     unit = float(steps[0])
     steps = steps / unit
     weights = s2_average(T) if way == "S2" else np.zeros(T - 1)

@@ -49,6 +49,7 @@ def by_name(
     shares: Array | None = None,
     learner_step: str = "corrected",
     averaged: bool = True,
+    window: int = 1,
 ) -> UpdateRule:
     """The rule that an agreement names. `weights` are the talkers' n_i/n; `shares` their shares of the talking (A1)."""
     match rule:
@@ -59,5 +60,5 @@ def by_name(
         case "A1":
             return AsyncCopies(descent, step, horizon, weights, shares, learner_step)
         case "A2":
-            return AsyncMemory(descent, step, weights)
+            return AsyncMemory(descent, step, weights, window)
     raise InvalidInput(f"agreement.rule: {rule!r} is not S1, S2, A1 or A2")

@@ -7,12 +7,17 @@
 Nothing waits for the slowest owner, and an answer computed at a slightly older θ still counts, so several owners may be
 at work at once. Each owner answers a few times only, which is what makes its noise small (docs/explanation/rules.md).
 Memory makes the weights right whoever talks more often: no correction for frequency is needed.
+
+With a window of B > 1 answers, θ moves after every B of them, by B·α_k, instead of after each one. With B = N and owners
+that are asked in rounds, G is the noisy gradient at one point, and the few answers that noise allows go as far as under
+a synchronous rule, one owner at a time and in any order. An owner that answers twice within a window (because another
+one is away) answers at the same θ: the mean of the two is kept.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from copriv.rules.descent import Descent, Talker
 from copriv.types import Array
@@ -22,7 +27,8 @@ from copriv.types import Array
 class _State:
     theta: Float[Array, "runs p"]
     memory: Float[Array, "runs owners p"]
-    heard: Bool[np.ndarray, "runs owners"]
+    repeats: Float[Array, "runs owners"]
+    """How many answers at the present θ are in the owner's memory; −1 before its first answer of all."""
     total: Float[Array, "runs p"]
     """Σ_{j heard} (n_j/n) a_j."""
     weight: Float[Array, " runs"]
@@ -37,18 +43,13 @@ class AsyncMemory:
     descent: Descent
     step_size: float | Float[Array, "runs 1"]
     weights: Float[Array, " owners"]
+    window: int = 1
 
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         runs, p = theta.shape
         N = len(self.weights)
-        return _State(
-            theta.copy(),
-            np.zeros((runs, N, p)),
-            np.zeros((runs, N), bool),
-            np.zeros((runs, p)),
-            np.zeros(runs),
-            0,
-        )
+        never = np.full((runs, N), -1.0)
+        return _State(theta.copy(), np.zeros((runs, N, p)), never, np.zeros((runs, p)), np.zeros(runs), 0)
 
     def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
         return state.theta
@@ -56,14 +57,22 @@ class AsyncMemory:
     def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
         each, w = np.arange(len(talker)), self.weights[talker]
         state.k += 1
-        state.total += w[:, None] * (answer - state.memory[each, talker])
-        state.weight += np.where(state.heard[each, talker], 0.0, w)
-        state.memory[each, talker] = answer
-        state.heard[each, talker] = True
-        G = np.divide(state.total, state.weight[:, None], out=np.zeros_like(answer), where=state.weight[:, None] > 0)
-        α = self.step_size / (1 + state.k / len(self.weights))
-        state.theta = self.descent.box.project(state.theta - α * self.descent.direction(state.theta, G))
+        known, repeats = state.memory[each, talker], state.repeats[each, talker]
+        newest = known + (answer - known) / np.maximum(repeats + 1.0, 1.0)[:, None]
+        state.total += w[:, None] * (newest - known)
+        state.weight += np.where(repeats < 0, w, 0.0)
+        state.memory[each, talker] = newest
+        state.repeats[each, talker] = np.maximum(repeats, 0.0) + 1.0
+        if state.k % self.window == 0:
+            self._move(state)
         return state
+
+    def _move(self, state: _State) -> None:
+        heard = state.weight[:, None]
+        G = np.divide(state.total, heard, out=np.zeros_like(state.theta), where=heard > 0)
+        α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
+        state.theta = self.descent.box.project(state.theta - α * self.descent.direction(state.theta, G))
+        np.minimum(state.repeats, 0.0, out=state.repeats)
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.theta

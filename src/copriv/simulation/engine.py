@@ -17,7 +17,7 @@ from copriv.privacy.simulated_noise import SimulatedLaplace, SimulatedNormal
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.rules import Descent, UpdateRule, by_name
-from copriv.schedules import Events, PoissonClocks, RandomOrder, Schedule, Uniform, run_events
+from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answer_rule, one_answers
@@ -303,6 +303,7 @@ def _rule(problem: Problem, talkers: _Talkers) -> UpdateRule:
         shares=rates / rates.sum() if terms.schedule == "poisson" else None,
         learner_step=terms.learner_step,
         averaged=terms.iterate == "averaged",
+        window=terms.window,
     )
 
 
@@ -315,6 +316,8 @@ def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, 
                 schedule = PoissonClocks(talkers.rates)
             case "random-order":
                 schedule = RandomOrder(agreement.answers)
+            case "rounds":
+                schedule = Rounds()
             case _:
                 schedule = Uniform()
     return run_events(schedule, rng, len(talkers.members), agreement.agreement.horizon, agreement.answers)

@@ -1,0 +1,60 @@
+"""The peers of the utility benchmark are run as private as they claim to be: their sensitivities, searched, and noise."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from copriv import Agreement, Problem, Records
+
+pytest.importorskip("dp_accounting")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+peers = pytest.importorskip("benchmarks.utility.peers")
+
+
+def problem(records: Records) -> Problem:
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 1, "step": 1.0},
+            "model": {"loss": "logistic", "regularization": 1e-5, "gradient_bound": 1.0},
+            "data": {"feature_bound": 1.0},
+            "owner": [{"name": "bank", "records": records.units, "epsilon": 1.0}],
+        }
+    )
+    return Problem.of(agreement, [records])
+
+
+def test_output_perturbation_moves_by_its_sensitivity_at_most() -> None:
+    rng, n, made = np.random.default_rng(0), 6, peers.OutputPerturbation(0.05, 0.6)
+    x, y = rng.normal(size=(n, 2)), np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    one = Records.of(x, y)
+    start = made.minimiser(problem(one), one)
+    worst = 0.0
+    for row in (*np.eye(2), *-np.eye(2), *rng.normal(size=(20, 2))):
+        for label in (-1.0, 1.0):
+            other = Records.of(np.vstack([x[:-1], 9 * row]), np.append(y[:-1], label))
+            worst = max(worst, float(np.linalg.norm(made.minimiser(problem(other), other) - start)))
+    assert 0.2 * made.sensitivity(n) < worst <= made.sensitivity(n)
+
+
+def test_output_perturbation_has_noise_of_the_right_length() -> None:
+    made, rng = peers.OutputPerturbation(0.05, 0.6), np.random.default_rng(1)
+    records = Records.of(rng.normal(size=(50, 3)), np.where(rng.random(50) < 0.5, 1.0, -1.0))
+    exact = made.minimiser(problem(records), records)
+    lengths = [np.linalg.norm(made.fit(problem(records), records, 50, 2.0, rng) - exact) for _ in range(300)]
+    assert np.mean(lengths) == pytest.approx(3 * made.sensitivity(50) / 2.0, rel=0.15)
+
+
+def test_dp_sgd_adds_the_noise_that_its_steps_cost() -> None:
+    """One step from 0 on records without a gradient leaves noise alone."""
+    from copriv.privacy.approximate import gaussian_multiplier
+
+    records, rng = Records.of(np.zeros((40, 4)), np.ones(40)), np.random.default_rng(2)
+    made = peers.DPSGD(1, 0.5, 2.0)
+    moves = np.array([made.fit(problem(records), records, 40, 1.0, rng) for _ in range(500)])
+    scale = 2.0 * (2 * 0.5 / 40) * gaussian_multiplier(1, 1.0, peers.DELTA)
+    assert moves.std() == pytest.approx(scale, rel=0.08)
+    steps = peers.DPSGD(100, 0.5, 2.0)
+    longer = np.array([steps.fit(problem(records), records, 40, 1.0, rng) for _ in range(20)])
+    assert longer.std() > 5 * scale  # a walk of 100 steps, each with 10 times the noise
