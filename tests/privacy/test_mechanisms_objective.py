@@ -139,6 +139,8 @@ def test_a_replaced_record_moves_the_log_determinant_by_the_curvature_cost_at_mo
     rng, p, n, ε = np.random.default_rng(seed), 3, 5, 2.0
     B = rng.normal(size=(p, p))
     made = agreed(SURFACES[which], p, metric=B @ B.T + 0.1 * np.eye(p) if metric else None, intercept=intercept)
+    if seed % 2:
+        made = replace(made, reach=0.3)
     one, other = neighbours(n, p, seed, which < 2)
     theta = rng.normal(size=p)
     dets = [np.linalg.slogdet(made.tied(n, ε).prepared(r).hessian(theta))[1] for r in (one, other)]

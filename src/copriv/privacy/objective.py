@@ -5,11 +5,11 @@ start and b a vector of independent draws, the owner finds
 
     θ̂ = argmin over all θ of  F(θ) = (1/n) Σ ℓ̃(θ; x, y) + (σ/2)‖θ‖² + (λ/2)(θ − θ₀)ᵀP⁻¹(θ − θ₀) + bᵀθ
 
-and releases θ̂ + v, v a little more noise. ℓ̃ is the loss with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′
-stays monotone), on features scaled to √(xᵀPx) ≤ r (`reach`). Source: Chaudhuri, Monteleoni and Sarwate 2011,
-Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped slopes, an
-anchor of any shape, and what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md; in short, ε
-= ε₁ + ε₂ + ε₃ where
+and releases θ̂ + v, v a little more noise. ℓ̃ is ωℓ with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′ stays
+monotone); ω = min(1, r²/xᵀPx) lets a record beyond `reach` r count less. Source: Chaudhuri, Monteleoni and Sarwate
+2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped
+slopes, an anchor of any shape, and what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md;
+in short, ε = ε₁ + ε₂ + ε₃ where
 
     ε₁: D and D′ give the same θ̂ for noises that differ by ∇(their losses), at most 2Ξ/n in norm;
         Laplace draws of scale 2Ξ/(nε₁), Ξ in L1: a ratio of at most e^ε₁.
@@ -108,7 +108,7 @@ class Perturbation:
     metric: Float[Array, "p p"] | None = None
     """P, symmetric positive definite; the identity when None."""
     reach: float | None = None
-    """r ≥ √(xᵀPx); what follows from B when None."""
+    """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
     many_rows: bool = False
     """Whether a unit may have several rows."""
 
@@ -133,7 +133,7 @@ class Perturbation:
 
     @cached_property
     def farthest(self) -> float:
-        """r: the largest √(xᵀPx) that is left after scaling. Over the ball it is reached at a corner."""
+        """r: the largest √(ω xᵀPx). Over the ball of B, √(xᵀPx) is largest at a corner."""
         if self.reach is not None:
             return self.reach
         p = len(self.start)
@@ -233,17 +233,18 @@ class Tilted:
     firmness: float
 
     def prepared(self, records: Records) -> "Prepared":
-        """Rows scaled into both reaches, with the largest slope that each may have."""
+        """Rows scaled into the ball of B, how much each counts, and the largest slope that it may have."""
         a = self.agreed
         x = into_reach(records.features, a.feature_bound, a.intercept)
+        damp = np.ones(len(x))
         if a.reach is not None:
-            length = np.sqrt(np.maximum(np.einsum("rj,jk,rk->r", x, a.matrix, x), 0.0))
-            # (1 − 1e-12): the length is computed with rounding, and must hold exactly.
-            x *= np.minimum(1.0, a.reach * (1 - 1e-12) / np.maximum(length, np.finfo(float).tiny))[:, None]
+            length = np.einsum("rj,jk,rk->r", x, a.matrix, x)
+            # (1 − 1e-9): the length is computed with rounding, and the bound must hold exactly.
+            damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
         norms = row_norms(x, a.order)
         limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
         limit[limit < SMALLEST_FACTOR] = 0.0
-        return Prepared(self, x, records.target, records.weight / records.weight.sum(), limit)
+        return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,13 +255,15 @@ class Prepared:
     features: Float[Array, "records p"]
     target: Float[Array, " records"]
     share: Float[Array, " records"]
+    damp: Float[Array, " records"]
+    """ω."""
     limit: Float[Array, " records"]
 
     def gradient(self, theta: Float[Array, " p"], tilt: Float[Array, " p"]) -> Float[Array, " p"]:
         """∇F."""
         a = self.tilted.agreed
         z = self.features @ theta
-        slope = self.share * np.clip(a.surface.slope(z, self.target), -self.limit, self.limit)
+        slope = self.share * np.clip(self.damp * a.surface.slope(z, self.target), -self.limit, self.limit)
         # Blocks bound the rounding of the sum (`clipping`).
         blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
         return np.asarray(
@@ -274,8 +277,8 @@ class Prepared:
         """∇²F; at a kink of a slope, that of one side."""
         a = self.tilted.agreed
         z = self.features @ theta
-        curved = self.share * bend(a.surface, z, self.target)
-        curved[np.abs(a.surface.slope(z, self.target)) > self.limit] = 0.0
+        curved = self.share * self.damp * bend(a.surface, z, self.target)
+        curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
         H = (self.features * curved[:, None]).T @ self.features
         return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
 

@@ -1,0 +1,90 @@
+"""The command: cells × methods into one table. Each finished entry is a line of the CSV, and is not run again."""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.utility.cells import Cell, grid, quick
+from benchmarks.utility.methods import ours
+from benchmarks.utility.peers import peers
+from copriv import CoprivError, Problem
+
+FIELDS = ("cell", "method", "p25", "median", "p75", "runs", "seconds", "settings")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.utility")
+    parser.add_argument("--quick", action="store_true", help="one cell a data set, into utility-quick.*")
+    parser.add_argument("--runs", type=int, default=25)
+    parser.add_argument("--only", default="", help="cells whose name contains this")
+    parser.add_argument("--methods", default="", help="methods whose name contains this")
+    parser.add_argument("--out", type=Path, default=Path("docs/reference"))
+    options = parser.parse_args()
+    name = "utility-quick" if options.quick else "utility"
+    table = options.out / f"{name}.csv"
+    done = {(row["cell"], row["method"]): row for row in _rows(table)}
+    for cell in quick() if options.quick else grid():
+        wanted = [m for m in (*ours(cell), *peers(cell)) if options.methods in m[0]]
+        missing = [m for m in wanted if (cell.name, m[0]) not in done]
+        if options.only not in cell.name or not missing:
+            continue
+        problem = Problem.load(cell.agreement())
+        for method, run in missing:
+            row = _entry(cell, method, run, problem, options.runs)
+            done[cell.name, method] = row
+            print(f"{cell.name:40} {method:36} {row['median']:>10}  {row['settings']}", flush=True)
+            _write(table, list(done.values()))
+    _markdown(options.out / f"{name}.md", list(done.values()), options.quick)
+
+
+def _entry(cell: Cell, method: str, run: object, problem: Problem, runs: int) -> dict[str, str]:
+    begun = time.perf_counter()
+    try:
+        ψ, settings = run(cell, problem, runs)  # type: ignore[operator]
+        p25, median, p75 = (f"{q:.3g}" for q in np.quantile(ψ, (0.25, 0.5, 0.75)))
+    except CoprivError as error:
+        ψ, settings, p25, median, p75 = np.array([]), f"cannot: {error}", "", "", ""
+    seconds = f"{time.perf_counter() - begun:.1f}"
+    values = (cell.name, method, p25, median, p75, str(len(ψ)), seconds, settings)
+    return dict(zip(FIELDS, values, strict=True))
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _markdown(path: Path, rows: list[dict[str, str]], quick: bool) -> None:
+    lines = [
+        "# Utility at the same privacy",
+        "",
+        f"Made by `python -m benchmarks.utility{' --quick' if quick else ''}`.",
+        "Relative fitness ψ on all owners' records, median (25 % to 75 %) over runs; lower is better. Settings were chosen",
+        "on public rows only.",
+        "",
+    ]
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        lines += [f"## {cell}", "", "| method | ψ | settings |", "| --- | --- | --- |"]
+        for row in rows:
+            if row["cell"] == cell:
+                value = f"{row['median']} ({row['p25']} to {row['p75']})" if row["median"] else "—"
+                lines.append(f"| {row['method']} | {value} | {row['settings']} |")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
