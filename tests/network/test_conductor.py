@@ -15,7 +15,9 @@ from copriv.network.messages import Busy, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
+from copriv.problem import Problem
 from copriv.protocol import Answer, Query
+from copriv.simulation import engine
 from network_parties import NAMES, agreement, records
 
 WAIT = Conduct(deadline=10.0, patience=100.0)
@@ -278,3 +280,21 @@ def test_a_store_that_was_changed_does_not_replay(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreFailed, match="does not follow"):
         Table(tmp_path / "run.db", agreement(), WAIT, resume=True)
+
+
+@pytest.mark.parametrize("rule", ["A1", "A2", "S1", "S2"])
+def test_the_rule_is_the_one_that_a_simulation_makes(rule: str) -> None:
+    terms = {"iterate": "last", "learner_step": "printed", "window": 3, "preconditioner": np.diag([1.0, 2, 3]).tolist()}
+    agreed = agreement(rule, answers=9).replace(agreement=terms)
+    conductor = Conductor(RunStore.create(":memory:", agreed, 3))
+    problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
+    simulated = engine._rule(problem, engine._Talkers.of(agreed, np.ones(3)))
+    mine = conductor._rule
+    assert type(mine) is type(simulated)
+    for name, value in vars(simulated).items():
+        if name == "descent":
+            assert mine.descent.regularizer == value.regularizer
+            assert mine.descent.box == value.box
+            np.testing.assert_array_equal(mine.descent.preconditioner, value.preconditioner)
+        else:
+            np.testing.assert_array_equal(getattr(mine, name), value, err_msg=name)

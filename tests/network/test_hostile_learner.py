@@ -97,6 +97,7 @@ async def attack(folder: Path, messages: int, seed: int) -> dict[str, Any]:
     async def learner(link: Link) -> None:
         hello = decode(await link.receive())
         assert isinstance(hello, Hello)
+        found["sessions"] = found.get("sessions", 0) + 1
         await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
         await link.send(honest)
         first = decode(await link.receive())
@@ -140,6 +141,7 @@ async def attack(folder: Path, messages: int, seed: int) -> dict[str, Any]:
 def checked(folder: Path, messages: int, seed: int) -> None:
     found = asyncio.run(asyncio.wait_for(attack(folder, messages, seed), 600))
     assert found["reason"] == "enough"
+    assert found["sessions"] == 1, "the link held all the time"
     totals = verify(folder / "ledger")
     assert totals.runs["run"].charged == 1, "a refused query was charged"
     assert totals.lines == 4

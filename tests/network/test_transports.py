@@ -123,6 +123,24 @@ def test_nobody_there_is_an_error_and_not_a_wait(consortium: Consortium) -> None
         asyncio.run(asyncio.wait_for(consortium.dialer("bank-1").dial(), 15))
 
 
+@pytest.mark.slow
+def test_a_link_that_is_silent_for_a_minute_is_still_there(tmp_path: Path) -> None:
+    async def dial(dialer: Dialer) -> bytes:
+        link = await dialer.dial()
+        await asyncio.sleep(60)
+        await link.send(b"still there")
+        return await link.receive()
+
+    consortium = Consortium(tmp_path, agreement(), "grpc")
+
+    async def both() -> bytes:
+        async with consortium.listener().listening(echo) as address:
+            consortium.address = address
+            return await dial(consortium.dialer("bank-1"))
+
+    assert asyncio.run(both()) == b"still there"
+
+
 CONDUCTS = {
     "A2": Conduct(deadline=2.0, patience=5.0),
     "A2 one at a time": Conduct(at_once=1, deadline=2.0, patience=5.0),

@@ -88,14 +88,15 @@ def serve(
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
     from copriv.network.agent import OwnerAgent, Patience
     from copriv.network.grpc_transport import GrpcDialer
-    from copriv.network.setup import load_dictionary, owner_records
+    from copriv.network.setup import declared_schema, load_dictionary, owner_records
 
     terms = Agreement.load(agreement)
     own = _keys(keys, "owner")
     name = name or own.name
     rules = _policy(policy, keys)
     dictionary = load_dictionary(terms, agreement)
-    source: object = read_sql(data, query) if is_sql(data) else data
+    declared = declared_schema(terms)
+    source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
     records, columns = owner_records(terms, name, source, dictionary)
     with LedgerFile.open(ledger, name, Fraction(rules.lifetime(terms, name))) as file:
         _promise(terms, name, learner, rules.learner, file.totals)

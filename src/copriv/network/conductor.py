@@ -481,4 +481,5 @@ def _rule(
         shares=None if talk == "choose" else rates / rates.sum(),
         learner_step=terms.learner_step,
         averaged=terms.iterate == "averaged",
+        window=terms.window,
     )

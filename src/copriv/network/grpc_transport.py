@@ -30,7 +30,9 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    # Both sides ask; without these each would take the other's asking for an attack, and hang up.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
 ]
 _CLIENT_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, with no memory of failures
