@@ -177,6 +177,18 @@ def test_an_owner_that_always_loses_its_answers_is_left_out() -> None:
     assert table.conductor.parties["bank-1"].out == "crashed"
 
 
+def test_an_owner_that_put_things_right_is_asked_again() -> None:
+    table = Table(":memory:", agreement("A2"), WAIT)
+    table.all_join()
+    query = table.asked.pop("bank-1")
+    table.conductor.refused("bank-1", Refusal(query.identity, "ledger", "an older copy"), 1.0)
+    table.conductor.left("bank-1", 2.0)
+    assert table.conductor.parties["bank-1"].out == "an older copy"
+    table.conductor.joined("bank-1", 3.0)
+    table.collect()
+    assert table.asked["bank-1"].identity != query.identity
+
+
 def test_two_answers_to_one_query_stop_the_run() -> None:
     table = Table(":memory:", agreement(), WAIT)
     table.all_join()

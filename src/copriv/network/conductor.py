@@ -187,7 +187,8 @@ class Conductor:
                 self._outbox.append((owner, turn.waiting[owner]))
                 turn.opened, turn.late = now, False
         self._offered.discard(owner)
-        self.parties[owner].late = False
+        # Whatever it refused for may have been put right since: a policy, a ledger that was brought back.
+        self.parties[owner].late, self.parties[owner].out = False, ""
         self._go_on()
 
     def left(self, owner: str, now: float) -> None:
