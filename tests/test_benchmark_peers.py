@@ -42,7 +42,8 @@ def test_output_perturbation_has_noise_of_the_right_length() -> None:
     made, rng = peers.OutputPerturbation(0.05, 0.6), np.random.default_rng(1)
     records = Records.of(rng.normal(size=(50, 3)), np.where(rng.random(50) < 0.5, 1.0, -1.0))
     exact = made.minimiser(problem(records), records)
-    lengths = [np.linalg.norm(made.fit(problem(records), records, 50, 2.0, rng) - exact) for _ in range(300)]
+    models = made.fit(problem(records), records, peers.Terms(50, 2.0, 300), rng)
+    lengths = np.linalg.norm(models - exact, axis=1)
     assert np.mean(lengths) == pytest.approx(3 * made.sensitivity(50) / 2.0, rel=0.15)
 
 
@@ -52,9 +53,9 @@ def test_dp_sgd_adds_the_noise_that_its_steps_cost() -> None:
 
     records, rng = Records.of(np.zeros((40, 4)), np.ones(40)), np.random.default_rng(2)
     made = peers.DPSGD(1, 0.5, 2.0)
-    moves = np.array([made.fit(problem(records), records, 40, 1.0, rng) for _ in range(500)])
+    moves = made.fit(problem(records), records, peers.Terms(40, 1.0, 500), rng)
     scale = 2.0 * (2 * 0.5 / 40) * gaussian_multiplier(1, 1.0, peers.DELTA)
     assert moves.std() == pytest.approx(scale, rel=0.08)
     steps = peers.DPSGD(100, 0.5, 2.0)
-    longer = np.array([steps.fit(problem(records), records, 40, 1.0, rng) for _ in range(20)])
+    longer = steps.fit(problem(records), records, peers.Terms(40, 1.0, 50), rng)
     assert longer.std() > 5 * scale  # a walk of 100 steps, each with 10 times the noise

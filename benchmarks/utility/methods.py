@@ -43,7 +43,7 @@ def one_answer(mechanism: str, public: bool = True, delta: float = 0.0) -> Metho
         found = plan_one_answer(terms, mechanism, public_start=public)
         t = found.agreement
         words = f"Ξ {found.gradient_bound:.3g}, step {t.step:.3g}" + (
-            f", share {t.moments_share:.2g}" if mechanism == "statistics" else f", anchor {t.anchor:.3g}"
+            f", share {t.moments_share:.2g}" if mechanism == "statistics" else f", anchor {t.anchor or 0:.3g}"
         )
         return _simulated(problem, found, runs), words
 

@@ -23,11 +23,12 @@ import numpy as np
 from benchmarks.utility.cells import DELTA, Cell
 from benchmarks.utility.methods import Method
 from copriv import Problem
-from copriv.fitness import Fitness, Regularizer, relative_fitness
+from copriv.fitness import relative_fitness
 from copriv.forecast.sample import PublicSample
 from copriv.privacy.approximate import gaussian_multiplier
-from copriv.privacy.clipping import clipped_mean_gradient, row_norms
+from copriv.privacy.clipping import row_norms
 from copriv.records import Records
+from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array
 
 PINNED = ("diffprivlib==0.6.5", "scikit-learn==1.4.2", "numpy==1.26.4", "scipy==1.13.1")
@@ -36,11 +37,20 @@ MOST_ROWS = 200_000
 """diffprivlib is left out of cells with more rows in all: it works on every row, for every run."""
 
 
+@dataclass(frozen=True)
+class Terms:
+    """Of one owner: noise is made for `units` records, which the records at hand may only stand for."""
+
+    units: int
+    epsilon: float
+    runs: int
+
+
 class Peer(Protocol):
     """One setting of a peer."""
 
-    def fit(self, problem: Problem, records: Records, units: int, epsilon: float, rng: np.random.Generator) -> Array:
-        """One owner's private model; noise is for `units` records, which `records` may only stand for."""
+    def fit(self, problem: Problem, records: Records, terms: "Terms", rng: np.random.Generator) -> Array:
+        """One owner's private models, one a run."""
         ...
 
     def words(self) -> str: ...
@@ -71,11 +81,11 @@ class OutputPerturbation:
         )  # fmt: skip
         return agreed.tied(records.units, 1.0).prepared(records).minimum(np.zeros(records.n_parameters))
 
-    def fit(self, problem: Problem, records: Records, units: int, epsilon: float, rng: np.random.Generator) -> Array:
-        p = records.n_parameters
-        direction = rng.normal(size=p)
-        size = rng.gamma(p, self.sensitivity(units) / epsilon)
-        return self.minimiser(problem, records) + size * direction / np.linalg.norm(direction)
+    def fit(self, problem: Problem, records: Records, terms: Terms, rng: np.random.Generator) -> Array:
+        direction = rng.normal(size=(terms.runs, records.n_parameters))
+        size = rng.gamma(records.n_parameters, self.sensitivity(terms.units) / terms.epsilon, size=(terms.runs, 1))
+        noise = size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+        return np.asarray(self.minimiser(problem, records) + noise)
 
     def words(self) -> str:
         return f"Λ {self.strength:.3g}, clip {self.clip:.3g}"
@@ -93,15 +103,17 @@ class DPSGD:
     clip: float
     step: float
 
-    def fit(self, problem: Problem, records: Records, units: int, epsilon: float, rng: np.random.Generator) -> Array:
-        noise = 2.0 * self.clip / units * gaussian_multiplier(self.steps, epsilon, DELTA)
-        theta = mean = np.zeros(records.n_parameters)
+    def fit(self, problem: Problem, records: Records, terms: Terms, rng: np.random.Generator) -> Array:
+        noise = 2.0 * self.clip / terms.units * gaussian_multiplier(self.steps, terms.epsilon, DELTA)
+        gradients = batched_gradients(problem.loss, (records,), self.clip, 1, 2)
+        owner = np.zeros(terms.runs, dtype=np.intp)
+        theta = mean = np.zeros((terms.runs, records.n_parameters))
         for k in range(self.steps):
-            g = clipped_mean_gradient(problem.loss, records, theta, self.clip, 2) + problem.regularizer.gradient(theta)
-            theta = problem.box.project(theta - self.step * (g + noise * rng.normal(size=len(theta))))
+            g = gradients(owner, theta) + problem.regularizer.gradient(theta) + noise * rng.normal(size=theta.shape)
+            theta = problem.box.project(theta - self.step * g)
             seen = k - self.steps // 2
             mean = theta if seen <= 0 else mean + (theta - mean) / (seen + 1)
-        return mean
+        return np.asarray(mean)
 
     def words(self) -> str:
         return f"{self.steps} steps of {self.step:.3g}, clip {self.clip:.3g}"
@@ -140,9 +152,12 @@ def searched(settings: object) -> Method:
             cost = float(np.mean([_trial(peer, world, cell, rng) for world in worlds]))
             if cost < least:
                 best, least = peer, cost
-        thetas = [_average(best, problem, cell, rng) for _ in range(runs)]
-        ψ = relative_fitness(problem.fitness.value(np.array(thetas)), problem.optimum)
-        return np.asarray(ψ), best.words()  # type: ignore[union-attr]
+        assert best is not None
+        models = [
+            best.fit(problem, records, Terms(cell.records, cell.epsilon, runs), rng) for records in problem.owners
+        ]
+        theta = problem.box.project(np.average(models, axis=0, weights=problem.terms.weights))
+        return np.asarray(relative_fitness(problem.fitness.value(theta), problem.optimum)), best.words()
 
     return run
 
@@ -150,16 +165,10 @@ def searched(settings: object) -> Method:
 def _trial(peer: Peer, world: Problem, cell: Cell, rng: np.random.Generator) -> float:
     # A few models stand for N: the average's noise is smaller by √N, which is put in by hand.
     records = world.owners[0]
-    some = np.array([peer.fit(world, records, cell.records, cell.epsilon, rng) for _ in range(4)])
+    some = peer.fit(world, records, Terms(cell.records, cell.epsilon, 6), rng)
     centre = some.mean(axis=0)
     averaged = centre + (some - centre) / np.sqrt(cell.owners)
     return float(world.fitness.value(world.box.project(averaged)).mean())
-
-
-def _average(peer: Peer | None, problem: Problem, cell: Cell, rng: np.random.Generator) -> Array:
-    assert peer is not None
-    models = [peer.fit(problem, records, cell.records, cell.epsilon, rng) for records in problem.owners]
-    return np.asarray(problem.box.project(np.average(models, axis=0, weights=problem.terms.weights)))
 
 
 def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
@@ -204,8 +213,3 @@ def peers(cell: Cell) -> Sequence[tuple[str, Method]]:
     if cell.loss in ("squared", "logistic") and cell.owners * cell.records <= MOST_ROWS:
         found.append(("diffprivlib", diffprivlib))
     return found
-
-
-def without_noise(problem: Problem, records: Records, strength: float) -> Array:
-    """The regularised optimum, for the tests."""
-    return Fitness(problem.loss, Regularizer(strength), problem.box, records).minimum().theta
