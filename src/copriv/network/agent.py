@@ -244,7 +244,8 @@ class _Clock:
 
     def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
         self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
-        self._waiting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Future[None]] = set()
         self.served()
 
     def offered(self, number: int) -> None:
@@ -258,15 +259,21 @@ class _Clock:
 
     def stop(self) -> None:
         """No more ticks."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _start(self, number: int) -> None:
         self.stop()
-        self._waiting = asyncio.ensure_future(self._tick(number))
+        wait = _CHANCE.expovariate(1.0) * self._mean
+        self._timer = asyncio.get_running_loop().call_later(wait, self._tick, number)
 
-    async def _tick(self, number: int) -> None:
-        await asyncio.sleep(_CHANCE.expovariate(1.0) * self._mean)
+    def _tick(self, number: int) -> None:
+        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it.
+        sending = asyncio.ensure_future(self._send(number))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _send(self, number: int) -> None:
         try:
             await self._link.send(encode(Ready(number)))
         except Unreachable:

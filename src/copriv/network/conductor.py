@@ -32,6 +32,7 @@ from copriv.network.messages import Busy, Message, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
 from copriv.protocol import Answer, Query
 from copriv.rules import Descent, UpdateRule, by_name
+from copriv.simulation.one_answer import one_answer_rule
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -470,6 +471,13 @@ def _rule(
     agreement: Agreement, talk: Talk, talkers: tuple[tuple[str, ...], ...], weights: Float[Array, " talkers"]
 ) -> UpdateRule:
     terms, rate = agreement.agreement, {owner.name: owner.rate for owner in agreement.owner}
+    if agreement.one_answer:
+        if terms.moments_share > 0:
+            raise AgreementError(
+                "agreement.moments_share: second moments are not sent over the network; set it to 0 and agree on a "
+                "preconditioner from the public sample"
+            )
+        return one_answer_rule(agreement, weights)
     rates = np.array([np.mean([rate[name] for name in members]) for members in talkers])
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
     return by_name(
