@@ -179,10 +179,9 @@ def test_simulated_runs_have_the_noise_of_real_owners() -> None:
     terms, tables = agreement(), data()
     simulated = simulate(terms, tables, runs=200, alone=False).theta
     rule_args = {"fingerprint": terms.fingerprint}
-    from copriv.problem import Problem
     from copriv.simulation.one_answer import one_answer_rule
 
-    rule = one_answer_rule(Problem.of(terms, tables))
+    rule = one_answer_rule(terms, terms.weights, 3)
     real = []
     for run in range(80):
         state = rule.start(np.zeros((1, 3)))

@@ -271,7 +271,7 @@ def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: 
     answers = one_answers(problem, [s[1] for s in seeds], scales)
     given = [answers(i) for i in range(N)]
     owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
-    rule = one_answer_rule(problem)
+    rule = one_answer_rule(problem.agreement, problem.agreement.weights, problem.n_parameters, problem.feature_bound)
     recorded = _recorded(options.record_at, 0, N)
     slot = {int(k): j for j, k in enumerate(recorded)}
     kept = np.empty((len(recorded), runs, problem.n_parameters))
