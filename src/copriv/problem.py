@@ -42,6 +42,8 @@ class Problem:
     unbounded_held_out: Records | None = None
     stand_in: bool = False
     """Whether the records are a public sample standing in for records that are not to be touched."""
+    known_optimum: Optimum | None = None
+    """θ* of these very records under this fitness, where somebody has found it before."""
 
     def __post_init__(self) -> None:
         p = {records.n_parameters for records in self.unbounded}
@@ -131,9 +133,10 @@ class Problem:
 
     def under(self, agreement: Agreement) -> "Problem":
         """The same records under other terms; a public sample stands in for any number of owners."""
-        if self.stand_in:
-            return replace(self, terms=agreement, unbounded=(self.unbounded[0],) * agreement.n_owners)
-        return replace(self, terms=agreement)
+        same = _fitness_terms(agreement) == _fitness_terms(self.terms)
+        known = self.known_optimum if same else None
+        owners = (self.unbounded[0],) * agreement.n_owners if self.stand_in else self.unbounded
+        return replace(self, terms=agreement, unbounded=owners, known_optimum=known)
 
     @cached_property
     def agreement(self) -> Agreement:
@@ -224,7 +227,7 @@ class Problem:
     @cached_property
     def optimum(self) -> Optimum:
         """θ*, certified."""
-        return self.fitness.minimum()
+        return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
 
 
 def _loaded(agreement: Agreement, records: Sequence[int], held_out: int) -> Consortium:
@@ -243,6 +246,13 @@ def _loaded(agreement: Agreement, records: Sequence[int], held_out: int) -> Cons
         scaling=data.scaling,
         schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
     )
+
+
+def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
+    """The terms that decide what is fitted."""
+    model = agreement.model
+    fitted = (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
+    return (*fitted, agreement.data.feature_bound)
 
 
 def _records(data: Any) -> Any:

@@ -7,10 +7,10 @@ covariance S and A = ∇²f, an optimum over n records is off the population's b
 
 for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part
 of the other, as an owner is of the pool,
-the sum is 1/n_i − 1/n. For a loss with a kink A is not ∇²f of any finite sample; bootstrap fits give A⁻¹SA⁻¹ then.
+the sum is 1/n_i − 1/n. For a loss with a kink no finite sample has a ∇²f; A is then that of f with the kink smoothed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,6 +30,7 @@ class PublicSample:
 
     problem: Problem
     """With the public sample in every owner's place."""
+    _made: "dict[tuple[int, int], tuple[Problem, ...]]" = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, problem: Problem) -> "PublicSample":
@@ -58,8 +59,6 @@ class PublicSample:
     def spread(self) -> Float[Array, "p p"]:
         """A⁻¹ S A⁻¹: the covariance of an optimum over n records, times n."""
         f, r = self.problem.fitness, self.records
-        if not f.loss.smooth:
-            return self._bootstrap_spread()
         g = f.loss.gradients(self.optimum.theta, r.features, r.target)
         share = r.weight / r.weight.sum()
         g = g - share @ g
@@ -86,6 +85,13 @@ class PublicSample:
         Each has an optimum, a curvature and a tail of its own, as far from the public sample's as that is from the
         owners' (whose n records are far more than the public ones, and add little to the distance).
         """
+        if (number, seed) not in self._made:
+            drawn = self._resampled(number, seed)
+            # An optimum is an optimisation a world, and the same for every rule that is tried in it.
+            self._made[number, seed] = tuple(replace(world, known_optimum=world.optimum) for world in drawn)
+        return self._made[number, seed]
+
+    def _resampled(self, number: int, seed: int) -> "tuple[Problem, ...]":
         rng = np.random.default_rng([seed, 2])
         raw = self.problem.unbounded[0]
         share, n = raw.weight / raw.weight.sum(), raw.units
@@ -107,15 +113,11 @@ class PublicSample:
 
     @cached_property
     def _bootstrap(self) -> "tuple[Problem, ...]":
-        return self.worlds(BOOTSTRAPS)
+        return self._resampled(BOOTSTRAPS, 0)
 
     def _hessian_of(self, world: Problem) -> Array:
         q = world.fitness.quadratic
         return q.hessian if q is not None else curvature_at(world, self.optimum.theta)
-
-    def _bootstrap_spread(self) -> Array:
-        fits = np.array([world.optimum.theta for world in self._bootstrap])
-        return np.asarray(np.cov(fits.T).reshape(fits.shape[1], -1) * self.records.units)
 
 
 def curvature_at(problem: Problem, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
