@@ -1,11 +1,11 @@
 """What every way of computing clipped mean gradients must keep: exact, counted, and the same whatever the blocks."""
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracle
 from copriv import losses
 from copriv.records import Records
 from copriv.simulation.gradients import ClippedSquared, GramGradients, RecordGradients, batched_gradients
