@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.records import Records
-from copriv.types import Array, LinearLoss, Loss
+from copriv.types import Array, LinearLoss, Loss, is_linear
 from copriv.validation import non_negative, positive
 
 ACCURACY = 1e-8
@@ -156,7 +156,7 @@ class Fitness:
         for start in range(0, len(self.records), block):
             rows = slice(start, start + block)
             x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
-            if isinstance(self.loss, LinearLoss):
+            if is_linear(self.loss):
                 total += w @ self.loss.value(x @ thetas.T, y[:, None])
             else:
                 total += np.array([w @ self.loss.values(t, x, y) for t in thetas])
@@ -166,7 +166,7 @@ class Fitness:
     def gradient(self, theta: Float[Array, " p"]) -> Float[Array, " p"]:
         """A subgradient of f at one θ."""
         r = self.records
-        if isinstance(self.loss, LinearLoss):
+        if is_linear(self.loss):
             mean = (r.weight * self.loss.slope(r.features @ theta, r.target)) @ r.features
         else:
             mean = r.weight @ self.loss.gradients(theta, r.features, r.target)
@@ -174,7 +174,7 @@ class Fitness:
 
     def smoothness(self) -> float:
         """λ: ∇f is λ-Lipschitz; `inf` where the loss has a kink or is not known."""
-        if not isinstance(self.loss, LinearLoss) or not np.isfinite(self.loss.curvature):
+        if not is_linear(self.loss) or not np.isfinite(self.loss.curvature):
             return np.inf
         plain = Quadratic.of(self.records, Regularizer(0.0))
         return self.loss.curvature * float(np.linalg.eigvalsh(plain.H)[-1]) + self.regularizer.strength
@@ -285,7 +285,7 @@ def _smooth_minimum(fitness: Fitness) -> Array:
         options={"ftol": 0.0, "gtol": 1e-13, "maxiter": 5000, "maxfun": 10_000, "maxcor": 40},
     )
     theta: Array = box.project(found.x * scale)
-    if isinstance(fitness.loss, LinearLoss):
+    if is_linear(fitness.loss):
         theta = _newton_polish(fitness, fitness.loss, theta)
     return theta
 

@@ -4,7 +4,7 @@ Shapes are written in the signatures (jaxtyping) and checked while tests run. Th
 `p` parameters, `records` rows, `runs` independent simulated runs, `owners` data owners.
 """
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -62,3 +62,8 @@ class LinearLoss(Loss, Protocol):
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         """sup |φ′| over |z| ≤ prediction_bound and |y| ≤ target_bound."""
         ...
+
+
+def is_linear(loss: Loss) -> TypeGuard[LinearLoss]:
+    """Whether a loss sees records through their predictions only. (`isinstance` on a protocol is a hundred times slower.)"""
+    return hasattr(loss, "slope")

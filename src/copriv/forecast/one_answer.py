@@ -19,7 +19,7 @@ from copriv.privacy.objective import Perturbation
 from copriv.privacy.statistics import best_share, bound_on_moments
 from copriv.problem import Problem
 from copriv.simulation import simulate
-from copriv.types import Array, LinearLoss
+from copriv.types import Array, is_linear
 
 Worlds = tuple[Problem, ...]
 
@@ -111,7 +111,7 @@ def _bounds(worlds: Worlds, start: Array, order: Literal[1, 2]) -> list[float]:
     seen = []
     for world in worlds:
         r, loss = world.owners[0], world.loss
-        assert isinstance(loss, LinearLoss)
+        assert is_linear(loss)
         seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
     return sorted({float(q) for q in np.quantile(np.concatenate(seen), BOUNDS) if q > 0})
 

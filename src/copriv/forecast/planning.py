@@ -25,12 +25,13 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
+from copriv.forecast.one_answer import plan_one_answer
 from copriv.forecast.response import GAINS, MOST_TALKERS, Response, Way, response
 from copriv.forecast.sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv.simulation.kernels import Pass
-from copriv.types import Array
+from copriv.types import Array, is_linear
 
 ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 FEATURE_QUANTILES = (0.9, 0.95, 0.99, 1.0)
@@ -68,6 +69,8 @@ class Choice:
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
         rule: str = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
         rule += " in rounds" if terms.window > 1 else ""
+        if self.agreement.one_answer:
+            rule = {"statistics": "noisy statistics", "objective": "privately fitted models"}[terms.mechanism]
         m = self.agreement.answers
         bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
             f", features bounded at {self.agreement.data.feature_bound:.3g}"
@@ -136,6 +139,7 @@ def plan(
     keep: bool = True,
     public_start: bool = True,
     preconditioner: bool = True,
+    one_answer: bool = True,
     runs: int = RUNS,
     seed: int = 0,
 ) -> Plan:
@@ -144,6 +148,8 @@ def plan(
     keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
         `communication`, the fitness and the owners are taken from it.
     public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
+    one_answer: whether it may, where nothing is fixed, choose a mechanism by which each owner answers once: noisy
+        statistics (squared loss) or a privately fitted model (smooth losses). Both are pure ε.
     runs: simulated runs on the public rows for each finalist.
 
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
@@ -170,6 +176,12 @@ def plan(
     first = min(finalists, key=lambda c: measured[c.key].fitness)
     for candidate in _neighbours(public.terms, first):
         measured[candidate.key] = _measure(public, candidate, runs, seed)
+    if one_answer and not keep:
+        for mechanism in _one_answer_mechanisms(public):
+            try:
+                measured[mechanism,] = _once(public, mechanism, public_start, runs, seed)
+            except AgreementError:
+                continue  # no setting of it can be kept with these budgets
     ranked = sorted(measured.values(), key=lambda choice: choice.fitness)
     choice = ranked[0]
     others = [c for c in ranked if _kind(c) != _kind(choice)]
@@ -303,9 +315,9 @@ class _Candidate:
 def _freed(agreement: Agreement) -> Agreement:
     """The agreement with nothing fixed that a plan may choose."""
     document = agreement.to_dict()
-    for key in ("answers", "start", "preconditioner"):
+    for key in ("answers", "start", "preconditioner", "window", "moments_share", "anchor", "reach"):
         document["agreement"].pop(key, None)
-    document["agreement"] |= {"rule": "auto", "step": "auto"}
+    document["agreement"] |= {"rule": "auto", "step": "auto", "mechanism": "laplace"}
     document["model"] |= {"gradient_bound": "auto", "gradient_bound_assumed": False}
     document["data"] |= {"feature_bound": "auto"}
     return Agreement.of(document)
@@ -454,6 +466,30 @@ def measured_psi(
     )  # fmt: skip
 
 
+def _one_answer_mechanisms(public: Problem) -> tuple[str, ...]:
+    if not is_linear(public.loss) or not public.loss.smooth or public.terms.agreement.answers is not None:
+        return ()
+    if public.terms.agreement.communication == "synchronous" or any(o.group or o.unit for o in public.terms.owner):
+        return ()
+    return ("statistics", "objective") if public.loss.name == "squared" else ("objective",)
+
+
+def _once(public: Problem, mechanism: str, public_start: bool, runs: int, seed: int) -> Choice:
+    """The best setting of a mechanism of one answer, measured as the others are."""
+    # Statistics see the owners through ν alone; a privately fitted model depends on the n_i and ε_i of its owner.
+    few = public.under(_fewer(public.terms)) if mechanism == "statistics" else public
+    document = plan_one_answer(few, mechanism, public_start=public_start, seed=seed).to_dict()
+    document["owner"] = public.terms.to_dict()["owner"]
+    document["agreement"]["horizon"] = public.terms.n_owners
+    agreement = Agreement.of(document)
+    problem = public.under(agreement)
+    sample = PublicSample(problem)
+    mean = float(measured_psi(problem, sample, runs, seed)[:, -1].mean())
+    preconditioned = float(agreement.agreement.preconditioner is not None)
+    start = "public" if public_start else "zero"
+    return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
+
+
 def _fewer(agreement: Agreement) -> Agreement:
     """Many equal talkers as MOST_TALKERS that make the same noise together: the same law, sooner."""
     owners = agreement.owner
@@ -467,15 +503,16 @@ def _fewer(agreement: Agreement) -> Agreement:
     document = agreement.to_dict()
     document["owner"] = [{**document["owner"][0], "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
     document["agreement"] |= {
-        "horizon": agreement.answers * few, "step": agreement.step * len(owners) / few,
-        "window": few if agreement.agreement.window > 1 else 1,
+        "horizon": agreement.answers * few, "window": few if agreement.agreement.window > 1 else 1,
     }  # fmt: skip
+    if agreement.agreement.step != "auto":
+        document["agreement"]["step"] = agreement.step * len(owners) / few
     return Agreement.of(document)
 
 
 def _kind(choice: Choice) -> tuple[Any, ...]:
     terms = choice.agreement.agreement
-    return terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start
+    return terms.mechanism, terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start
 
 
 def _flatness(best: _Candidate, talkers: int, noise: float) -> dict[str, tuple[float, float]]:

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from copriv.fitness import Optimum, Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.records import Records
-from copriv.types import Array, LinearLoss
+from copriv.types import Array, is_linear
 
 BOOTSTRAPS = 20
 
@@ -125,7 +125,7 @@ def curvature_at(problem: Problem, theta: Float[Array, " p"]) -> Float[Array, "p
     f, r = problem.fitness, problem.fitness.records
     loss, share = f.loss, r.weight / r.weight.sum()
     c = f.regularizer.strength * np.eye(len(theta))
-    if isinstance(loss, LinearLoss):
+    if is_linear(loss):
         z = r.features @ theta
         h = (1e-4 if loss.smooth else 0.1) * max(float(np.ptp(z)), 1e-6)
         bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)

@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from copriv.errors import InvalidInput
 from copriv.records import Records
-from copriv.types import Array, LinearLoss, Loss
+from copriv.types import Array, Loss, is_linear
 
 BLOCK = 4096
 """Rows a block: their predictions for one θ stay in the nearest cache."""
@@ -78,7 +78,7 @@ def clipped_mean_gradient(
     for start in range(0, len(records), BLOCK):
         rows = slice(start, start + BLOCK)
         x, y, w = records.features[rows], records.target[rows], records.weight[rows]
-        if isinstance(loss, LinearLoss):
+        if is_linear(loss):
             norms = row_norms(x, order)
             limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
             limit[limit < SMALLEST_FACTOR] = 0.0

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from copriv.privacy.clipping import row_norms
 from copriv.records import Records
-from copriv.types import Array, LinearLoss, Loss
+from copriv.types import Array, Loss, is_linear
 
 CELLS = 1 << 16
 """Predictions a block: 512 KiB of float64, to stay in the second-level cache with its temporaries."""
@@ -50,7 +50,7 @@ class Pass:
 
         def part(rows: slice) -> Array:
             x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
-            if isinstance(self.loss, LinearLoss):
+            if is_linear(self.loss):
                 total: Array = w @ self.loss.value(x @ theta.T, y[:, None])
                 return total
             return np.array([w @ self.loss.values(t, x, y) for t in theta])
@@ -64,7 +64,7 @@ class Pass:
 
         With `excess_only`, Σ w (clip(∇ℓ, bound) − ∇ℓ): what clipping takes away.
         """
-        if isinstance(self.loss, LinearLoss):
+        if is_linear(self.loss):
             total = self._sum(lambda rows: self._linear(self.loss, rows, theta, bound, excess_only), len(theta))
         else:
             total = self._sum(lambda rows: self._general(rows, theta, bound), len(theta))
