@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
+from copriv.cli import fetch
 from copriv.cli.console import out, plain_table
 from copriv.cli.simulate import AsJson
 from copriv.cli.words import plain_number
@@ -19,6 +20,9 @@ from copriv.losses import by_name
 from copriv.problem import Problem
 
 app = typer.Typer(help="Look at tables: do they keep to what was agreed?", no_args_is_help=True, rich_markup_mode=None)
+
+
+app.command("fetch")(fetch.command)
 
 
 @app.callback()

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from copriv.experiments import drawing
-from copriv.experiments.consortia import A_HOSPITAL, A_SIMULATED_HOSPITAL, HOSPITAL_RECORDS, Mechanism, Setting
+from copriv.experiments.consortia import A_HOSPITAL, A_SIMULATED_HOSPITAL, Mechanism, Setting, hospital_records
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
 
@@ -32,14 +32,15 @@ class Alone:
             Cell(
                 {"dataset": setting.dataset, "mechanism": mechanism, "epsilon": ε},
                 Trial(
-                    setting.agreement(HOSPITAL_RECORDS, [ε] * 86, mechanism, effort.paths),
+                    setting.agreement(records, [ε] * len(records), mechanism, effort.paths),
                     mechanism,
                     effort.runs if mechanism == "as published" else effort.few_runs,
                     setting.held_out,
-                    alone=86,
+                    alone=len(records),
                 ),
             )
-            for setting in SETTINGS
+            for setting in (one.on(effort.paths) for one in SETTINGS)
+            for records in (hospital_records(setting, effort.paths),)
             for mechanism in MECHANISMS
             for ε in EPSILONS
         ]
@@ -50,7 +51,7 @@ class Alone:
             {
                 **cell.at,
                 "hospital": i + 1,
-                "records": n,
+                "records": int(n),
                 "alone": own,
                 "together": o.mean[-1],
                 "public_only": o.public_only,
@@ -58,7 +59,7 @@ class Alone:
                 "held_out": o.held_out,
             }
             for cell, o in zip(cells, outcomes, strict=True)
-            for i, (n, own) in enumerate(zip(HOSPITAL_RECORDS, o.alone, strict=True))
+            for i, (n, own) in enumerate(zip(cell.trial.agreement.records, o.alone, strict=True))
         ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:
@@ -100,7 +101,7 @@ class Alone:
                         if (r["dataset"], r["mechanism"], r["epsilon"]) == (setting.dataset, mechanism, ε)
                     ]
                     gain = gains[setting.dataset, mechanism, ε] = int(np.sum(some))
-                    what = f"{setting.dataset}, {mechanism}: hospitals of 86 that gain at ε = {ε:g}"
+                    what = f"{setting.dataset}, {mechanism}: hospitals that gain at ε = {ε:g}"
                     if mechanism == "as published" and ε == 10:
                         found.append(Comparison(what, "8", gain, 2 <= gain <= 24))
                     else:
@@ -108,9 +109,10 @@ class Alone:
         real, planned = ([gains["hospital", m, ε] for ε in EPSILONS] for m in ("as published", "planned"))
         public = {r["public_only"] for r in rows if r["dataset"] == "hospital" and r["mechanism"] == "planned"}
         why = (
-            f"with the paper's settings {real[0]}, {real[1]} and {real[2]} of 86 owners of real stays gain at ε = 0.1, "
-            f"1 and 10 (the paper: 8 at ε = 10); with planned ones {planned[0]}, {planned[1]} and {planned[2]}. Plans "
-            f"start at the model of the learner's 10,000 public rows, a fair sample of all, whose own ψ is {max(public):.2g}."
+            f"with the paper's settings {real[0]}, {real[1]} and {real[2]} of the owners of real stays gain at "
+            f"ε = 0.1, 1 and 10 (the paper: 8 at ε = 10); with planned ones {planned[0]}, {planned[1]} and {planned[2]}. "
+            "Plans start at the model of the learner's public rows, a fair sample of all hospitals: its own ψ is "
+            f"{max(public):.2g}."
         )
         return Judgement.of(found, real[0] <= real[1] <= real[2] and 0 < real[2] < 43, why)
 

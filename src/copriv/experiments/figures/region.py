@@ -43,14 +43,15 @@ class Region:
 
     def plan(self, effort: Effort) -> list[Cell]:
         """Every mechanism, N and ε."""
+        setting = A_LENDING.on(effort.paths)
         return [
             Cell(
                 {"mechanism": mechanism, "owners": N, "epsilon": float(ε)},
                 Trial(
-                    A_LENDING.agreement([RECORDS] * N, [float(ε)] * N, mechanism, effort.paths),
+                    setting.agreement([RECORDS] * N, [float(ε)] * N, mechanism, effort.paths),
                     mechanism,
                     effort.runs if mechanism == "as published" else effort.few_runs,
-                    A_LENDING.held_out,
+                    setting.held_out,
                     alone=1,
                 ),
             )

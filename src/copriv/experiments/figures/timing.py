@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Picture
 from scipy.stats import chisquare, kstest
 
 from copriv.experiments import drawing
-from copriv.experiments.consortia import A_HOSPITAL, A_LENDING, HOSPITAL_RECORDS, Setting
+from copriv.experiments.consortia import A_HOSPITAL, A_LENDING, Setting, hospital_records
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
 
@@ -23,20 +23,25 @@ class Timing:
     claim: str
     setting: Setting
     records: tuple[int, ...]
+    """n_i; empty: the hospitals'."""
 
     def plan(self, effort: Effort) -> list[Cell]:
         """One run."""
-        agreement = self.setting.agreement(
-            self.records, [1.0] * len(self.records), "sound", effort.paths, schedule="poisson"
-        )
-        return [Cell({"mechanism": "sound"}, Trial(agreement, "sound", 1, self.setting.held_out))]
+        setting = self.setting.on(effort.paths)
+        records = self.records or hospital_records(setting, effort.paths)
+        agreement = setting.agreement(records, [1.0] * len(records), "sound", effort.paths, schedule="poisson")
+        return [Cell({"mechanism": "sound"}, Trial(agreement, "sound", 1, setting.held_out))]
 
     def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
         """One row an event; owners count from 1."""
-        return [{"k": k, "owner": int(i) + 1, "time": t} for k, (t, i) in enumerate(outcomes[0].events, start=1)]
+        N = cells[0].trial.agreement.n_owners
+        return [
+            {"k": k, "owners": N, "owner": int(i) + 1, "time": t}
+            for k, (t, i) in enumerate(outcomes[0].events, start=1)
+        ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        N = len(self.records)
+        N = rows[0]["owners"]
         k, i = np.array([r["k"] for r in rows]), np.array([r["owner"] for r in rows])
         figure, (axes,) = drawing.picture(2, width=9.4, height=2.2 if N < 10 else 3.4, width_ratios=(2, 1))
         whole, start = axes
@@ -56,14 +61,15 @@ class Timing:
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
         """Uniform choices, exponential waits of rate N."""
-        N = len(self.records)
+        N = rows[0]["owners"]
         counts = np.bincount([r["owner"] - 1 for r in rows], minlength=N)
         waits = np.diff([0.0, *(r["time"] for r in rows)])
+        wait = float(waits.mean() * N)
         uniform, exponential = float(chisquare(counts).pvalue), float(kstest(waits, "expon", args=(0, 1 / N)).pvalue)
         found = (
             Comparison("p-value of owners being chosen uniformly (χ²)", "above 0.01", uniform, uniform > 0.01),
             Comparison("p-value of waits being exponential of rate N", "above 0.01", exponential, exponential > 0.01),
-            Comparison("mean wait times N", "1", float(waits.mean() * N), abs(waits.mean() * N - 1) < 0.15),
+            Comparison("mean wait times N", "1", wait, abs(wait - 1) < 0.15),
         )
         if all(one.holds for one in found):
             return Judgement("reproduced", "one owner at a time, uniformly at random, after exponential waits.", found)
@@ -85,6 +91,6 @@ TIMINGS: tuple[Figure, ...] = (
         "A1 on length of stay: who talks",
         "At each iteration only one of the 86 hospitals talks.",
         A_HOSPITAL,
-        HOSPITAL_RECORDS,
+        (),
     ),
 )

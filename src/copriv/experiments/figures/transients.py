@@ -10,12 +10,12 @@ from copriv.experiments.consortia import (
     A_HOSPITAL,
     A_LENDING,
     A_SIMULATED_HOSPITAL,
-    HOSPITAL_RECORDS,
     S_CARDS,
     S_LENDING,
     Mechanism,
     Setting,
     Start,
+    hospital_records,
 )
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
@@ -43,6 +43,7 @@ class Transient:
     claim: str
     panels: tuple[Panel, ...]
     records: tuple[int, ...]
+    """n_i; empty: the hospitals'."""
     paper: dict[float, float]
     """ε → median ψ at the end, read off the paper's plot; empty where the paper gives no numbers."""
     judged: int = 0
@@ -55,23 +56,25 @@ class Transient:
 
     def plan(self, effort: Effort) -> list[Cell]:
         """Every panel at every budget."""
+        settings = [panel.setting.on(effort.paths) for panel in self.panels]
         runs = effort.runs if self.panels[0].setting.dataset != "creditcard" else max(effort.few_runs, 10)
         quick = effort.quick and self.panels[0].setting.dataset == "creditcard"
-        records = [min(n, 5000) for n in self.records] if quick else self.records
+        records = [
+            tuple(min(n, 5000) for n in self.records) if quick else self.records or hospital_records(one, effort.paths)
+            for one in settings
+        ]
         return [
             Cell(
                 {"panel": panel.title, "mechanism": panel.mechanism, "epsilon": ε},
                 Trial(
-                    panel.setting.agreement(
-                        records, [ε] * len(records), panel.mechanism, effort.paths, start=panel.start
-                    ),
+                    setting.agreement(n, [ε] * len(n), panel.mechanism, effort.paths, start=panel.start),
                     panel.mechanism,
                     runs,
-                    panel.setting.held_out,
+                    setting.held_out,
                     record_at=None,
                 ),
             )
-            for panel in self.panels
+            for panel, setting, n in zip(self.panels, settings, records, strict=True)
             for ε in EPSILONS
         ]
 
@@ -185,7 +188,7 @@ TRANSIENTS: tuple[Figure, ...] = (
             Panel("86 hospitals, simulated discharges", A_SIMULATED_HOSPITAL, "as published"),
             Panel("86 hospitals, simulated discharges", A_SIMULATED_HOSPITAL, "sound"),
         ),
-        HOSPITAL_RECORDS,
+        (),
         {0.1: 30.0, 1.0: 0.5, 10.0: 0.12},
         why=(
             "the order of the budgets and the start are alike; levels differ because the data do: 101,766 stays of "

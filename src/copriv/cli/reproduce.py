@@ -1,0 +1,147 @@
+"""`copriv reproduce`: the papers' figures, each as ID.csv, ID.png and ID.json."""
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from copriv.cli.console import complain, log, out, plain_table, progress
+from copriv.cli.simulate import AsJson
+from copriv.data.fetch import found
+from copriv.data.source import SHARED
+from copriv.errors import CoprivError, UsageError
+
+# Figures bring matplotlib and scikit-learn, a second to import that no other command should wait for: they are
+# imported inside functions, and figures and reports are Any here.
+
+
+class Backend(StrEnum):
+    """What carries batches of runs."""
+
+    loky = "loky"
+    threading = "threading"
+    ray = "ray"
+    dask = "dask"
+
+
+def command(
+    figures: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...|all]", help="Such as async-fig4; all for every figure.")
+    ] = None,
+    directory: Annotated[
+        Path,
+        typer.Option("--out", metavar="DIR", file_okay=False, help="Where files are written.", envvar="COPRIV_OUT"),
+    ] = Path("figures"),
+    list_only: Annotated[bool, typer.Option("--list", help="Name the figures and leave.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer runs and points: all figures in about a minute.")
+    ] = False,
+    gallery: Annotated[
+        Path | None,
+        typer.Option(
+            "--gallery", metavar="DOCS", file_okay=False, help="Also write DOCS/gallery.md with the pictures."
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", metavar="NAME=PATH", help="The papers' own file of lending, creditcard or hospital."),
+    ] = None,
+    backend: Annotated[
+        Backend, typer.Option(help="What spreads the runs; ray and dask are extras.", envvar="COPRIV_BACKEND")
+    ] = Backend.loky,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; one a processor when not given.", envvar="COPRIV_WORKERS")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write figures again that are finished.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Regenerate figures of the two papers. A finished figure is not computed again unless its settings change."""
+    if list_only:
+        _list(as_json)
+        return
+    from copriv.experiments import Effort, reproduce
+    from copriv.experiments.gallery import write_gallery
+
+    effort = Effort(quick, _paths(data or []))
+    reports: list[Any] = []
+    failed: CoprivError | None = None
+    for figure in _chosen(figures or []):
+        # A data set that is not there must not keep the other figures from being made.
+        try:
+            with progress(figure.identity) as report:
+                done = reproduce(
+                    [figure],
+                    directory,
+                    effort,
+                    workers=workers or -1,
+                    backend=backend.value,
+                    force=force,
+                    progress=lambda _, part, whole, report=report: report(part, whole),  # type: ignore[misc]
+                )
+                reports += done
+        except CoprivError as error:
+            complain(f"{figure.identity}: {error}")
+            failed = error
+            continue
+        last = reports[-1]
+        how = "finished before" if last.resumed else f"{last.seconds:.1f} s"
+        log(f"{last.identity}: {last.verdict} ({how})")
+    if gallery is not None and reports:
+        log(f"wrote {write_gallery(directory, gallery)}")
+    if as_json:
+        documents = [one.document for one in reports]
+        typer.echo(json.dumps({"schema": "copriv.reproduce/1", "figures": documents}, indent=2))
+    elif reports:
+        _show(reports, directory)
+    if failed is not None:
+        raise typer.Exit(failed.exit_code)
+
+
+def _chosen(names: list[str]) -> list[Any]:
+    from copriv.experiments import FIGURES
+
+    if not names:
+        raise UsageError("reproduce: name figures, or all; copriv reproduce --list names them")
+    known = {figure.identity: figure for figure in FIGURES}
+    for name in names:
+        if name != "all" and name not in known:
+            raise UsageError(f"reproduce: {name!r} is not a figure; copriv reproduce --list names them")
+    return list(FIGURES) if "all" in names else [known[name] for name in dict.fromkeys(names)]
+
+
+def _paths(given: list[str]) -> dict[str, str]:
+    """Data set → file: named by the user, else fetched earlier where the shared folder has none."""
+    paths = {}
+    for name, shared in (("creditcard", "creditcard.parquet"), ("hospital", "diabetes_130_hospitals.parquet")):
+        fetched = found(name)
+        if fetched is not None and not (SHARED / shared).is_file():
+            paths[name] = str(fetched)
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not equals or name not in ("lending", "creditcard", "hospital"):
+            raise UsageError(f"--data: {pair!r} must be NAME=PATH, with lending, creditcard or hospital as the name")
+        paths[name] = os.fspath(path)
+    return paths
+
+
+def _list(as_json: bool) -> None:
+    from copriv.experiments import FIGURES
+
+    if as_json:
+        known = [{"id": f.identity, "source": f.source, "title": f.title, "claim": f.claim} for f in FIGURES]
+        typer.echo(json.dumps({"schema": "copriv.figures/1", "figures": known}, indent=2))
+        return
+    table = plain_table("id", "source", "what", left=3)
+    for figure in FIGURES:
+        table.add_row(figure.identity, figure.source, figure.title)
+    out().print(table)
+
+
+def _show(reports: list[Any], directory: Path) -> None:
+    console = out()
+    for one in reports:
+        console.print(f"{one.identity}: {one.verdict}. {one.document['why'][:1].upper()}{one.document['why'][1:]}")
+    console.print(f"\n{len(reports)} figure{'' if len(reports) == 1 else 's'} in {directory}")

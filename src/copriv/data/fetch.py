@@ -1,0 +1,284 @@
+"""Getting the public data sets: downloaded once, kept with a checksum, never at import.
+
+    path = fetch("creditcard")            # downloads, or finds what an earlier call downloaded
+    found("creditcard")                   # the path, or None; never touches the network
+
+Files are kept in `data_folder()`: COPRIV_DATA, or the user's cache folder. Beside each file stands NAME.json with its
+address, its size, its SHA-256 and that of what was downloaded; a file that no longer agrees is refused. The publishers
+print no checksums, so the first download is checked by what must be in it (rows and columns), later ones by the record.
+
+| data set   | from                          | kept as                     |
+| ---------- | ----------------------------- | --------------------------- |
+| creditcard | OpenML, data set 1597         | creditcard.parquet          |
+| hospital   | UCI archive, data set 296     | diabetic_data.parquet       |
+| sparcs     | health.data.ny.gov, 82xm-y6g8 | sparcs_2015.csv             |
+| lending    | behind a login: bring a path  | loan.csv                    |
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+import pyarrow.parquet
+
+from copriv.data.tables import read_table
+from copriv.errors import CoprivError, DataError, Unreachable
+
+CHUNK = 1 << 20
+PATIENCE = 60.0
+"""Seconds without a byte before a download is given up."""
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes so far, bytes in all; 0 where the server does not say)."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where a public data set is, and what must be in it."""
+
+    name: str
+    title: str
+    address: str | None
+    """None: no address that anybody may use; the user brings the file."""
+    file: str
+    """What it is kept as."""
+    convert: Callable[[Path, Path], None]
+    """From what was downloaded to what is kept."""
+    columns: tuple[str, ...]
+    """Columns that must be there."""
+    rows: int
+    """How many rows must be there; 0: any number."""
+    advice: str
+    """How to come by the file by hand."""
+
+
+def data_folder() -> Path:
+    """COPRIV_DATA, or `copriv` in the user's cache folder."""
+    given = os.environ.get("COPRIV_DATA")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "copriv"
+
+
+def found(name: str) -> Path | None:
+    """What an earlier `fetch` left, or None. Does not read it whole."""
+    path = data_folder() / _known(name).file
+    return path if path.is_file() and _record_of(path).is_file() else None
+
+
+def fetch(name: str, source: str | Path | None = None, progress: Progress | None = None, again: bool = False) -> Path:
+    """The path of a data set, downloaded on the first call; later calls check it against its record.
+
+    source: a file at hand (as downloaded by other means), or another address, in place of the publisher's.
+    again: download anew.
+
+    Raises Unreachable offline, naming the file to bring; DataError where the contents are not the data set's, or have
+    changed since they were fetched.
+    """
+    remote = _known(name)
+    kept = data_folder() / remote.file
+    if source is None and not again and found(name) is not None:
+        _check_record(kept)
+        return kept
+    with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
+        given = None if source is None or _is_address(source) else Path(source)
+        if given is None:
+            address = str(source) if source is not None else remote.address
+            if address is None:
+                raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
+            raw = _download(remote, address, Path(folder) / "downloaded", progress)
+        else:
+            address, raw = str(given), given
+            if not raw.is_file():
+                raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
+        made = Path(folder) / remote.file
+        try:
+            remote.convert(raw, made)
+        except (pa.ArrowException, zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())[:160]
+            raise DataError(f"{address}: is not {remote.title} ({reason}); {remote.advice}") from None
+        _check_contents(remote, made, address)
+        _keep(made, raw, kept, address)
+    return kept
+
+
+def _known(name: str) -> Remote:
+    if name not in REMOTES:
+        raise DataError(f"data set: {name!r} is not known; use one of {', '.join(REMOTES)}")
+    return REMOTES[name]
+
+
+def _is_address(source: str | Path) -> bool:
+    return str(source).startswith(("http://", "https://", "file://"))
+
+
+def _download(remote: Remote, address: str, to: Path, progress: Progress | None) -> Path:
+    request = urllib.request.Request(address, headers={"User-Agent": "copriv"})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer, to.open("wb") as file:
+            total, so_far = int(answer.headers.get("Content-Length") or 0), 0
+            while block := answer.read(CHUNK):
+                file.write(block)
+                so_far += len(block)
+                if progress is not None:
+                    progress(so_far, total)
+    except (urllib.error.URLError, TimeoutError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        raise Unreachable(f"{address}: cannot be reached ({reason}); {remote.advice}") from None
+    if total and so_far != total:
+        raise Unreachable(f"{address}: the download stopped after {so_far:,} of {total:,} bytes; try again")
+    return to
+
+
+def _check_contents(remote: Remote, path: Path, address: str) -> None:
+    table = read_table(path, remote.columns)
+    lacking = [name for name in remote.columns if name not in table.columns]
+    if lacking:
+        raise DataError(f"{address}: is not {remote.title}: it lacks {', '.join(lacking)}; {remote.advice}")
+    if remote.rows and len(table) != remote.rows:
+        raise DataError(
+            f"{address}: is not {remote.title}: it has {len(table):,} rows, not {remote.rows:,}; {remote.advice}"
+        )
+
+
+def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
+    """Into the folder, whole or not at all; the record last."""
+    record = {
+        "address": address,
+        "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
+        "bytes": made.stat().st_size,
+        "sha256": sha256(made),
+        "sha256_downloaded": sha256(raw),
+    }
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+        shutil.copyfile(made, draft)
+        draft.replace(kept)
+        _record_of(kept).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CoprivError(f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA to another folder") from None
+
+
+def _check_record(path: Path) -> None:
+    record: dict[str, Any] = json.loads(_record_of(path).read_text(encoding="utf-8"))
+    if path.stat().st_size != record["bytes"] or sha256(path) != record["sha256"]:
+        raise DataError(
+            f"{path}: has changed since it was fetched on {record['fetched']} (its SHA-256 is not the recorded one); "
+            "fetch it again"
+        )
+
+
+def _record_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.json")
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes, as hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _as_it_is(raw: Path, made: Path) -> None:
+    shutil.copyfile(raw, made)
+
+
+def _card_table(raw: Path, made: Path) -> None:
+    """OpenML gives Parquet or ARFF, other places CSV; ARFF is CSV under a header of its own."""
+    with raw.open("rb") as file:
+        if file.read(4) == b"PAR1":
+            table = pa.parquet.read_table(raw)
+        else:
+            file.seek(0)
+            names, header = [], 0
+            for line in iter(file.readline, b""):
+                header += 1
+                words = line.decode("utf-8").split()
+                if words and words[0].lower() == "@attribute":
+                    names.append(words[1].strip("'\""))
+                if words and words[0].lower() == "@data":
+                    break
+            read = pa.csv.ReadOptions(column_names=names, skip_rows=header) if names else pa.csv.ReadOptions()
+            table = pa.csv.read_csv(raw, read, pa.csv.ParseOptions(quote_char="'" if names else '"'))
+    column = table.column("Class")
+    if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
+        text = pa.compute.utf8_trim(column.cast(pa.string()), "'\" ")
+        table = table.set_column(table.schema.get_field_index("Class"), "Class", text.cast(pa.int64()))
+    pa.parquet.write_table(table, made)
+
+
+def _hospital_table(raw: Path, made: Path) -> None:
+    """The archive's ZIP file (or the CSV in it), where a question mark stands for what is missing."""
+    options = pa.csv.ConvertOptions(null_values=["?"], strings_can_be_null=True)
+    if zipfile.is_zipfile(raw):
+        with zipfile.ZipFile(raw) as archive:
+            (inside,) = (n for n in archive.namelist() if n.endswith("diabetic_data.csv"))
+            with archive.open(inside) as file:
+                table = pa.csv.read_csv(file, convert_options=options)
+    else:
+        table = pa.csv.read_csv(raw, convert_options=options)
+    pa.parquet.write_table(table, made)
+
+
+REMOTES: dict[str, Remote] = {
+    remote.name: remote
+    for remote in (
+        Remote(
+            "creditcard",
+            "the card transactions of September 2013",
+            "https://data.openml.org/datasets/0000/1597/dataset_1597.pq",
+            "creditcard.parquet",
+            _card_table,
+            (*(f"V{k}" for k in range(1, 29)), "Amount", "Class"),
+            284_807,
+            "bring creditcard.csv (Kaggle, mlg-ulb/creditcardfraud; OpenML, data set 1597) and fetch it from its path: "
+            "copriv data fetch creditcard --from creditcard.csv",
+        ),
+        Remote(
+            "hospital",
+            "the stays of diabetics in 130 US hospitals",
+            "https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
+            "diabetic_data.parquet",
+            _hospital_table,
+            ("patient_nbr", "time_in_hospital", "payer_code", "medical_specialty"),
+            101_766,
+            "bring diabetic_data.csv (UCI Machine Learning Repository, data set 296) and fetch it from its path: "
+            "copriv data fetch hospital --from diabetic_data.csv",
+        ),
+        Remote(
+            "sparcs",
+            "New York's hospital discharges of 2015 (SPARCS)",
+            "https://health.data.ny.gov/api/views/82xm-y6g8/rows.csv?accessType=DOWNLOAD",
+            "sparcs_2015.csv",
+            _as_it_is,
+            ("Length of Stay", "Gender", "Age Group"),
+            0,
+            "bring the CSV file (health.data.ny.gov, data set 82xm-y6g8) and fetch it from its path: "
+            "copriv data fetch sparcs --from FILE.csv",
+        ),
+        Remote(
+            "lending",
+            "Lending Club's loans of 2007 to 2015",
+            None,
+            "loan.csv",
+            _as_it_is,
+            ("int_rate", "loan_amnt", "grade"),
+            0,
+            "bring loan.csv (Kaggle, Lending Club Loan Data) and fetch it from its path: "
+            "copriv data fetch lending --from loan.csv. Without it the 9,857 loans inside the package are used",
+        ),
+    )
+}
+"""By name, in the order in which `copriv data fetch` lists them."""

@@ -1,0 +1,228 @@
+"""The runner: three files a figure, resuming, and the same digits whoever carries the batches."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure as Picture
+from PIL import Image
+
+from copriv.errors import UsageError
+from copriv.experiments import Effort, drawing, reproduce, runner, trials
+from copriv.experiments.consortia import A_LENDING, S_LENDING, Mechanism
+from copriv.experiments.figures.grids import final_rows
+from copriv.experiments.runner import Cell, Comparison, Judgement, Row
+from copriv.experiments.trials import Outcome, Trial
+from copriv.problem import Problem
+from copriv.simulation import simulate
+
+EMBEDDED = replace(A_LENDING, dataset="lending-embedded", horizon=20)
+
+
+def trial(mechanism: Mechanism = "sound", runs: int = 6, epsilon: float = 1.0, **changes: object) -> Trial:
+    agreement = EMBEDDED.agreement([500, 700], [epsilon, epsilon], mechanism, {})
+    return replace(Trial(agreement, mechanism, runs, held_out=200), **changes)
+
+
+@dataclass(frozen=True)
+class Tiny:
+    identity: str = "tiny"
+    source: str = "none"
+    title: str = "Tiny"
+    claim: str = "It runs."
+    runs: int = 6
+
+    def plan(self, effort: Effort) -> list[Cell]:
+        return [
+            Cell({"mechanism": m, "epsilon": ε}, trial(m, self.runs, ε))
+            for m in ("as published", "sound")
+            for ε in (1.0, 10.0)
+        ]
+
+    def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
+        return final_rows(cells, outcomes)
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        figure, axes = drawing.picture(1)
+        drawing.log_axes(axes[0, 0], "ε", "ψ")
+        drawing.title(axes[0, 0], "Tiny", "as published")
+        axes[0, 0].plot([r["epsilon"] for r in rows], [r["mean"] for r in rows])
+        return figure
+
+    def judge(self, rows: Sequence[Row]) -> Judgement:
+        return Judgement.of([Comparison("rows", "4", len(rows), len(rows) == 4)], False, "no", "yes")
+
+
+def run(out: Path, figure: Tiny | None = None, **options: object) -> runner.Report:
+    (report,) = reproduce([figure or Tiny()], out, Effort(True), **{"backend": "threading", "workers": 1} | options)
+    return report
+
+
+def test_writes_rows_picture_and_what_they_are(tmp_path: Path) -> None:
+    report = run(tmp_path)
+    document = json.loads((tmp_path / "tiny.json").read_text())
+    assert document == json.loads(json.dumps(report.document))
+    assert document["verdict"] == "reproduced"
+    assert document["not_private"] == ["as published"]
+    assert document["settings"]["sound"]["model"]["gradient_bound_assumed"] is False
+    assert document["settings"]["as published"]["model"]["gradient_bound_assumed"] is True
+    assert "lending_club_9857" in document["data"][0]["description"]
+    assert document["held_out"]["sound"] is not None
+    assert len((tmp_path / "tiny.csv").read_text().splitlines()) == 5
+    assert Image.open(tmp_path / "tiny.png").width > 300
+
+
+def test_a_finished_figure_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not run(tmp_path).resumed
+    monkeypatch.setattr(runner, "batch", lambda *_: pytest.fail("ran again"))
+    assert run(tmp_path).resumed
+
+
+def test_other_settings_are_run(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    other = run(tmp_path, Tiny(runs=7))
+    assert not other.resumed
+    assert other.document["settings_hash"] != first.document["settings_hash"]
+
+
+def test_a_stopped_run_goes_on_with_the_trials_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(tmp_path / "whole")
+    real, done = runner.outcome, []
+
+    def stops(*arguments: object) -> Outcome:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(1)
+        return real(*arguments)
+
+    monkeypatch.setattr(runner, "outcome", stops)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "part")
+    assert not (tmp_path / "part" / "tiny.json").exists()
+    monkeypatch.setattr(runner, "outcome", real)
+    computed = []
+    monkeypatch.setattr(runner, "outcome", lambda *a: computed.append(1) or real(*a))
+    again = run(tmp_path / "part")
+    assert len(computed) == 2
+    assert again.document["settings_hash"] == whole.document["settings_hash"]
+    assert (tmp_path / "part" / "tiny.csv").read_bytes() == (tmp_path / "whole" / "tiny.csv").read_bytes()
+
+
+def test_a_damaged_trial_file_is_computed_again(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = (tmp_path / "tiny.csv").read_bytes()
+    next((tmp_path / ".trials").iterdir()).write_text('{"k": [1')
+    run(tmp_path, force=True)
+    assert (tmp_path / "tiny.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(("backend", "workers"), [("threading", 3), ("loky", 2)])
+def test_workers_and_backend_change_no_digit(tmp_path: Path, backend: str, workers: int) -> None:
+    run(tmp_path / "one")
+    run(tmp_path / "other", backend=backend, workers=workers)
+    assert (tmp_path / "one" / "tiny.csv").read_bytes() == (tmp_path / "other" / "tiny.csv").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["ray", "dask"])
+def test_ray_and_dask_change_no_digit(tmp_path: Path, backend: str) -> None:
+    pytest.importorskip({"ray": "ray", "dask": "dask.distributed"}[backend])
+    run(tmp_path / "one")
+    run(tmp_path / "other", backend=backend, workers=2)
+    assert (tmp_path / "one" / "tiny.csv").read_bytes() == (tmp_path / "other" / "tiny.csv").read_bytes()
+
+
+@pytest.mark.parametrize(("backend", "module"), [("ray", "ray"), ("dask", "dask.distributed")])
+def test_a_backend_that_is_not_installed_is_named(
+    tmp_path: Path, backend: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(UsageError, match=rf"copriv\[{backend}\]"):
+        run(tmp_path, backend=backend)
+
+
+def test_progress_reaches_the_end(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    run(tmp_path, progress=lambda _, done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1] == len(seen)
+
+
+def test_batches_cover_every_run_once() -> None:
+    for runs in (1, 49, 50, 51, 100, 120):
+        covered = [first + r for first, many in trials.batches(runs) for r in range(many)]
+        assert covered == list(range(runs))
+
+
+@pytest.mark.parametrize("mechanism", ["as published", "sound"])
+def test_runs_do_not_depend_on_their_batch(mechanism: Mechanism) -> None:
+    one = trial(mechanism)
+    shared = trials.reference(one)
+    whole, _ = trials.batch(one, shared, 0, 6)
+    first, _ = trials.batch(one, shared, 0, 2)
+    rest, _ = trials.batch(one, shared, 2, 4)
+    np.testing.assert_allclose(np.concatenate([first.theta, rest.theta]), whole.theta, rtol=1e-9)
+
+
+def test_keys_differ_where_outcomes_could() -> None:
+    one = trial()
+    others = [
+        trial(epsilon=2.0),
+        trial(runs=7),
+        replace(one, mechanism="as written"),
+        replace(one, held_out=100),
+        replace(one, record_at=None),
+        replace(one, seed=1),
+        replace(one, alone=1),
+    ]
+    assert len({t.key for t in (one, *others)}) == 8
+
+
+def test_trials_on_the_same_data_share_their_reference() -> None:
+    assert trial().shared_by == trial(epsilon=2.0).shared_by
+    assert trial().shared_by != trial("as published").shared_by  # another bound on features is another fitness
+
+
+@pytest.mark.slow
+def test_a_planned_trial_is_private_and_remembers_its_plan() -> None:
+    one = trial("planned", runs=2)
+    shared = trials.reference(one)
+    found = trials.outcome(one, shared, [trials.batch(one, shared, 0, 2)])
+    assert found.private
+    assert found.planned is not None
+    assert found.planned["gradient_bound"] > 0
+    assert shared.planned is not None
+    assert not shared.planned.model.gradient_bound_assumed
+
+
+def test_a_planned_trial_runs_under_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = trial("planned", runs=3)
+    chosen = one.agreement.replace(
+        agreement={"rule": "A2", "answers": 2, "step": 10.0}, model={"gradient_bound": 2.0}, data={"feature_bound": 0.1}
+    )
+    monkeypatch.setattr(trials, "plan", lambda problem, keep: SimpleNamespace(agreement=chosen))
+    shared = trials.reference(one)
+    done, _ = trials.batch(one, shared, 0, 3)
+    expected = simulate(Problem.load(chosen, held_out=200), runs=3, seed=0, workers=1, alone=False)
+    np.testing.assert_allclose(done.theta, expected.theta, rtol=1e-10)
+    assert done.relative_fitness.runs[0, -1] == pytest.approx(expected.relative_fitness.runs[0, -1])
+
+
+def test_a_trial_is_the_simulation_of_its_agreement() -> None:
+    one = trial("sound", runs=3)
+    done, _ = trials.batch(one, trials.reference(one), 0, 3)
+    expected = simulate(Problem.load(one.agreement, held_out=200), runs=3, seed=0, workers=1, alone=False)
+    np.testing.assert_allclose(done.theta, expected.theta, rtol=1e-10)
+    np.testing.assert_allclose(done.held_out, expected.held_out, rtol=1e-8)
+
+
+def test_synchronous_settings_start_at_the_public_optimum() -> None:
+    setting = replace(S_LENDING, dataset="lending-embedded")
+    agreement = setting.agreement([500] * 3, [1.0] * 3, "as written", {})
+    assert agreement.agreement.start is not None
+    assert any(agreement.agreement.start)
+    assert agreement.answers == 100
+    assert setting.agreement([500] * 3, [1.0] * 3, "sound", {}, start="zero").agreement.start == (0.0,) * 10

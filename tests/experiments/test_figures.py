@@ -1,0 +1,226 @@
+"""What the figures run, and what they say of it: verdicts on made-up rows whose truth is known."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from copriv.experiments import FIGURES, Effort, drawing
+from copriv.experiments import reference as reference_module
+from copriv.experiments.consortia import HOSPITAL_RECORDS, S_LENDING, hospital_records
+from copriv.experiments.figures.grids import slope
+from copriv.experiments.figures.region import MECHANISMS, OWNERS, Region, frontier
+from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
+from copriv.experiments.figures.timing import TIMINGS
+from copriv.experiments.reference import optimum_of
+from copriv.fitness import Box, Fitness, Regularizer
+from copriv.losses import by_name
+from copriv.records import Records
+
+BY_ID = {figure.identity: figure for figure in FIGURES}
+
+
+def test_all_twenty_figures_are_there_in_the_papers_order() -> None:
+    papers = [f"{paper}-fig{n}" for paper in ("sync", "async") for n in range(2, 12)]
+    assert [figure.identity for figure in FIGURES] == papers
+    for figure in FIGURES:
+        assert figure.source == f"{'S' if figure.identity[0] == 's' else 'A'}, Fig. {figure.identity.split('fig')[1]}"
+        assert figure.title
+        assert figure.claim.endswith(".")
+
+
+def grid_rows(figure, law, mechanisms=("as published", "as written", "sound")):  # type: ignore[no-untyped-def]
+    return [
+        {"mechanism": m, "records": int(n), "epsilon": float(ε), "mean": float(law(n, ε))}
+        for m in mechanisms
+        if m in figure.grid.mechanisms
+        for n in np.geomspace(1e3, 1e5, 5)
+        for ε in np.geomspace(0.1, 10, 5)
+    ]
+
+
+@pytest.mark.parametrize("identity", ["sync-fig4", "sync-fig5", "async-fig5", "sync-fig9", "async-fig11"])
+def test_slopes_are_minus_two_or_not(identity: str) -> None:
+    figure = BY_ID[identity]
+    assert figure.judge(grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 2)).verdict == "reproduced"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 1.5)).verdict == "reproduced in shape"
+    assert figure.judge(grid_rows(figure, lambda n, ε: n * ε)).verdict == "not reproduced"
+
+
+def test_the_mesh_of_async_fig4_has_a_factor_of_five() -> None:
+    figure = BY_ID["async-fig4"]
+    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 4.5)).verdict == "reproduced"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 5.5)).verdict == "reproduced in shape"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 * (n * ε) ** 2)).verdict == "not reproduced"
+
+
+def test_slope_of_a_power_law() -> None:
+    x = np.geomspace(1, 100, 7)
+    assert slope(x, 5 * x**-1.7) == pytest.approx(-1.7)
+
+
+@pytest.mark.parametrize("a", [1e-5, 0.01, 1.0, 300.0])
+def test_the_frontier_of_an_inverse_square_is_where_it_meets_alone(a: float) -> None:
+    ε = np.geomspace(0.1, 10, 10)
+    assert frontier(ε, a / ε**2, alone=0.01) == pytest.approx(np.sqrt(a / 0.01))
+
+
+def region_rows(scale: dict[str, float]):  # type: ignore[no-untyped-def]
+    return [
+        {
+            "mechanism": m, "owners": N, "epsilon": float(ε), "mean": scale[m] / (N * ε) ** 2, "alone": 0.01,
+            "public_only": 0.02, "joining_pays": int(scale[m] / (N * ε) ** 2 < 0.01),
+        }
+        for m in MECHANISMS for N in OWNERS for ε in np.geomspace(0.1, 10, 10)
+    ]  # fmt: skip
+
+
+def test_the_region_of_the_paper_is_known_when_met() -> None:
+    meets = region_rows({"as published": 64.0, "sound": 100.0, "planned": 0.01})  # at N = 8 from ε = 10
+    judgement = Region().judge(meets)
+    assert judgement.verdict == "reproduced"
+    ours = {c.what: c.ours for c in judgement.comparisons}
+    assert ours["as published: joining pays from ε (N = 8)"] == pytest.approx(10.0)
+    assert ours["paper's frontier over the planned one (N = 64)"] == pytest.approx(80.0)
+    far = region_rows({"as published": 6.4e5, "sound": 100.0, "planned": 0.01})
+    assert Region().judge(far).verdict == "reproduced in shape"
+
+
+def scenario_rows(level, effect):  # type: ignore[no-untyped-def]
+    return [
+        {
+            "mechanism": m, "scenario": s, "records": int(n), "epsilon": float(ε), "alone": 0.1, "public_only": 0.1,
+            "mean": level[s] * (1e3 / n) * (10 / ε) ** effect[s], "joining_pays": 0,
+        }
+        for m in ("as written", "sound", "planned") for s in SCENARIOS_OF
+        for n in np.geomspace(1e3, 1e5, 4) for ε in np.geomspace(0.1, 10, 4)
+    ]  # fmt: skip
+
+
+def test_the_four_scenarios_statements() -> None:
+    names = tuple(SCENARIOS_OF)
+    level = dict(zip(names, (100.0, 1.0, 1.0, 1e-4), strict=True))
+    effect = dict(zip(names, (0.05, 1.0, 0.05, 1.0), strict=True))
+    good = SCENARIOS[0].judge(scenario_rows(level, effect))
+    assert good.verdict == "reproduced"
+    same = dict.fromkeys(names, 1.0)
+    assert SCENARIOS[0].judge(scenario_rows(same, same)).verdict == "not reproduced"
+
+
+def transient_rows(figure, ends):  # type: ignore[no-untyped-def]
+    return [
+        {"panel": p.title, "mechanism": p.mechanism, "epsilon": ε, "k": k} | dict.fromkeys(("p25", "median", "p75"), ψ)
+        for p in figure.panels
+        for ε, ψ in ends.items()
+        for k in (1, 10, 100)
+    ]
+
+
+def test_transients_are_judged_by_their_ends() -> None:
+    figure = BY_ID["async-fig2"]
+    assert figure.judge(transient_rows(figure, {0.1: 0.5, 1.0: 0.05, 10.0: 0.005})).verdict == "reproduced"
+    assert figure.judge(transient_rows(figure, {0.1: 50.0, 1.0: 0.05, 10.0: 0.005})).verdict == "reproduced in shape"
+    assert figure.judge(transient_rows(figure, {0.1: 0.5, 1.0: 0.5, 10.0: 0.005})).verdict == "not reproduced"
+    fraud = BY_ID["sync-fig7"]
+    assert fraud.judge(transient_rows(fraud, {0.1: 0.5, 1.0: 0.09, 10.0: 0.005})).verdict == "reproduced"
+    assert fraud.judge(transient_rows(fraud, {0.1: 0.5, 1.0: 0.11, 10.0: 0.005})).verdict == "reproduced in shape"
+
+
+def timing_rows(owners: np.ndarray, waits: np.ndarray, N: int):  # type: ignore[no-untyped-def]
+    times = np.cumsum(waits)
+    return [
+        {"k": k + 1, "owners": N, "owner": int(i) + 1, "time": float(t)}
+        for k, (i, t) in enumerate(zip(owners, times, strict=True))
+    ]
+
+
+def test_clocks_that_are_not_poisson_are_found_out() -> None:
+    rng = np.random.default_rng(0)
+    figure, uniform, waits = TIMINGS[0], rng.integers(3, size=1000), rng.exponential(1 / 3, 1000)
+    assert figure.judge(timing_rows(uniform, waits, 3)).verdict == "reproduced"
+    assert figure.judge(timing_rows(uniform, np.full(1000, 1 / 3), 3)).verdict == "not reproduced"
+    assert figure.judge(timing_rows(rng.choice(3, 1000, p=[0.5, 0.3, 0.2]), waits, 3)).verdict == "not reproduced"
+
+
+def inverse_square(n: float, ε: float) -> float:
+    return 2e9 / (n * ε) ** 2
+
+
+def hospital_rows():  # type: ignore[no-untyped-def]
+    return [
+        {"dataset": d, "mechanism": m, "epsilon": ε, "hospital": i, "records": n, "alone": 0.02, "together": 0.1 / ε,
+         "public_only": 0.01, "gains": 0, "held_out": 0.0}
+        for d in ("hospital", "hospital-simulated") for m in MECHANISMS for ε in (0.1, 1.0, 10.0)
+        for i, n in enumerate(HOSPITAL_RECORDS)
+    ]  # fmt: skip
+
+
+DRAWN = {
+    "async-fig5": lambda f: grid_rows(f, inverse_square),
+    "async-fig4": lambda f: grid_rows(f, inverse_square),
+    "sync-fig2": lambda f: transient_rows(f, {0.1: 0.5, 1.0: 0.05, 10.0: 0.005}),
+    "async-fig3": lambda f: timing_rows(np.arange(90) % 3, np.full(90, 1 / 3), 3),
+    "async-fig10": lambda f: hospital_rows(),
+    "async-fig6": lambda f: region_rows(dict.fromkeys(MECHANISMS, 1.0)),
+    "sync-fig6": lambda f: scenario_rows(dict.fromkeys(SCENARIOS_OF, 1.0), dict.fromkeys(SCENARIOS_OF, 1.0)),
+}
+"""One figure a family, the slow ones to draw last."""
+
+
+@pytest.mark.parametrize(
+    "identity", [*list(DRAWN)[:4], *(pytest.param(i, marks=pytest.mark.slow) for i in list(DRAWN)[4:])]
+)
+def test_every_family_draws_a_small_picture(identity: str, tmp_path: Path) -> None:
+    figure = BY_ID[identity]
+    path = tmp_path / "picture.png"
+    drawing.write(partial(figure.draw, DRAWN[identity](figure)), path, "A caption that names the data.")
+    assert path.stat().st_size < 150_000
+    assert Image.open(path).width > 500
+
+
+def test_grids_are_those_of_the_papers() -> None:
+    figure = BY_ID["async-fig4"]
+    cells = [c for c in figure.plan(Effort()) if c.at["mechanism"] == "as published"]
+    assert sorted({c.at["records"] for c in cells}) == np.logspace(3, 5, 10).round().tolist()
+    assert sorted({c.at["epsilon"] for c in cells}) == pytest.approx(np.logspace(-1, 1, 10).tolist())
+    terms = cells[0].trial.agreement
+    assert (terms.agreement.rule, terms.agreement.horizon, terms.agreement.step) == ("A1", 1000, 3000.0)
+    assert terms.answers == 1000  # m = T: what the published noise is charged for
+    assert terms.gradient_bound == 5.0
+    assert terms.model.regularization == 1e-5
+    assert {c.trial.runs for c in cells} == {100}
+
+
+def test_the_three_figures_of_one_surface_share_its_trials() -> None:
+    keys = [{c.trial.key for c in BY_ID[f"sync-fig{n}"].plan(Effort(True))} for n in (3, 4, 5)]
+    assert keys[0] == keys[1] == keys[2]
+
+
+def test_hospitals_are_86_of_ten_to_sixty_thousand() -> None:
+    assert len(HOSPITAL_RECORDS) == 86
+    assert (min(HOSPITAL_RECORDS), max(HOSPITAL_RECORDS)) == (10_000, 60_000)
+    assert hospital_records(S_LENDING, {}) == HOSPITAL_RECORDS
+
+
+def test_the_papers_own_lending_file_brings_their_public_rows() -> None:
+    own = S_LENDING.on({"lending": "loan.csv"})
+    assert (own.public_rows, own.held_out) == (10_000, 10_000)
+    assert S_LENDING.on({}) == S_LENDING
+
+
+@pytest.mark.parametrize("regularization", [1e-5, 1e-3])
+def test_the_few_records_that_matter_give_the_whole_optimum(
+    regularization: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_module, "_FIRST", 150)
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(2000) < 0.05, 1.0, -1.0)
+    x = np.column_stack([rng.normal(size=(2000, 3)) + 1.5 * y[:, None], np.ones(2000)])
+    fitness = Fitness(by_name("hinge"), Regularizer(regularization), Box(1e5), Records.of(x, y))
+    small, whole = optimum_of(fitness), fitness.minimum()
+    assert small.value == pytest.approx(whole.value, rel=1e-7)
+    assert small.gap <= 1e-8 * small.value
+    assert replace(small).value == pytest.approx(float(fitness.value(small.theta)))
