@@ -17,7 +17,7 @@ CARDS = [f"V{k}" for k in range(1, 29)] + ["Amount", "Class"]
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COPRIV_DATA", str(tmp_path / "kept"))
+    monkeypatch.setenv("COPRIV_DATA_FOLDER", str(tmp_path / "kept"))
     for name in ("creditcard", "hospital"):
         monkeypatch.setitem(REMOTES, name, replace(REMOTES[name], rows=3))
 

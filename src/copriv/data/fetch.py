@@ -3,7 +3,7 @@
     path = fetch("creditcard")            # downloads, or finds what an earlier call downloaded
     found("creditcard")                   # the path, or None; never touches the network
 
-Files are kept in `data_folder()`: COPRIV_DATA, or the user's cache folder. Beside each file stands NAME.json with its
+Files are kept in `data_folder()`: COPRIV_DATA_FOLDER, or the user's cache folder. Beside each file stands NAME.json with its
 address, its size, its SHA-256 and that of what was downloaded; a file that no longer agrees is refused. The publishers
 print no checksums, so the first download is checked by what must be in it (rows and columns), later ones by the record.
 
@@ -66,8 +66,8 @@ class Remote:
 
 
 def data_folder() -> Path:
-    """COPRIV_DATA, or `copriv` in the user's cache folder."""
-    given = os.environ.get("COPRIV_DATA")
+    """COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
+    given = os.environ.get("COPRIV_DATA_FOLDER")
     cache = os.environ.get("XDG_CACHE_HOME")
     return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "copriv"
 
@@ -169,7 +169,7 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
         draft.replace(kept)
         _record_of(kept).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise CoprivError(f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA to another folder") from None
+        raise CoprivError(f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA_FOLDER to another folder") from None
 
 
 def _check_record(path: Path) -> None:
