@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from copriv.agreement import Agreement
 from copriv.answering import noise_scale, sensitivity_norm
@@ -172,6 +173,12 @@ class _Options:
 
 
 def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
+    # Products of a block are too small for several BLAS threads, which wait for each other by spinning.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _run_here(problem, scales, options)
+
+
+def _run_here(problem: Problem, scales: Array, options: _Options) -> Simulation:
     begun = time.perf_counter()
     agreement, runs = problem.agreement, options.runs
     terms = agreement.agreement

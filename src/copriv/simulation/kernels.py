@@ -1,7 +1,7 @@
 """One pass over records for many θ at once: sums of values and of clipped gradients, in blocks that stay in cache.
 
 A block of rows times all runs' θ gives a matrix of predictions that fits the second-level cache; slope, clip and the
-second product work on it there. Threads take whole row ranges (numpy releases the lock), with one BLAS thread each;
+second product work on it there. Threads take whole row ranges (numpy releases the lock; `one_blas_thread` around it all);
 the row ranges and their order of summation do not depend on how many threads there are.
 
 What bounds the speed: the two matrix products (2·n·p·runs multiplications each), at a few tens of runs; below that,
@@ -10,14 +10,12 @@ reading the records from memory once.
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 
 from copriv.privacy.clipping import row_norms
 from copriv.records import Records
@@ -25,6 +23,8 @@ from copriv.types import Array, Loss, is_linear
 
 CELLS = 1 << 16
 """Predictions a block: 512 KiB of float64, to stay in the second-level cache with its temporaries."""
+ROUNDING = 1e-12
+"""A gradient above Ξ by less than this share of it counts as Ξ."""
 RANGE = 1 << 14
 """Rows a task for a thread."""
 
@@ -75,17 +75,31 @@ class Pass:
         out = np.empty((len(theta), theta.shape[1] + 1))
         slope = loss.slope(x @ theta.T, y[:, None])
         counted: float | Array = 0.0
-        if np.isfinite(bound):
+        # Features scaled to the bound exactly miss it by a rounding: that is not clipping.
+        bound *= 1.0 + ROUNDING
+        if self._steepest * self._longest > bound or excess_only:
             limit = bound / np.maximum(self.norms[rows], np.finfo(float).tiny)
             if excess_only or float(np.abs(slope).max(initial=0.0)) > limit.min(initial=np.inf):
                 clipped = np.clip(slope, -limit[:, None], limit[:, None])
-                counted = w @ (clipped != slope)
+                counted = w @ (clipped != slope).astype(np.float64)
                 slope = clipped - slope if excess_only else clipped
         if not self._plain:
             slope *= w[:, None]
-        np.matmul(slope.T, x, out=out[:, :-1])
+        # Not matmul(..., out=): into a strided array it does without BLAS.
+        out[:, :-1] = slope.T @ x
         out[:, -1] = counted
         return out
+
+    @cached_property
+    def _longest(self) -> float:
+        return float(self.norms.max(initial=0.0))
+
+    @cached_property
+    def _steepest(self) -> float:
+        """sup |φ′| at any prediction: where it keeps every gradient below the bound, nothing needs to be looked at."""
+        if not is_linear(self.loss):
+            return np.inf
+        return self.loss.slope_bound(np.inf, float(np.abs(self.records.target).max(initial=0.0)))
 
     def _general(self, rows: slice, theta: Array, bound: float) -> Array:
         x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
@@ -118,13 +132,7 @@ class Pass:
         if self.workers == 1 or len(starts) == 1:
             totals = [over(start) for start in starts]
         else:
-            with _one_blas_thread(), ThreadPoolExecutor(self.workers) as pool:
+            with ThreadPoolExecutor(self.workers) as pool:
                 totals = list(pool.map(over, starts))
         result: Array = np.sum(totals, axis=0)
         return result
-
-
-@contextmanager
-def _one_blas_thread() -> Any:
-    with threadpool_limits(limits=1, user_api="blas"):
-        yield
