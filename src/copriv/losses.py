@@ -145,7 +145,7 @@ class Hinge(_OfMargin):
         return np.maximum(0.0, 1.0 - target * prediction)
 
     def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
-        return np.where(target * prediction < 1.0, -target, 0.0)
+        return np.multiply(target * prediction < 1.0, -target)
 
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         return 1.0
