@@ -1,0 +1,277 @@
+"""Owners and learner launched by a real Flower: SuperLink and three SuperNodes on loopback, as docs/how-to says.
+
+Flower lives in an environment of its own: COPRIV_FLOWER_PYTHON is an interpreter that has copriv[flower]. The part that
+decides what an owner does with a message needs no Flower, and is tested without it.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, UsageError
+from copriv.network.flower_app import learner_command, owner_command
+from copriv.network.policy import PolicyRefused
+from copriv.network.setup import make_consortium, share_out
+from copriv.privacy.sqlite_ledger import verify
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "run-with-flower.md"
+PYTHON = os.environ.get("COPRIV_FLOWER_PYTHON") or (sys.executable if importlib.util.find_spec("flwr") else None)
+BANKS = ("bank-1", "bank-2", "bank-3")
+
+
+def lending(answers: int = 4) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 12, "answers": answers, "step": 10000.0},
+            "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 1e5, "gradient_bound": 2.0},
+            "data": {"dataset": "lending-embedded", "components": 5, "public_rows": 1000},
+            "owner": [{"name": name, "records": 2900, "epsilon": 1.0} for name in BANKS],
+        }
+    )
+
+
+# What an owner does with a message -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | int | float | bool]:
+    folder = tmp_path_factory.mktemp("owner")
+    make_consortium(lending(), folder / "consortium")
+    return {"agreement": str(folder / "consortium/agreement.toml"), "data": "mine.csv", "ledger": "mine.ledger",
+            "keys": "mine", "learner": "learner.example:7443"}  # fmt: skip
+
+
+def test_an_owners_command_is_made_of_its_own_options_alone(own: dict[str, str | int | float | bool]) -> None:
+    _, invitation = learner_command({"agreement": own["agreement"], "listen": "x:1", "address": own["learner"]}, {})
+    command = owner_command(invitation, own, {})
+    words = command[command.index("owner") :]
+    assert words == ["owner", "serve", *(f"--{key}={value}" for key, value in own.items())]
+    by_variables = owner_command(
+        invitation, {}, {"COPRIV_AGREEMENT": str(own["agreement"]), "COPRIV_LEARNER": str(own["learner"])}
+    )
+    assert by_variables[-2:] == ["owner", "serve"], "copriv reads its variables itself"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"learner": "elsewhere.example:7443"}, PolicyRefused, "this owner dials learner.example:7443 only"),
+        ({"learner": ""}, PolicyRefused, "this owner dials"),
+        ({"fingerprint": "0" * 64}, AgreementError, "the agreements differ"),
+        ({"fingerprint": True}, AgreementError, "the agreements differ"),
+        ({"ledger": "fresh.ledger"}, PolicyRefused, "and nothing else"),
+        ({"data": "all.csv", "policy": "none.toml"}, PolicyRefused, "and nothing else"),
+    ],
+)
+def test_a_message_that_says_anything_else_is_refused(
+    own: dict[str, str | int | float | bool], change: dict[str, object], error: type[Exception], said: str
+) -> None:
+    _, invitation = learner_command({"agreement": own["agreement"], "listen": own["learner"]}, {})
+    owner_command(invitation, own, {})
+    with pytest.raises(error, match=re.escape(said)):
+        owner_command({**invitation, **change}, own, {})
+
+
+def test_an_empty_message_and_a_node_without_configuration_are_refused(
+    own: dict[str, str | int | float | bool],
+) -> None:
+    with pytest.raises(PolicyRefused, match="the message says nothing"):
+        owner_command({}, own, {})
+    _, invitation = learner_command({"agreement": own["agreement"], "listen": own["learner"]}, {})
+    with pytest.raises(UsageError, match="COPRIV_LEARNER is not set"):
+        owner_command(invitation, {"agreement": own["agreement"]}, {})
+
+
+def test_a_learners_options_become_words(own: dict[str, str | int | float | bool]) -> None:
+    options = {"agreement": own["agreement"], "listen": "0.0.0.0:7443", "address": "a:1", "resume": True, "json": False,
+               "talk": "", "pace": 0}  # fmt: skip
+    command, invitation = learner_command(options, {})
+    assert command[command.index("learner") :] == [
+        "learner", own["agreement"], "--listen=0.0.0.0:7443", "--resume", "--pace=0",
+    ]  # fmt: skip
+    assert invitation == {"fingerprint": Agreement.load(str(own["agreement"])).fingerprint, "learner": "a:1"}
+
+
+# With Flower ---------------------------------------------------------------------------------------------------------
+
+
+def with_flower(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that starts a real Flower."""
+    skip = pytest.mark.skipif(PYTHON is None, reason="needs copriv[flower]: set COPRIV_FLOWER_PYTHON")
+    return pytest.mark.slow(pytest.mark.network(skip(test)))
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def connects(address: str) -> bool:
+    host, port = address.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class Fleet:
+    """A SuperLink and SuperNodes, and whatever Flower starts under them; all of it is ended."""
+
+    def __init__(self, folder: Path) -> None:
+        assert PYTHON is not None
+        self.folder, self.bin = folder, Path(PYTHON).parent
+        self.consortium = folder / "consortium"
+        make_consortium(lending(), self.consortium)
+        share_out(lending(), self.consortium)
+        self.link, self.listen = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("COPRIV_", "FLWR_"))},
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}", "FLWR_HOME": str(folder / "flwr"),
+            "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1",
+        }  # fmt: skip
+        self.started: list[subprocess.Popen[bytes]] = []
+        (folder / "flwr").mkdir()
+        (folder / "flwr" / "config.toml").write_text(
+            f'[superlink.consortium]\naddress = "{self.link}"\ninsecure = true\n'
+        )
+        (folder / "app").mkdir()
+        (folder / "app" / "pyproject.toml").write_text(self.app())
+
+    def begin(self) -> None:
+        host, port = self.link.split(":")
+        self.start("superlink", "flower-superlink", "--insecure", "--host", host, "--port", port,
+                   "--disable-runtime-dependency-installation")  # fmt: skip
+        self.until(lambda: connects(self.link), 60)
+
+    def app(self) -> str:
+        """The app of the how-to, with this test's paths."""
+        text = HOW_TO.read_text().split("```toml\n")[1].split("```")[0]
+        at = self.consortium
+        for key, value in (("agreement", at / "agreement.toml"), ("store", at / "run.db"), ("keys", at / "learner"),
+                           ("listen", self.listen), ("address", self.listen)):  # fmt: skip
+            text, changed = re.subn(rf'^{key} = ".*"$', f'{key} = "{value}"', text, flags=re.M)
+            assert changed == 1, key
+        return text
+
+    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(self.bin / command[0]), *command[1:]], env=self.environment, stdout=log, stderr=log,
+                cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def node(self, bank: str, **changes: str) -> subprocess.Popen[bytes]:
+        mine = self.consortium / bank
+        said = {"agreement": self.consortium / "agreement.toml", "data": mine / "data.parquet",
+                "ledger": mine / "data.ledger", "keys": mine, "learner": self.listen, **changes}  # fmt: skip
+        return self.start(
+            bank, "flower-supernode", "--insecure", "--superlink", self.link, "--port", str(free_port()),
+            "--node-config", " ".join(f'{key}="{value}"' for key, value in said.items()),
+        )  # fmt: skip
+
+    def flwr(self, *arguments: str) -> dict[str, object]:
+        done = subprocess.run(
+            [str(self.bin / "flwr"), *arguments, "--format", "json"],
+            env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr + self.logs()
+        document: dict[str, object] = json.loads(done.stdout[done.stdout.index("{") :])
+        return document
+
+    def run(self, *options: str) -> str:
+        return str(self.flwr("run", "app", "consortium", *options)["run-id"])
+
+    def status(self, run: str) -> str:
+        runs = self.flwr("list", "consortium", "--run-id", run)["runs"]
+        assert isinstance(runs, list)
+        return str(runs[0]["status"])
+
+    def until(self, there: Callable[[], bool], seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not there():
+            assert time.monotonic() < end, self.logs()
+            time.sleep(0.2)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def alive(self) -> dict[int, str]:
+        """Every process with this fleet's own FLWR_HOME, whoever started it."""
+        mine, found = f"FLWR_HOME={self.folder / 'flwr'}".encode(), {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and mine in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
+            except OSError:
+                continue
+        return found
+
+    def copriv(self, what: str) -> list[int]:
+        return [pid for pid, command in self.alive().items() if "copriv.cli" in command and what in command]
+
+    def end(self) -> dict[int, str]:
+        """Ends everything; gives what was left once Flower had been asked to stop."""
+        for process in reversed(self.started):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.started:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        end = time.monotonic() + 10
+        while self.alive() and time.monotonic() < end:
+            time.sleep(0.2)
+        left = self.alive()
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        return left
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path)
+    try:
+        made.begin()
+        yield made
+    finally:
+        left = made.end()
+    assert not left, f"outlived Flower: {left}\n{made.logs()}"
+
+
+@with_flower
+def test_one_message_opens_each_owners_session_and_the_run_is_trained(fleet: Fleet) -> None:
+    nodes = [fleet.node(bank) for bank in BANKS]
+    begun = time.monotonic()
+    run = fleet.run()
+    fleet.until(lambda: fleet.status(run).startswith("finished"), 150)
+    print(f"{time.monotonic() - begun:.1f} s")
+    assert fleet.status(run) == "finished:completed", fleet.logs()
+    assert all(node.poll() is None for node in nodes), "a SuperNode outlives the session"
+
+    record = json.loads((fleet.consortium / "run.json").read_text())["record"]
+    assert (record["status"], record["queries"]) == ("finished", 12)
+    for terms in record["owners"]:
+        totals = verify(fleet.consortium / terms["name"] / "data.ledger")
+        assert totals.runs[record["run"]].charged == terms["answers"] == 4
+        log = (fleet.folder / f"{terms['name']}.log").read_text()
+        assert log.count("answers to 'learner'") == 1, "one message, one session"
+        assert f"{terms['name']}: the run is over" in log
+    assert (fleet.folder / "superlink.log").read_text().count("its session is over (exit code 0)") == 3
