@@ -8,9 +8,9 @@ import copriv
 import copriv.errors
 
 NAMES = {
-    "Agreement", "AgreementError", "Answer", "BudgetRefused", "CoprivError", "DataError", "InvalidInput",
+    "Agreement", "AgreementError", "Answer", "BudgetRefused", "CoprivError", "DataError", "Forecast", "InvalidInput",
     "NotCertified", "Owner", "OwnerOutcome", "Problem", "Query", "QueryRefused", "Records", "RelativeFitness",
-    "Simulation", "Unreachable", "UsageError", "__version__", "own_learners", "simulate",
+    "Simulation", "Unreachable", "UsageError", "__version__", "forecast", "own_learners", "simulate",
 }  # fmt: skip
 
 
@@ -31,6 +31,15 @@ def test_every_error_is_exported():
         if isinstance(value, type) and issubclass(value, copriv.CoprivError)
     }
     assert errors <= NAMES
+
+
+def test_forecast_is_the_function_and_its_package_can_still_be_imported():
+    from copriv.forecast import plan
+    from copriv.forecast.value import Consortium
+
+    assert callable(copriv.forecast)
+    assert callable(plan)
+    assert inspect.isclass(Consortium)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -7,6 +7,7 @@
 | to                                  | use                                                            |
 | ----------------------------------- | -------------------------------------------------------------- |
 | read what the parties sign up to    | `Agreement`                                                    |
+| know before you start               | `forecast` → `Forecast`                                        |
 | try it on records at hand           | `simulate`, `own_learners` → `Simulation`; `Problem`, `Records` |
 | answer queries about private records | `Owner`: `Query` in, `Answer` out                              |
 | catch what goes wrong               | `CoprivError` and its children (copriv.errors)                 |
@@ -29,6 +30,9 @@ from copriv.errors import (
     Unreachable,
     UsageError,
 )
+
+# Eager, since the function has the name of its package: a lazy one would be hidden by it.
+from copriv.forecast import Forecast, forecast
 from copriv.problem import Problem
 from copriv.protocol import Answer, Query
 from copriv.records import Records
@@ -46,6 +50,7 @@ __all__ = [
     "BudgetRefused",
     "CoprivError",
     "DataError",
+    "Forecast",
     "InvalidInput",
     "NotCertified",
     "Owner",
@@ -59,6 +64,7 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "forecast",
     "own_learners",
     "simulate",
 ]

@@ -61,8 +61,6 @@ def one_line(done, code=3):
         ("horizon = 100", "horizon = 0", ("agreement.horizon", "greater than or equal to 1")),
         ("gradient_bound = 3.0", "gradient_bound = 0.0", ("model.gradient_bound",)),
         ("gradient_bound = 3.0", "gradient_bound = -1", ("model.gradient_bound",)),
-        ("gradient_bound = 3.0", 'gradient_bound = "auto"', ("model.gradient_bound", "plan it first")),
-        ("step = 4000.0", 'step = "auto"', ("agreement.step", "plan it first")),
         ('rule = "A2"', 'rule = "A9"', ("agreement.rule", "A9")),
         ("records = 1000", "records = 0", ("owner.0.records",)),
         ("records = 1000", "recrods = 1000", ("owner.0", "records")),

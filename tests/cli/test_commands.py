@@ -317,5 +317,7 @@ def test_the_conclusion_follows_the_numbers(alone, start):
 
 
 def test_the_app_names_its_commands():
-    assert {command.name for command in app.registered_commands} == {"demo", "init", "simulate", "learner", "predict"}
+    assert {command.name for command in app.registered_commands} == {
+        "demo", "init", "forecast", "simulate", "reproduce", "learner", "predict",
+    }  # fmt: skip
     assert [group.name for group in app.registered_groups] == ["data", "owner", "ledger"]

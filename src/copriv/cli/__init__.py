@@ -24,7 +24,7 @@ from typing import Annotated
 import typer
 
 from copriv import __version__
-from copriv.cli import data, demo, init, network_commands, reproduce, simulate
+from copriv.cli import data, demo, forecast, init, network_commands, reproduce, simulate
 from copriv.cli.console import complain
 from copriv.errors import CoprivError
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.command)
 app.command("init")(init.command)
+app.command("forecast")(forecast.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
 app.add_typer(data.app, name="data")

@@ -1,11 +1,15 @@
-"""What `--out DIR` leaves behind: NAME.json, NAME.csv and NAME.png, each whole or not there at all."""
+"""What `--out DIR` leaves behind: tables, pictures and agreements, each file whole or not there at all."""
 
 import csv
 import io
+import json
 import os
 from pathlib import Path
+from typing import Any
 
+from copriv.agreement import Agreement
 from copriv.errors import CoprivError
+from copriv.forecast import Forecast
 from copriv.simulation import Simulation
 
 
@@ -58,3 +62,46 @@ def simulation_files(simulation: Simulation, document: str, made_by: str, name: 
         f"{name}.csv": series_csv(simulation).encode(),
         f"{name}.png": psi_against_k(simulation, made_by),
     }
+
+
+def curves_csv(outlook: Forecast) -> str:
+    """terms, k, mean, median, low, high: one line for each k of the agreed and of the recommended terms."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["terms", "k", "mean", "median", "low", "high"])
+    for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
+        ψ = one.relative_fitness
+        columns = zip(ψ.k.tolist(), *(c.tolist() for c in (ψ.mean, ψ.median, ψ.low, ψ.high)), strict=True)
+        writer.writerows([name, *row] for row in columns)
+    return text.getvalue()
+
+
+def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
+    """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
+    from copriv.cli.forecast_pictures import break_even, curves
+
+    return {
+        "forecast.json": document.encode() + b"\n",
+        "forecast.csv": curves_csv(outlook).encode(),
+        "forecast-curve.png": curves(outlook, made_by),
+        "break-even.png": break_even(outlook, made_by),
+        "agreed.toml": agreement_toml(outlook.agreed.agreement).encode(),
+        "recommended.toml": agreement_toml(outlook.recommended.agreement).encode(),
+    }
+
+
+def agreement_toml(agreement: Agreement) -> str:
+    """An agreement as a file that `Agreement.load` reads back with the same fingerprint."""
+    document = agreement.to_dict()
+    tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
+    tables += [("[[owner]]", owner) for owner in document["owner"]]
+    return "\n".join("\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON writes strings, numbers and booleans as TOML does; only DEL must be escaped in TOML and is not in JSON.
+    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")

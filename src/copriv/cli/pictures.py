@@ -1,4 +1,4 @@
-"""Pictures of a simulation, drawn without a screen."""
+"""Pictures of a simulation, drawn without a screen, and the look that all pictures share."""
 
 import io
 import textwrap
@@ -15,22 +15,25 @@ from copriv.cli import words
 from copriv.simulation import Simulation
 
 # Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
-_TOGETHER = "#0072B2"
-_ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_INK, _FAINT, _ALARM = "#222222", "#6b6b6b", "#B00020"
-_FLOOR = 1e-9
+TOGETHER = "#0072B2"
+ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+INK, FAINT, ALARM = "#222222", "#6b6b6b", "#B00020"
+FLOOR = 1e-9
 """ψ below this is rounding: nothing is drawn under it."""
 
-_STYLE: dict[Any, Any] = {
+PSI = "ψ, relative fitness: above the best"
+"""The vertical axis, everywhere."""
+
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#9a9a9a",
-    "axes.labelcolor": _INK,
-    "xtick.color": _FAINT,
-    "ytick.color": _FAINT,
-    "text.color": _INK,
+    "axes.labelcolor": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "text.color": INK,
 }
 
 
@@ -39,56 +42,71 @@ def psi_against_k(simulation: Simulation, made_by: str) -> bytes:
 
     made_by: the command that draws it again; it stands under the picture beside the source of the data.
     """
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.0, 5.4), dpi=160, facecolor="white")
         axes = figure.add_axes((0.125, 0.225, 0.585, 0.615))
         _draw(axes, simulation)
         figure.text(0.03, 0.945, "What privacy costs the model", fontsize=15, fontweight="bold", va="center")
         if simulation.private:
             lead = f"rule {simulation.rule}, {len(simulation.owners)} owners; lower is better, 0 is the best model"
-            figure.text(0.03, 0.893, lead, color=_FAINT, va="center")
+            figure.text(0.03, 0.893, lead, color=FAINT, va="center")
         else:
-            figure.text(0.03, 0.893, "NOT PRIVATE: the gradient bound is assumed, nothing enforces it", color=_ALARM,
+            figure.text(0.03, 0.893, "NOT PRIVATE: the gradient bound is assumed, nothing enforces it", color=ALARM,
                         fontweight="bold", va="center")  # fmt: skip
         figure.legend(
             loc="upper left", bbox_to_anchor=(0.725, 0.855), frameon=False, handlelength=1.9, labelspacing=0.95
         )
         source = textwrap.fill(simulation.description, 140)
-        figure.text(0.03, 0.085, source, color=_FAINT, fontsize=8.2, va="center", linespacing=1.35)
-        figure.text(0.03, 0.032, f"$ {made_by}", color=_FAINT, fontsize=8.2, va="center", family="DejaVu Sans Mono")
-        data = io.BytesIO()
-        # Without the library's version in it, the same numbers give the same bytes.
-        FigureCanvasAgg(figure)
-        figure.savefig(data, format="png", metadata={"Software": None, "Description": made_by})
+        figure.text(0.03, 0.085, source, color=FAINT, fontsize=8.2, va="center", linespacing=1.35)
+        return png(figure, made_by)
+
+
+def png(figure: Figure, made_by: str) -> bytes:
+    """The figure, with the command that makes it again under it and inside it."""
+    figure.text(0.03, 0.032, f"$ {made_by}", color=FAINT, fontsize=8.2, va="center", family="DejaVu Sans Mono")
+    data = io.BytesIO()
+    # Without the library's version in it, the same numbers give the same bytes.
+    FigureCanvasAgg(figure)
+    figure.savefig(data, format="png", metadata={"Software": None, "Description": made_by})
     return data.getvalue()
 
 
 def _draw(axes: Axes, simulation: Simulation) -> None:
     ψ = simulation.relative_fitness
-    low, median, high = (np.maximum(ψ.quantile(q), _FLOOR) for q in (0.25, 0.5, 0.75))
-    axes.fill_between(ψ.k, low, high, color=_TOGETHER, alpha=0.2, linewidth=0, label="25-75 % of runs")
+    low, median, high = (np.maximum(ψ.quantile(q), FLOOR) for q in (0.25, 0.5, 0.75))
+    axes.fill_between(ψ.k, low, high, color=TOGETHER, alpha=0.2, linewidth=0, label="25-75 % of runs")
     who = "together, with privacy" if simulation.private else "together, not private"
     label = f"{who}: {words.percent(ψ.final['median'])}\nmedian of {simulation.runs:,} runs"
     marker = "o" if len(ψ.k) <= 30 else None
-    axes.plot(ψ.k, median, color=_TOGETHER, linewidth=2.2, label=label, zorder=3, marker=marker, markersize=4.2)
+    axes.plot(ψ.k, median, color=TOGETHER, linewidth=2.2, label=label, zorder=3, marker=marker, markersize=4.2)
     levels = _alone(axes, simulation)
 
-    # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if ψ.k[0] == 0 else axes.set_xscale("log")
-    axes.set_yscale("log")
-    ticks = [k for k in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if ψ.k[0] <= k <= ψ.k[-1]]
-    sparse = [k for k in ticks if str(k)[0] in "01"] if len(ticks) > 9 else ticks
-    axes.xaxis.set_major_locator(FixedLocator(sparse))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda k, _: f"{k:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.axis_percent(value)))
-    axes.set_xlim(ψ.k[0], ψ.k[-1] * 1.04 if ψ.k[-1] > 0 else 1.0)
+    k_axis(axes, ψ.k)
+    percent_axis(axes)
     lowest, highest = min([*low, *levels]), max([*high, *levels])
     axes.set_ylim(lowest / 1.7, highest * 1.7)
     axes.set_xlabel("k: rounds" if simulation.rule in ("S1", "S2") else "k: queries answered", labelpad=7)
-    axes.set_ylabel("ψ, relative fitness: above the best", labelpad=7)
+    axes.set_ylabel(PSI, labelpad=7)
+
+
+def k_axis(axes: Axes, k: Any) -> None:
+    """Iterations on a log axis, few ticks."""
+    # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
+    ticks = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
+    sparse = [t for t in ticks if str(t)[0] in "01"] if len(ticks) > 9 else ticks
+    axes.xaxis.set_major_locator(FixedLocator(sparse))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
+    axes.set_xlim(k[0], k[-1] * 1.04 if k[-1] > 0 else 1.0)
+
+
+def percent_axis(axes: Axes) -> None:
+    """ψ on a log axis, in percent, with a quiet grid."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.axis_percent(value)))
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)
@@ -96,14 +114,14 @@ def _draw(axes: Axes, simulation: Simulation) -> None:
 
 def _alone(axes: Axes, simulation: Simulation) -> list[float]:
     """A line for each owner, or the range over many owners; the levels that were drawn."""
-    alone = [(owner.name, max(owner.alone, _FLOOR)) for owner in simulation.owners if owner.alone is not None]
-    if len(alone) > len(_ALONE):
+    alone = [(owner.name, max(owner.alone, FLOOR)) for owner in simulation.owners if owner.alone is not None]
+    if len(alone) > len(ALONE):
         levels = [level for _, level in alone]
         middle = float(np.median(levels))
-        axes.axhspan(min(levels), max(levels), color=_ALONE[0], alpha=0.12, linewidth=0, label="alone: all owners")
-        axes.axhline(middle, color=_ALONE[0], linewidth=1.5, linestyle=(0, (5, 2)), label="alone: median owner")
+        axes.axhspan(min(levels), max(levels), color=ALONE[0], alpha=0.12, linewidth=0, label="alone: all owners")
+        axes.axhline(middle, color=ALONE[0], linewidth=1.5, linestyle=(0, (5, 2)), label="alone: median owner")
         return levels
-    for (name, level), colour in zip(alone, _ALONE, strict=False):
+    for (name, level), colour in zip(alone, ALONE, strict=False):
         label = f"{name} alone: {words.percent(level)}"
         axes.axhline(level, color=colour, linewidth=1.5, linestyle=(0, (5, 2)), label=label)
     return [level for _, level in alone]

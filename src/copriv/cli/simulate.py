@@ -1,5 +1,6 @@
-"""`copriv simulate AGREEMENT`: many runs on records at hand, with simulated noise."""
+"""`copriv simulate AGREEMENT`: many runs on records at hand, with simulated noise. What is "auto" is planned first."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,11 @@ from copriv.agreement import Agreement
 from copriv.cli import words
 from copriv.cli.console import log, out, plain_table, progress
 from copriv.cli.output import save, simulation_files
+from copriv.forecast import plan
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 
-_MOST_ROWS = 20
+MOST_ROWS = 20
 """Owners shown; the JSON lists all."""
 
 AgreementFile = Annotated[
@@ -46,10 +48,19 @@ def command(
     ] = None,
 ) -> None:
     """Run an agreement many times with simulated noise: what the collaboration would give."""
-    terms = Agreement.load(agreement)
+    problem = Problem.load(Agreement.load(agreement))
+    planned = None
+    if _open(problem.terms):
+        log('still "auto": planning on the public rows')
+        choice = plan(problem).choice
+        problem, planned = problem.under(choice.agreement), choice.describe()
+        log(f"planned: {planned}")
+    terms = problem.terms
     with progress("simulating") as report:
-        result = simulate(Problem.load(terms), runs=runs, seed=seed, workers=workers, progress=report)
+        result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report)
     document = result.to_json()
+    if planned is not None:
+        document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
     if directory is not None:
         made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
         for path in save(directory, simulation_files(result, document, made_by)):
@@ -60,6 +71,10 @@ def command(
         show(terms, result)
 
 
+def _open(agreement: Agreement) -> bool:
+    return "auto" in (agreement.agreement.rule, agreement.agreement.step, agreement.model.gradient_bound)
+
+
 def show(agreement: Agreement, result: Simulation) -> None:
     """The result in words and one table."""
     console, ψ = out(), result.relative_fitness.final
@@ -68,7 +83,7 @@ def show(agreement: Agreement, result: Simulation) -> None:
     console.print(f"{agreement.agreement.name}: rule {result.rule}, {queries}, {runs}, seed {result.seed}")
     console.print(f"{result.description}\n")
     table = plain_table("owner", "records", "epsilon", "answers", "noise scale", "alone, above the best")
-    for owner in result.owners[:_MOST_ROWS]:
+    for owner in result.owners[:MOST_ROWS]:
         alone = "" if owner.alone is None else words.percent(owner.alone)
         numbers = (
             f"{owner.records:,}",
@@ -78,8 +93,8 @@ def show(agreement: Agreement, result: Simulation) -> None:
         )
         table.add_row(owner.name, *numbers, alone)
     console.print(table)
-    if len(result.owners) > _MOST_ROWS:
-        console.print(f"and {len(result.owners) - _MOST_ROWS} more owners: --json lists them all")
+    if len(result.owners) > MOST_ROWS:
+        console.print(f"and {len(result.owners) - MOST_ROWS} more owners: --json lists them all")
     spread = f"25-75 % of runs: {words.percent(ψ['p25'])} to {words.percent(ψ['p75'])}; mean {words.percent(ψ['mean'])}"
     together = "Together, with privacy" if result.private else "Together"
     console.print(f"\n{together}: {words.percent(ψ['median'])} above the best fitness (median; {spread}).")

@@ -1,7 +1,9 @@
-"""Numbers said in words: what a simulation's ψ means for those who would join."""
+"""Numbers said in words: what a simulation's or a forecast's ψ means for those who would join."""
 
 import math
 
+from copriv.agreement import Agreement
+from copriv.forecast import Forecast
 from copriv.simulation import NOT_PRIVATE, Simulation
 
 
@@ -77,3 +79,57 @@ def warnings(simulation: Simulation) -> list[str]:
     if simulation.source == "simulated":
         said.append("the records are simulated, not real")
     return said
+
+
+def rule(agreement: Agreement) -> str:
+    """The rule, or what stands in its place, for a column of a table."""
+    terms = agreement.agreement
+    if agreement.one_answer:
+        return {"statistics": "statistics", "objective": "own models"}[terms.mechanism]
+    last = " last iterate" if terms.rule == "S2" and terms.iterate == "last" else ""
+    return f"{terms.rule}{last}{' in rounds' if terms.window > 1 else ''}"
+
+
+def terms_in_words(outlook: Forecast) -> list[str]:
+    """Agreed and recommended terms, and by how much the latter are better."""
+    before, after = (float(one.relative_fitness.mean[-1]) for one in (outlook.agreed, outlook.recommended))
+    terms = (("Agreed", outlook.agreed), ("Recommended", outlook.recommended))
+    said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
+    if before > 1.05 * after:
+        said.append(f"The recommended terms divide the cost by {before / after:.3g}.")
+    return said
+
+
+def next_best(outlook: Forecast) -> list[str]:
+    """The runner-up, and how flat the optimum is."""
+    plan, said = outlook.plan, []
+    if plan.runner_up is not None:
+        expected = percent(plan.runner_up.relative_fitness)
+        said.append(f"Runner-up: {plan.runner_up.describe()}: {expected} above the best.")
+    names = {"step": "the step", "gradient_bound": "the gradient bound", "answers": "the answers"}
+    parts = [f"{names[key]}, {half:.2g} or {twice:.2g} times" for key, (half, twice) in plan.flatness.items()]
+    if parts:
+        worst = max(max(pair) for pair in plan.flatness.values())
+        flat = "flat" if worst < 1.5 else "not flat" if worst < 5 else "steep"
+        among = ", among rules that descend," if plan.agreement.one_answer else ""
+        said.append(f"The optimum{among} is {flat}. Cost at half or twice {'; '.join(parts)}.")
+    return said
+
+
+def about_coalitions(outlook: Forecast) -> list[str]:
+    """Who should be in, and what better weights would bring."""
+    together, out = outlook.consortium.together(), [o.name for o in outlook.owners if not o.in_best_subset]
+    said = []
+    if out:
+        said.append(
+            f"Without {listed(out)} the others would reach {percent(outlook.best_subset)} in place of "
+            f"{percent(together)}: the noise of {'its' if len(out) == 1 else 'their'} answers costs more than the "
+            "records bring."
+        )
+    least = min(together, outlook.best_subset)
+    if outlook.best_weights < 0.98 * least:
+        said.append(
+            f"Weights other than n_i/n, the best of which stand above, would bring {percent(least)} down to "
+            f"{percent(outlook.best_weights)}."
+        )
+    return said or ["Everybody belongs in, and weights in proportion to records are as good as any."]

@@ -1,0 +1,151 @@
+"""`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from copriv.agreement import Agreement
+from copriv.cli import words
+from copriv.cli.console import log, out, plain_table, progress
+from copriv.cli.output import forecast_files, save
+from copriv.cli.simulate import MOST_ROWS, AgreementFile, AsJson
+from copriv.forecast import Assessment, Forecast, OwnerForecast, forecast
+from copriv.simulation import NOT_PRIVATE
+
+
+def command(
+    agreement: AgreementFile,
+    runs: Annotated[int, typer.Option(min=10, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and bootstrap worlds.", envvar="COPRIV_SEED")] = 0,
+    public_start: Annotated[
+        bool, typer.Option("--public-start/--no-public-start", help="May the plan begin at the public model?")
+    ] = True,
+    preconditioner: Annotated[
+        bool, typer.Option("--preconditioner/--no-preconditioner", help="May it descend along a public matrix?")
+    ] = True,
+    as_json: AsJson = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            file_okay=False,
+            help="Also write forecast.json, .csv, pictures and the recommended agreement there.",
+            envvar="COPRIV_OUT",
+        ),
+    ] = None,
+) -> None:
+    """What an agreement will cost, what the best terms would, and for whom joining pays: no private record is read."""
+    terms = Agreement.load(agreement)
+    with progress("forecasting") as report:
+        outlook = forecast(
+            terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner, progress=report
+        )
+    document = outlook.to_json()
+    if directory is not None:
+        made_by = f"copriv forecast {agreement.name}"
+        for path in save(directory, forecast_files(outlook, document, made_by)):
+            log(f"wrote {path}")
+    if as_json:
+        typer.echo(document)
+    else:
+        show(terms, outlook)
+
+
+def show(agreement: Agreement, outlook: Forecast) -> None:
+    """The forecast in words and tables."""
+    console, owners = out(), outlook.owners
+    records = sum(owner.records for owner in owners)
+    who = "1 owner" if len(owners) == 1 else f"{len(owners)} owners"
+    console.print(f"{agreement.agreement.name}: {who}, {records:,} records. No private record was read.")
+    console.print(f"From {outlook.description}.\n")
+    console.print(_terms(outlook))
+    console.print(
+        "\nabove the best: f/f* - 1, the relative fitness; 0 is the model from all records without privacy.\n"
+    )
+    for line in (*words.terms_in_words(outlook), *words.next_best(outlook)):
+        console.print(line)
+    console.print()
+    console.print(_joining(owners))
+    console.print()
+    console.print(_bringing(owners, records))
+    if len(owners) > MOST_ROWS:
+        console.print(f"and {len(owners) - MOST_ROWS} more owners: --json lists them all")
+    console.print(
+        "\nbreak-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays."
+    )
+    console.print("per epsilon, per 1,000 records: how fast the cost falls with more of an owner's own.")
+    console.print("others lose: what its leaving costs the others; below 0, they are better off.")
+    console.print("Shapley: its fair share of what joining saves.\n")
+    for line in words.about_coalitions(outlook):
+        console.print(line)
+    if outlook.bounds:
+        console.print()
+        console.print(_bounds(outlook))
+    console.print(f"\n{outlook.verdict}")
+    if not outlook.agreed.private:
+        console.print(f"Note: {NOT_PRIVATE}.")
+
+
+def _terms(outlook: Forecast) -> Table:
+    table = plain_table("terms", "rule", "answers", "above the best", "median", "90 % of runs")
+    for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
+        table.add_row(name, *_assessed(one), style="bold" if name == "recommended" else "")
+    table.add_row("the public rows alone", "", "", words.percent(outlook.public_only))
+    table.add_row("pooled, not private", "", "", "0 %")
+    return table
+
+
+def _assessed(one: Assessment) -> tuple[str, ...]:
+    ψ = one.relative_fitness
+    mean, median = words.percent(float(ψ.mean[-1])), words.percent(float(ψ.median[-1]))
+    band = f"{words.percent(float(ψ.low[-1]))} to {words.percent(float(ψ.high[-1]))}"
+    return words.rule(one.agreement), f"{one.agreement.answers:,}", mean, median, band
+
+
+def _joining(owners: tuple[OwnerForecast, ...]) -> Table:
+    columns = ("records", "epsilon", "alone", "together", "joining pays", "break-even epsilon", "if all alike")
+    table = plain_table("owner", *columns)
+    for owner in owners[:MOST_ROWS]:
+        table.add_row(
+            owner.name,
+            f"{owner.records:,}",
+            f"{owner.epsilon:g}",
+            words.percent(owner.alone),
+            words.percent(owner.together),
+            "yes" if owner.joining_pays else "no",
+            _or_none(owner.break_even_epsilon),
+            _or_none(owner.break_even_epsilon_for_all),
+        )
+    return table
+
+
+def _bringing(owners: tuple[OwnerForecast, ...], records: int) -> Table:
+    columns = ("per epsilon", "per 1,000 records", "others lose", "weight", "best weight", "Shapley")
+    table = plain_table("owner", *columns)
+    for owner in owners[:MOST_ROWS]:
+        error = f" ± {words.percent(owner.shapley_error)}" if owner.shapley_error > 0 else ""
+        table.add_row(
+            owner.name,
+            words.percent(owner.marginal_value),
+            words.percent(1000 * owner.marginal_value_of_a_record),
+            words.percent(owner.loss_to_others),
+            words.plain_number(owner.records / records),
+            words.plain_number(owner.best_weight),
+            words.percent(owner.shapley) + error,
+        )
+    return table
+
+
+def _or_none(value: float | None) -> str:
+    return "none" if value is None else words.plain_number(value)
+
+
+def _bounds(outlook: Forecast) -> Table:
+    table = plain_table("the papers' bounds on psi, for the agreed rule", "value", "may be used here")
+    for bound in outlook.bounds:
+        value = words.plain_number(bound.value / outlook.optimum)
+        table.add_row(bound.source, value, "yes" if bound.conditions_met else "no")
+    return table

@@ -1,0 +1,209 @@
+"""`copriv forecast`, and planning before `copriv simulate`: one forecast, looked at from every side."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import copriv as library
+from copriv.cli import forecast as command
+from copriv.cli import forecast_pictures, words
+from copriv.cli.output import agreement_toml, forecast_files
+
+# Joining pays for the small owner only.
+TWO = {
+    "agreement": {
+        "name": "two",
+        "rule": "A2",
+        "horizon": 100,
+        "answers": 3,
+        "step": 4000.0,
+        "seed": 7,
+        "communication": "synchronous",
+    },
+    "model": {"loss": "squared", "regularization": 1e-5, "gradient_bound": 3.0},
+    "data": {"dataset": "lending-embedded", "components": 3, "public_rows": 300},
+    "owner": [{"name": "small", "records": 300, "epsilon": 1.0}, {"name": "large", "records": 3000, "epsilon": 2.0}],
+}
+AUTO = {"rule": "auto", "communication": "synchronous"}
+
+
+@pytest.fixture(scope="module")
+def outlook():
+    return library.forecast(library.Agreement.of(TWO), runs=20)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(agreement_toml(library.Agreement.of(TWO)))
+    return path
+
+
+@pytest.fixture
+def prepared(monkeypatch, outlook):
+    """The command with the forecast already made, and what it was asked for."""
+    asked = {}
+
+    def made(agreement, **options):
+        asked.update(options, agreement=agreement)
+        return outlook
+
+    monkeypatch.setattr(command, "forecast", made)
+    return asked
+
+
+def test_agreements_survive_as_toml(tmp_path, outlook):
+    odd = library.Agreement.of({**TWO, "owner": [{"name": 'a "quoted"\nname \x7f ψ', "records": 5, "epsilon": 1e-300}]})
+    for agreement in (odd, outlook.recommended.agreement):
+        path = tmp_path / "a.toml"
+        path.write_text(agreement_toml(agreement))
+        assert library.Agreement.load(path).fingerprint == agreement.fingerprint
+
+
+def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
+    done = copriv("forecast", file)
+    assert (done.code, done.err) == (0, "")
+    assert prepared["agreement"] == library.Agreement.of(TWO)
+    for said in (
+        "two: 2 owners, 3,300 records. No private record was read.",
+        "the learner's own 300 public records",
+        "Agreed: as agreed (simulated).",
+        f"Recommended: {outlook.recommended.words} ({outlook.recommended.kind}).",
+        "Runner-up:",
+        "The optimum",
+        "the public rows alone",
+        "pooled, not private",
+        outlook.verdict,
+    ):
+        assert said in done.out, said
+    assert max(map(len, done.out.split("Agreed:")[0].splitlines())) <= 130
+    table = done.out.split("if all alike")[1].splitlines()
+    assert table[1].split()[:3] == ["small", "300", "1"]
+    assert "…" not in done.out
+
+
+def test_a_consortium_where_joining_does_not_pay_is_told_so_in_words(copriv, tmp_path):
+    agreement = library.Agreement.of({**TWO, "owner": [{**owner, "epsilon": 0.001} for owner in TWO["owner"]]})
+    path = tmp_path / "hopeless.toml"
+    path.write_text(agreement_toml(agreement))
+    done = copriv("forecast", path, "--runs", 10)
+    assert done.code == 0
+    assert "Joining does not pay for anybody" in done.out
+    assert "do not train together" in done.out
+    assert done.out.split("if all alike")[1].split()[:8].count("no") == 1
+
+
+def test_json_is_the_result_and_nothing_else(copriv, file, prepared, outlook):
+    done = copriv("forecast", file, "--json", "--runs", 30, "--seed", 4, "--no-public-start", "--no-preconditioner")
+    assert done.err == ""
+    assert json.loads(done.out) == json.loads(outlook.to_json())
+    said = {key: prepared[key] for key in ("runs", "seed", "public_start", "preconditioner")}
+    assert said == {"runs": 30, "seed": 4, "public_start": False, "preconditioner": False}
+
+
+def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
+    done = copriv("forecast", file, "--out", tmp_path / "o")
+    files = {path.name for path in (tmp_path / "o").iterdir()}
+    assert files == {
+        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "agreed.toml", "recommended.toml"
+    }  # fmt: skip
+    assert done.err.count("wrote") == len(files)
+    assert json.loads((tmp_path / "o" / "forecast.json").read_text()) == json.loads(outlook.to_json())
+    with (tmp_path / "o" / "forecast.csv").open() as read:
+        rows = list(csv.DictReader(read))
+    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high"]
+    for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
+        mine = [row for row in rows if row["terms"] == name]
+        np.testing.assert_array_equal([float(row["mean"]) for row in mine], one.relative_fitness.mean)
+        np.testing.assert_array_equal([float(row["high"]) for row in mine], one.relative_fitness.high)
+    recommended = library.Agreement.load(tmp_path / "o" / "recommended.toml")
+    assert recommended == outlook.recommended.agreement
+
+
+def test_the_same_forecast_gives_the_same_bytes(outlook):
+    one, other = (forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
+    assert one == other
+    assert one["break-even.png"].startswith(b"\x89PNG")
+
+
+def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
+    ε = forecast_pictures._epsilons(outlook, 50)
+    drawn = forecast_pictures._together_at(outlook, ε)
+    for at, ψ in zip(ε[::7], drawn[::7], strict=True):
+        assert ψ == pytest.approx(outlook.consortium._equal(float(at)).together(), rel=1e-12)
+    for owner in outlook.owners:
+        if owner.break_even_epsilon_for_all is not None and owner.break_even_epsilon_for_all < 1e3:
+            assert ε[0] < owner.break_even_epsilon_for_all < ε[-1]
+
+
+@pytest.mark.parametrize("change", ["many levels", "nobody gains", "one owner", "zero alone"])
+def test_pictures_of_unusual_consortia(outlook, change):
+    owner = outlook.owners[0]
+    owners = {
+        "many levels": tuple(
+            dataclasses.replace(owner, name=f"o{i}", alone=0.01 * (i + 1), break_even_epsilon_for_all=0.1 * (i + 1))
+            for i in range(12)
+        ),
+        "nobody gains": tuple(dataclasses.replace(o, break_even_epsilon_for_all=None) for o in outlook.owners),
+        "one owner": (dataclasses.replace(owner, alone=0.0),),
+        "zero alone": (dataclasses.replace(owner, alone=0.0), owner),
+    }[change]
+    unusual = dataclasses.replace(outlook, owners=owners)
+    assert forecast_pictures.break_even(unusual, "x").startswith(b"\x89PNG")
+    assert forecast_pictures.curves(unusual, "x").startswith(b"\x89PNG")
+
+
+def test_words_about_coalitions(outlook):
+    kept = dataclasses.replace(outlook.owners[0], in_best_subset=True)
+    left_out = dataclasses.replace(outlook.owners[1], name="west", in_best_subset=False)
+    together = outlook.consortium.together()
+    unwanted = dataclasses.replace(
+        outlook, owners=(kept, left_out), best_subset=together / 2, best_weights=together / 3
+    )
+    said = words.about_coalitions(unwanted)
+    assert said[0].startswith("Without west the others would reach")
+    assert "noise of its answers" in said[0]
+    assert said[1].startswith("Weights other than n_i/n")
+    happy = dataclasses.replace(outlook, owners=(kept,), best_subset=together, best_weights=together)
+    assert words.about_coalitions(happy) == [
+        "Everybody belongs in, and weights in proportion to records are as good as any."
+    ]
+
+
+def test_runs_that_are_not_private_are_said_to_be_so(outlook, capfd):
+    trusting = dataclasses.replace(outlook, agreed=dataclasses.replace(outlook.agreed, private=False))
+    command.show(library.Agreement.of(TWO), trusting)
+    assert "Note: not private" in capfd.readouterr().out
+    assert "warning" in trusting.to_dict()
+
+
+def test_simulate_plans_what_is_auto_and_says_so(copriv, tmp_path):
+    open_terms = {**TWO, "agreement": {**AUTO, "horizon": 50, "answers": 2}}
+    open_terms["model"] = {"loss": "squared", "regularization": 1e-5}
+    path = tmp_path / "open.toml"
+    path.write_text(agreement_toml(library.Agreement.of(open_terms)))
+    done = copriv("simulate", path, "--runs", 3, "--json")
+    assert done.code == 0
+    assert 'still "auto": planning on the public rows' in done.err
+    document = json.loads(done.out)
+    assert document["planned"] in done.err
+    assert document["rule"] in ("S1", "S2")
+    assert document["planned"].startswith(document["rule"])
+    assert {owner["answers"] for owner in document["owners"]} == {2}
+
+
+def test_simulate_plans_nothing_where_nothing_is_open(copriv, file):
+    done = copriv("simulate", file, "--runs", 2, "--json")
+    assert done.err == ""
+    assert "planned" not in json.loads(done.out)
+
+
+def test_what_cannot_be_planned_is_one_line(copriv, tmp_path):
+    path = tmp_path / "a1.toml"
+    path.write_text(agreement_toml(library.Agreement.of({**TWO, "agreement": {"rule": "A1", "horizon": 50}})))
+    done = copriv("simulate", path, "--runs", 2)
+    assert done.code == 3
+    assert "A1 cannot be planned" in done.err
