@@ -61,12 +61,20 @@ class Consortium:
         """ψ of each owner's own model, without noise."""
         return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total))
 
+    @property
+    def _share(self) -> Float[Array, " owners"]:
+        """(κ_i/ε_i)²: what an owner adds to n_C²·ν of any coalition that weighs by records."""
+        return np.asarray((self.overlap / self.epsilon) ** 2)
+
     def cost(self, members: Bool[np.ndarray, "*many owners"]) -> Float[Array, "*many"]:
         """ψ of coalitions that weigh their members by records; without members, infinite."""
-        n = members @ self.records
+        return self._priced(np.asarray(members @ self.records), np.asarray(members @ self._share))
+
+    def _priced(self, n: Float[Array, "*many"], share: Float[Array, "*many"]) -> Float[Array, "*many"]:
+        """ψ of coalitions of n_C records in all and Σ (κ_i/ε_i)²: two numbers are all that matters of one."""
         with np.errstate(divide="ignore", invalid="ignore"):
             # w_i² noise_i = (n_i/n_C)² κ_i²/(n_i ε_i)² = (κ_i/ε_i)²/n_C²
-            ν = (members @ (self.overlap / self.epsilon) ** 2) / n**2
+            ν = share / n**2
             known = self.information * (1.0 / n - 1.0 / self.total)
             priced = known + self.curve.at(np.where(n > 0, ν, 0.0))
         return np.asarray(np.where(n > 0, priced, np.inf))
@@ -93,21 +101,37 @@ class Consortium:
     def best_subset(self) -> Bool[np.ndarray, " owners"]:
         """The coalition of least cost, members weighed by records: exact up to EXACT_OWNERS, else by local search.
 
-        The search starts from everybody and from the owners in order of ε, and takes in, throws out or swaps one owner
-        for as long as that helps.
+        To first order an owner belongs in when its noise a record, (κ_i/ε_i)²/n_i, is small. The search starts from the
+        best set of those for which it is smallest, and takes in, throws out or swaps one owner for as long as that
+        helps.
         """
         N = len(self.records)
         if N <= EXACT_OWNERS:
             every = _coalitions(N)[1:]
             return np.asarray(every[int(np.argmin(self.cost(every)))])
-        prefixes = np.tril(np.ones((N, N), dtype=bool))[:, np.argsort(np.argsort(-self.epsilon))]
-        members = prefixes[int(np.argmin(self.cost(prefixes)))].copy()
-        while True:
-            flips = members ^ np.eye(N, dtype=bool)
-            costs = self.cost(flips)
-            if not costs.min() < float(self.cost(members)) * (1 - 1e-12):
-                return np.asarray(members)
-            members = flips[int(np.argmin(costs))]
+        order = np.argsort(self._share / self.records)
+        first = int(np.argmin(self._priced(np.cumsum(self.records[order]), np.cumsum(self._share[order]))))
+        members = np.zeros(N, dtype=bool)
+        members[order[: first + 1]] = True
+        while (change := self._improvement(members)) is not None:
+            members[change] ^= True
+        return np.asarray(members)
+
+    def _improvement(self, members: Bool[np.ndarray, " owners"]) -> Any:
+        """The owner whose change of side helps most; else two to swap; None where neither helps."""
+        records, share = self.records, self._share
+        n, S = members @ records, members @ share
+        enough = float(self._priced(np.asarray(n), np.asarray(S))) * (1 - 1e-12)
+        side = np.where(members, -1.0, 1.0)
+        flipped = self._priced(n + side * records, S + side * share)
+        if flipped.min() < enough:
+            return [int(np.argmin(flipped))]
+        outside = np.flatnonzero(~members)
+        for i in np.flatnonzero(members) if len(outside) else ():
+            swapped = self._priced(n - records[i] + records[outside], S - share[i] + share[outside])
+            if swapped.min() < enough:
+                return [int(i), int(outside[np.argmin(swapped)])]
+        return None
 
     def loss_without(self) -> Float[Array, " owners"]:
         """How much ψ rises for the others when each owner leaves; negative: they are better off."""
@@ -119,7 +143,7 @@ class Consortium:
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """How much ψ falls for a unit more of each owner's ε, and for one more of its records: −∂ψ/∂ε_i, −∂ψ/∂n_i."""
         n = self.total
-        share = (self.overlap / self.epsilon) ** 2
+        share = self._share
         ν = float(share.sum()) / n**2
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * share / self.epsilon / n**2
@@ -169,9 +193,10 @@ class Consortium:
         gains = np.empty((samples, N))
         for row in gains:
             order = rng.permutation(N)
-            prefixes = np.tril(np.ones((N, N), dtype=bool))[:, np.argsort(order)]
-            worth = np.concatenate([[0.0], self._worth(prefixes)])
-            row[order] = np.diff(worth)
+            n, S = np.cumsum(self.records[order]), np.cumsum(self._share[order])
+            saved = np.minimum.accumulate(self.alone()[order]) - self._priced(n, S)
+            saved[0] = 0.0
+            row[order] = np.diff(np.maximum(saved, 0.0), prepend=0.0)
         return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(samples)
 
     def _worth(self, members: Bool[np.ndarray, "many owners"]) -> Float[Array, " many"]:
