@@ -202,6 +202,14 @@ class Fleet:
         assert isinstance(runs, list)
         return str(runs[0]["status"])
 
+    def said(self, run: str) -> str:
+        """What the ServerApp and the learner below it have said."""
+        done = subprocess.run(
+            [str(self.bin / "flwr"), "log", run, "consortium", "--show"],
+            env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
     def until(self, there: Callable[[], bool], seconds: float) -> None:
         end = time.monotonic() + seconds
         while not there():
@@ -217,7 +225,7 @@ class Fleet:
         for entry in Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and mine in (entry / "environ").read_bytes().split(b"\0"):
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue
         return found
@@ -274,4 +282,34 @@ def test_one_message_opens_each_owners_session_and_the_run_is_trained(fleet: Fle
         log = (fleet.folder / f"{terms['name']}.log").read_text()
         assert log.count("answers to 'learner'") == 1, "one message, one session"
         assert f"{terms['name']}: the run is over" in log
-    assert (fleet.folder / "superlink.log").read_text().count("its session is over (exit code 0)") == 3
+    said = fleet.said(run)
+    assert said.count("its session is over (exit code 0)") == 3, said
+    assert "finished: all 12 queries are answered" in said, said
+
+
+@with_flower
+def test_a_node_refuses_another_address_and_a_stopped_run_goes_on_with_resume(fleet: Fleet) -> None:
+    nodes = [fleet.node("bank-1"), fleet.node("bank-2"), fleet.node("bank-3", learner="127.0.0.1:9")]
+    run = fleet.run()
+    fleet.until(lambda: "its session is over (exit code 3)" in fleet.said(run), 90)
+    assert "this owner dials 127.0.0.1:9 only" in (fleet.folder / "bank-3.log").read_text()
+    assert "127.0.0.1:9 only" not in fleet.said(run), "reasons stay with the owner"
+    fleet.until(lambda: len(fleet.copriv("owner serve")) == 2, 30)
+    assert not (fleet.consortium / "bank-3" / "data.ledger").exists()
+
+    fleet.flwr("stop", run, "consortium")
+    fleet.until(lambda: not fleet.copriv(" learner /"), 60)
+    # A SuperNode does not learn that the run was stopped: its owner goes on dialling. Killed, it takes its owner along.
+    for node in nodes:
+        node.kill()
+        node.wait()
+    fleet.until(lambda: not fleet.copriv("owner serve"), 30)
+
+    for bank in BANKS:
+        fleet.node(bank)
+    again = fleet.run("-c", "resume=true")
+    fleet.until(lambda: fleet.status(again).startswith("finished"), 150)
+    assert fleet.status(again) == "finished:completed", fleet.said(again) + fleet.logs()
+    for bank in BANKS:
+        (totals,) = verify(fleet.consortium / bank / "data.ledger").runs.values()
+        assert totals.charged == 4

@@ -15,8 +15,9 @@ to read, what to spend or where to send. The reply is an exit code; the reasons 
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,19 @@ from copriv.network.policy import PolicyRefused
 __all__ = ["client_app", "server_app"]  # noqa: F822 (Flower finds them here without importing; made in __getattr__)
 
 _ACTION, _RECORD = "serve", "copriv"
+# Flower may end an app's process at once (os._exit, SIGKILL). Whatever ends it closes the pipe that is this command's
+# standard input, and that ends the command as Ctrl-C would.
+_BELOW = """
+import os, signal, threading
+def watch():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=watch, daemon=True).start()
+from copriv.cli import main
+main()
+"""
 # -P: a file in the working folder is not taken for a module of copriv.
-_COPRIV = (sys.executable, "-P", "-c", "from copriv.cli import main; main()")
+_COPRIV = (sys.executable, "-P", "-c", _BELOW)
 _LOOK_SECONDS, _REPLY_SECONDS = 1.0, 30.0
 
 Options = Mapping[str, str | int | float | bool]
@@ -62,7 +74,10 @@ def lead(grid: Any, context: Any) -> None:
     command, invitation = learner_command(context.run_config)
     told: set[int] = set()
     waiting: set[str] = set()
-    with _running(command) as learner:
+    with _running(command, subprocess.PIPE) as learner:
+        # Flower shows what its own process prints (`flwr log`), and drops what a process below it does.
+        printer = threading.Thread(target=_print_lines, args=(learner.stdout,), daemon=True)
+        printer.start()
         while learner.poll() is None:
             new = sorted(set(grid.get_node_ids()) - told)
             content = RecordDict({_RECORD: ConfigRecord(invitation)})
@@ -72,6 +87,7 @@ def lead(grid: Any, context: Any) -> None:
             waiting |= set(taken.values())
             waiting -= _replies(grid, waiting)
             time.sleep(_LOOK_SECONDS)
+        printer.join(_REPLY_SECONDS)
     until = time.monotonic() + _REPLY_SECONDS
     while waiting and time.monotonic() < until:
         waiting -= _replies(grid, waiting)
@@ -87,7 +103,9 @@ def serve(message: Any, context: Any) -> Any:
     try:
         command = owner_command(dict(message.content.config_records.get(_RECORD, {})), context.node_config)
         with _running(command) as owner:
-            code = owner.wait()
+            # Flower stops an app by a signal that it raises in another thread: this one must not sleep in the system.
+            while (code := owner.poll()) is None:
+                time.sleep(_LOOK_SECONDS)
     except CoprivError as error:
         print(f"copriv: {error}", file=sys.stderr, flush=True)
         code = error.exit_code
@@ -154,19 +172,19 @@ def _words(options: Options) -> list[str]:
 
 
 @contextmanager
-def _running(command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that does not outlive this block: Flower ends an app by an exception in its main thread."""
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
+def _running(command: list[str], output: int | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """A process that does not outlive this block, nor this process."""
+    errors = None if output is None else subprocess.STDOUT
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True) as process:
+        try:
+            yield process
+        finally:
             process.terminate()
-            try:
-                process.wait(3)  # Flower itself gives up after 5 s
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
+
+
+def _print_lines(stream: Iterable[str]) -> None:
+    for line in stream:
+        print(line, end="", flush=True)
 
 
 def _replies(grid: Any, waiting: set[str]) -> set[str]:
@@ -175,5 +193,5 @@ def _replies(grid: Any, waiting: set[str]) -> set[str]:
     for reply in grid.pull_messages(waiting) if waiting else ():
         answered.add(reply.metadata.reply_to_message_id)
         how = reply.error.reason if reply.has_error() else f"exit code {reply.content[_RECORD]['exit']}"
-        print(f"node {reply.metadata.src_node_id}: its session is over ({how})", file=sys.stderr, flush=True)
+        print(f"node {reply.metadata.src_node_id}: its session is over ({how})", flush=True)
     return answered
