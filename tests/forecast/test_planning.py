@@ -1,0 +1,329 @@
+"""The plan: its tables against other writings of the rules, what it honours, and that it reads nothing private."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, DataError
+from copriv.fitness import Quadratic, Regularizer
+from copriv.forecast import planning
+from copriv.forecast.asynchronous import a2
+from copriv.forecast.moments import OwnerKinds
+from copriv.forecast.planning import NoiseCurve, noise_of, plan
+from copriv.forecast.response import GAINS, response
+from copriv.forecast.synchronous import s1, s2
+from copriv.problem import Problem
+from copriv.simulation import simulate
+
+# f(θ) = θ², so a = 2, from θ = 3.
+LINE = Quadratic(np.eye(1), np.zeros(1), 1.0, Regularizer(0.0))
+START, CURVATURE = np.array([3.0]), 2.0
+OWNERS = OwnerKinds.of([10.0, 10.0, 10.0], [0.4, 0.4, 0.4])
+W = float(np.sum(OWNERS.weights**2 * 2.0 * OWNERS.noise_scale**2))
+
+
+def cost_by_table(way, answers, gain, talkers=3):
+    """E f − f* = ½a(R z² + step² V W) at the first step that has this gain."""
+    R, V = response(way, answers, talkers).at(np.array([gain]))
+    step = gain / CURVATURE
+    return float(0.5 * CURVATURE * (R * START**2 + step**2 * V * W)[0])
+
+
+@pytest.mark.parametrize("answers", [1, 2, 5, 12])
+@pytest.mark.parametrize("way", ["S1", "S2", "S2 last"])
+def test_synchronous_tables_are_the_exact_moments(way, answers):
+    table, T = response(way, answers, 3), answers + 1
+    for gain in GAINS[[0, 20, 40, 50, 55]]:
+        step = gain / CURVATURE / table.unit
+        exact = s1(LINE, OWNERS, step, T, START) if way == "S1" else s2(
+            LINE, OWNERS, step, T, START, averaged=way == "S2"
+        )  # fmt: skip
+        assert cost_by_table(way, answers, gain) == pytest.approx(exact.mean[-1], rel=1e-6)
+
+
+def test_between_tabled_gains_tables_are_interpolated_closely():
+    for gain in np.sqrt(GAINS[1:40:5] * GAINS[2:41:5]):
+        exact = s2(LINE, OWNERS, gain / CURVATURE, 4, START, averaged=False)
+        assert cost_by_table("S2 last", 3, gain) == pytest.approx(exact.mean[-1], rel=0.02)
+
+
+def test_outside_the_table_nothing_moves_or_everything_diverges():
+    R, _ = response("S2 last", 4, 3).at(np.array([1e-9, 1e3]))
+    assert R[0] == pytest.approx(1.0, abs=1e-6)
+    assert R[1] > 1e20
+
+
+def test_an_uncertain_curvature_makes_the_exactly_right_step_worth_less():
+    sharp, blurred = (response("S2 last", 1, 3).at(np.array([GAINS[48]]), wobble)[0][0] for wobble in (0.0, 0.2))
+    assert GAINS[48] == pytest.approx(1.0, abs=0.15)
+    assert blurred > sharp + 0.02  # E (1 − g)² over g gains the variance of g
+
+
+@pytest.mark.parametrize("answers", [2, 4])
+def test_the_table_of_a2_is_its_exact_mean_within_the_draws_of_its_orders(answers):
+    """R and V apart: the mean without noise, and the mean from θ* itself."""
+
+    def exact(noise, start, gain):
+        owners = OwnerKinds.of([10.0] * 3, [noise] * 3, answers=answers)
+        found = a2(
+            LINE, owners, gain / CURVATURE, 3 * answers, np.array([start]), np.random.default_rng(0),
+            order="random order", runs=0,
+        )  # fmt: skip
+        return found.mean[-1] / (0.5 * CURVATURE)
+
+    for gain in GAINS[[30, 33, 36]]:
+        R, V = (float(x[0]) for x in response("A2", answers, 3).at(np.array([gain])))
+        assert exact(0.0, 1.0, gain) == pytest.approx(R, rel=0.05)
+        expected = exact(1.0, 0.0, gain) / ((gain / CURVATURE) ** 2 * 2.0 / 3.0)
+        assert expected == pytest.approx(V, rel=0.3)
+        other_R, other_V = (float(x[0]) for x in response("A2 rounds", answers, 3).at(np.array([gain])))
+        assert other_R > 1.25 * R, "the table of another rule is farther off than that"
+        assert other_V < 0.5 * V
+
+
+def one_dimension(**terms):
+    """ℓ = (θ − y)², so that f has a = 2 for any records; noise far too small to see."""
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 12, "answers": 4, "start": [3.0], **terms},
+            "model": {"loss": "squared", "gradient_bound": 1e3},
+            "data": {"feature_bound": 0.0},
+            "owner": [{"name": f"o{i}", "records": 2, "epsilon": 1e12} for i in range(3)],
+        }
+    )
+    return Problem.of(agreement, [(np.ones((2, 1)), np.array([-1.0, 1.0]))] * 3)
+
+
+@pytest.mark.parametrize("gain", GAINS[[20, 30, 40]])
+def test_a2_in_rounds_is_the_rule_that_the_engine_runs(gain):
+    """With no noise f − f* is ½a·R·z², for the agreement that a plan would write."""
+    table = response("A2 rounds", 4, 3)
+    # The table's first step is unit·(Nα).
+    α = gain / CURVATURE / table.unit / 3
+    problem = one_dimension(step=α, window=3, schedule="rounds")
+    found = simulate(problem, runs=2, alone=False)
+    gap = problem.fitness.value(found.theta) - problem.optimum.value
+    R, _ = table.at(np.array([gain]))
+    np.testing.assert_allclose(gap, 0.5 * CURVATURE * R[0] * START[0] ** 2, rtol=1e-6)
+
+
+# Noise
+
+
+def agreed(terms=None, model=None, data=None, owners=3, **owner):
+    return Agreement.of(
+        {
+            "agreement": {"rule": "auto", "communication": "synchronous", "horizon": 20, **(terms or {})},
+            "model": {"loss": "squared", "regularization": 0.01, **(model or {})},
+            "data": data or {},
+            "owner": [{"name": f"o{i}", "records": 400 + 10 * i, "epsilon": 1.0, **owner} for i in range(owners)],
+        }
+    )
+
+
+def test_noise_is_what_the_learners_average_carries():
+    """8Ξ²m²ν is the variance of Σ w_i w_i's noise a coordinate: 2 Σ (w_i b_i)²."""
+    agreement = agreed(terms={"rule": "S2", "step": 1.0, "answers": 4}, model={"gradient_bound": 3.0}, overlap=2)
+    b = np.array([2 * 3.0 * 4 * 2 / (n * 1.0) for n in agreement.records])
+    variance = 2 * np.sum((agreement.weights * b) ** 2)
+    assert 8 * 3.0**2 * 4**2 * noise_of(agreement) == pytest.approx(variance)
+    weighted = agreed(weight=1.0)
+    assert noise_of(weighted) == pytest.approx(np.mean(1 / weighted.records**2) / 3)
+    assert noise_of(weighted, np.array([1.0, 0.0, 0.0])) == pytest.approx(1 / 400**2)
+
+
+@given(st.integers(0, 1000))
+def test_the_noise_curve_is_the_lower_envelope_of_all_settings(seed):
+    rng = np.random.default_rng(seed)
+    fixed, slope = 10.0 ** rng.uniform(-6, 0, 200), 10.0 ** rng.uniform(-3, 6, 200)
+    curve = NoiseCurve.of(fixed, slope)
+    assert set(zip(curve.fixed, curve.slope, strict=True)) <= set(zip(fixed, slope, strict=True))
+    assert len(curve.fixed) < 100
+    ν = 10.0 ** rng.uniform(-14, 3, 50)
+    least = (fixed + slope * ν[:, None]).min(axis=1)
+    found = curve.at(ν)
+    assert (found >= least * (1 - 1e-12)).all()
+    np.testing.assert_allclose(found, least, rtol=0.01)
+    for v, ψ in zip(ν, found, strict=True):
+        h = 1e-6 * v
+        assert curve.derivative(v) == pytest.approx(
+            (curve.at(v + h) - curve.at(v - h)) / (2 * h), rel=1e-2, abs=1e-6 * ψ / v
+        )
+
+
+# The plan
+
+
+def rows(seed=0, n=300, scale=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 0.3]
+    return scale * X, X @ [1.0, -2.0] + 0.5 * rng.normal(size=n)
+
+
+def problem_of(agreement, seed=1):
+    private = [rows(seed + i, owner.records) for i, owner in enumerate(agreement.owner)]
+    return Problem.of(agreement, private, public=rows())
+
+
+@pytest.fixture(autouse=True)
+def _few_candidates(monkeypatch):
+    """The same plan from fewer candidates: a fifth of the time."""
+    monkeypatch.setattr(planning, "ANSWERS", (1, 2, 4, 8))
+    monkeypatch.setattr(planning, "FEATURE_QUANTILES", (0.95, 1.0))
+    monkeypatch.setattr(planning, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(planning, "FINALISTS", 3)
+    monkeypatch.setattr(planning, "WORLDS", 2)
+
+
+QUICK = {"runs": 5, "public_start": False, "preconditioner": False}
+
+
+@pytest.mark.parametrize(
+    ("table", "fixed"),
+    [
+        ("agreement", {"rule": "S1"}),
+        ("agreement", {"rule": "S2", "iterate": "last"}),
+        ("agreement", {"answers": 3}),
+        ("agreement", {"step": 0.4, "rule": "S2"}),
+        ("agreement", {"start": (0.5, -0.5)}),
+        ("model", {"gradient_bound": 2.5}),
+        ("data", {"feature_bound": 1.5}),
+    ],
+)
+def test_keep_honours_what_is_fixed_and_frees_nothing(table, fixed):
+    open_terms = {"agreement": "terms", "model": "model", "data": "data"}
+    agreement = agreed(**{open_terms[table]: fixed})
+    planned = plan(problem_of(agreement), keep=True, **QUICK).agreement
+    for key, wanted in fixed.items():
+        assert getattr(getattr(planned, table), key) == wanted, key
+    assert isinstance(planned.step, float)
+    assert isinstance(planned.gradient_bound, float)
+    assert isinstance(planned.data.feature_bound, float)
+    assert planned.agreement.rule in ("S1", "S2")
+    assert planned.owner == agreement.owner
+    simulate(problem_of(planned), runs=1, alone=False)  # nothing is left open
+
+
+def test_without_keep_only_communication_fitness_and_owners_stay():
+    terms = {"rule": "S1", "answers": 20, "step": 1e-9, "start": (9.0, 9.0)}
+    poor = agreed(terms=terms, model={"gradient_bound": 100.0}, data={"feature_bound": 1e-3})
+    kept = plan(problem_of(poor).on_public(), keep=True, **QUICK)
+    freed = plan(problem_of(poor).on_public(), keep=False, one_answer=False, **QUICK)
+    assert kept.agreement.agreement.start == (9.0, 9.0)
+    assert (kept.agreement.step, kept.agreement.gradient_bound) == (1e-9, 100.0)
+    assert freed.agreement.agreement.start is None
+    assert freed.agreement.answers < 20
+    assert freed.agreement.data.feature_bound > 0.1
+    assert freed.agreement.synchronous
+    assert freed.choice.fitness < kept.choice.fitness
+    assert freed.agreement.owner == poor.owner
+    assert freed.agreement.model.regularization == poor.model.regularization
+
+
+def test_options_are_used_only_where_they_are_allowed():
+    problem = problem_of(agreed())
+    bare = plan(problem, **QUICK)
+    assert bare.agreement.agreement.start is None
+    assert bare.agreement.agreement.preconditioner is None
+    public = plan(problem, runs=5, preconditioner=False)
+    assert public.choice.start == "public"  # 300 public rows are worth starting from
+    np.testing.assert_allclose(public.agreement.agreement.start, PUBLIC_OPTIMUM(public), rtol=1e-6)
+    assert "from the public model" in public.choice.describe()
+
+
+def PUBLIC_OPTIMUM(found):
+    return problem_of(agreed()).on_public().under(found.agreement).optimum.theta
+
+
+def test_the_plan_says_what_it_weighed():
+    found = plan(problem_of(agreed()), **QUICK)
+    assert set(found.flatness) == {"step", "gradient_bound", "answers"}
+    assert all(ratio > 0.5 for pair in found.flatness.values() for ratio in pair)
+    assert found.runner_up is not None
+    assert found.runner_up.fitness >= found.choice.fitness
+    assert planning._kind(found.runner_up) != planning._kind(found.choice)
+    assert found.considered > 5000
+    again = plan(problem_of(agreed()), **QUICK)
+    assert again.agreement == found.agreement
+
+
+def test_less_noise_never_costs_more():
+    ψ = [plan(problem_of(agreed(epsilon=ε)), **QUICK).choice.relative_fitness for ε in (0.05, 0.5, 5.0)]
+    assert ψ[0] > ψ[1] > ψ[2]
+
+
+# Nothing private
+
+
+class Untouchable:
+    def __getattribute__(self, name):
+        raise AssertionError(f"a private record was touched: {name}")
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        True,
+        pytest.param(
+            False,
+            marks=pytest.mark.xfail(reason="plan changes the terms before it takes the records away", strict=True),
+        ),
+    ],
+)
+def test_no_private_record_is_touched(keep):
+    problem = problem_of(agreed())
+    expected = plan(problem, keep=keep, one_answer=False, **QUICK)
+    object.__setattr__(problem, "unbounded", (Untouchable(),) * 3)
+    with pytest.raises((AssertionError, TypeError)):
+        problem.owners  # noqa: B018
+    assert plan(problem, keep=keep, one_answer=False, **QUICK).agreement == expected.agreement
+
+
+def test_other_private_records_give_the_same_plan():
+    one, other = (plan(problem_of(agreed(), seed), keep=False, one_answer=False, **QUICK) for seed in (1, 50))
+    assert one.agreement == other.agreement
+    assert one.choice.relative_fitness == other.choice.relative_fitness
+    np.testing.assert_array_equal(one.curve.fixed, other.curve.fixed)
+
+
+def test_the_public_sample_decides_the_plan():
+    problem = problem_of(agreed())
+    wide = replace(problem, unbounded_public=problem_of(agreed()).unbounded_public.bounded(0.1))
+    assert plan(wide, **QUICK).agreement != plan(problem, **QUICK).agreement
+
+
+# What is refused
+
+
+def test_no_public_sample_no_plan():
+    agreement = agreed()
+    problem = Problem.of(agreement, [rows(i, owner.records) for i, owner in enumerate(agreement.owner)])
+    with pytest.raises(DataError, match="public"):
+        plan(problem, **QUICK)
+
+
+def test_a1_cannot_be_planned():
+    with pytest.raises(AgreementError, match="erratum 5"):
+        plan(problem_of(agreed(terms={"rule": "A1"})), **QUICK)
+
+
+# Many owners
+
+
+def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
+    many = agreed(
+        terms={"rule": "A2", "answers": 3, "horizon": 300, "step": 0.1, "window": 100, "schedule": "rounds"},
+        model={"gradient_bound": 2.0}, owners=100, records=500,
+    )  # fmt: skip
+    few = planning._fewer(many)
+    assert few.n_owners == planning.MOST_TALKERS < 100
+    assert noise_of(few) == pytest.approx(noise_of(many), rel=1e-9)
+    assert few.queries == 3 * planning.MOST_TALKERS
+    # A round moves the model as far: N·α is the same.
+    assert few.step * few.n_owners == pytest.approx(many.step * 100)
+    unequal = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
+    assert planning._fewer(unequal) == unequal
