@@ -3,6 +3,9 @@
 import csv
 import dataclasses
 import json
+import re
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import copriv as library
 from copriv.cli import forecast as command
 from copriv.cli import forecast_pictures, words
 from copriv.cli.output import agreement_toml, forecast_files
+from copriv.forecast.bounds import Bound
 
 # Joining pays for the small owner only.
 TWO = {
@@ -207,3 +211,38 @@ def test_what_cannot_be_planned_is_one_line(copriv, tmp_path):
     done = copriv("simulate", path, "--runs", 2)
     assert done.code == 3
     assert "A1 cannot be planned" in done.err
+
+
+# Documentation
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_how_to_works_as_it_is_written(copriv, tmp_path):
+    page = (DOCS / "how-to" / "plan-an-agreement.md").read_text(encoding="utf-8")
+    written = page.split("## 1.")[1].split("`rule`, `step`")[0]
+    (tmp_path / "agreement.toml").write_text(textwrap.dedent(written.split("\n\n", 1)[1]))
+    commands = re.findall(r"^    (copriv .*)$", page, flags=re.MULTILINE)
+    assert commands == [
+        "copriv forecast agreement.toml --out plan",
+        "copriv simulate plan/recommended.toml --runs 100",
+    ]
+    for command_line in commands:
+        fewer = command_line.replace("--runs 100", "--runs 5").split()[1:]
+        assert copriv(*fewer).code == 0, command_line
+
+
+def test_every_key_of_the_json_is_documented(outlook):
+    page = (DOCS / "reference" / "forecast-json.md").read_text(encoding="utf-8")
+    parts = {part.split("\n")[0]: part for part in page.split("\n## ")}
+
+    def documented(heading):
+        first_cells = re.findall(r"^\| (`[^|]*) \|", parts[heading], flags=re.MULTILINE)
+        return {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
+
+    document = json.loads(outlook.to_json())
+    assert documented("The document") == set(document) | {"warning"}
+    assert documented("`agreed` and `recommended`") == set(document["agreed"])
+    assert documented("`owners`") == set(document["owners"][0])
+    with_bounds = dataclasses.replace(outlook, bounds=(Bound("S", "cost", 1.0, "", False),)).to_dict()
+    assert documented("`bounds`") == set(with_bounds["bounds"][0])

@@ -123,7 +123,9 @@ def test_the_papers_lending_file(tmp_path):
     c = load_consortium("lending", [100, 50], path=path, public_rows=100, components=10)
     assert "loan.csv" in c.description
     assert [o.units for o in c.owners] == [100, 50]
-    plain = load_consortium("lending", [200], path=path, public_rows=100, components=0, feature_bound=0, scaling="declared")
+    plain = load_consortium(
+        "lending", [200], path=path, public_rows=100, components=0, feature_bound=0, scaling="declared"
+    )
     income = plain.feature_names.index("annual_inc")
     assert plain.owners[0].features[3, income] == 0.0  # declared
     assert plain.owners[0].features[4, income] == 1.0  # capped

@@ -5,12 +5,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
 import pytest
 from PIL import Image
 
-from copriv.experiments import FIGURES, Effort, drawing
+from copriv.data import hospital
+from copriv.experiments import FIGURES, Effort, consortia, drawing
 from copriv.experiments import reference as reference_module
-from copriv.experiments.consortia import HOSPITAL_RECORDS, S_LENDING, hospital_records
+from copriv.experiments.consortia import A_HOSPITAL, HOSPITAL_RECORDS, S_LENDING, hospital_records
 from copriv.experiments.figures.grids import slope
 from copriv.experiments.figures.region import MECHANISMS, OWNERS, Region, frontier
 from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
@@ -18,6 +20,7 @@ from copriv.experiments.figures.timing import TIMINGS
 from copriv.experiments.reference import optimum_of
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import by_name
+from copriv.problem import Problem
 from copriv.records import Records
 
 BY_ID = {figure.identity: figure for figure in FIGURES}
@@ -209,6 +212,27 @@ def test_the_papers_own_lending_file_brings_their_public_rows() -> None:
     own = S_LENDING.on({"lending": "loan.csv"})
     assert (own.public_rows, own.held_out) == (10_000, 10_000)
     assert S_LENDING.on({}) == S_LENDING
+
+
+def test_with_the_papers_hospital_file_each_owner_is_one_hospital(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hospital, "LEAST_RECORDS", 60)
+    monkeypatch.setattr(consortia, "_SPARCS_PUBLIC", 500)
+    consortia._facility_sizes.cache_clear()
+    path = tmp_path / "sparcs.csv"
+    pyarrow.csv.write_csv(hospital.simulate(5000, 3), path)
+    paths = {"hospital": str(path)}
+    setting = A_HOSPITAL.on(paths)
+    records = hospital_records(setting, paths)
+    assert (setting.public_rows, setting.held_out) == (500, 0)
+    assert len(records) > 10
+    assert min(records) >= 60
+    problem = Problem.load(setting.agreement(records, [1.0] * len(records), "sound", paths))
+    assert problem.source == "real"
+    assert [len(owner) for owner in problem.owners] == list(records)
+    # A table that does not name hospitals keeps the 86 of the other data.
+    assert hospital_records(A_HOSPITAL, {"hospital": str(tmp_path / "none.csv")}) == HOSPITAL_RECORDS
 
 
 @pytest.mark.parametrize("regularization", [1e-5, 1e-3])

@@ -169,7 +169,9 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
         draft.replace(kept)
         _record_of(kept).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise CoprivError(f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA_FOLDER to another folder") from None
+        raise CoprivError(
+            f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA_FOLDER to another folder"
+        ) from None
 
 
 def _check_record(path: Path) -> None:

@@ -140,7 +140,7 @@ def title(axes: Any, text: str, mechanism: str) -> None:
     """A panel's title (if any); mechanisms that are not private are marked in red under it."""
     deep = hasattr(axes, "text2D")
     if text:
-        axes.set_title(text, pad=14 if deep else 18)
+        axes.set_title(text, pad=14 if deep else 18, loc="left")
     write_text, place = (axes.text2D, (0.0, 0.985)) if deep else (axes.text, (0.0, 1.015))
     write_text(
         *place, MECHANISM[mechanism], color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom"

@@ -345,4 +345,4 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
 def _caption(figure: Figure, document: dict[str, Any]) -> str:
     marks = {"real": "real", "resampled": "real, resampled", "simulated": "SIMULATED"}
     data = "; ".join(f"{one['description'].split(':')[0]} [{marks[one['source']]}]" for one in document["data"])
-    return f"{figure.source}. {data}"
+    return f"{figure.source}. {figure.title}. Data: {data}."

@@ -217,11 +217,17 @@ def _slices(axes: Any, rows: Sequence[Row], axis: Axis) -> None:
         _cuts(rows, axis), drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False
     ):
         x, y = np.array([r[axis] for r in points], dtype=float), np.array([r["mean"] for r in points])
-        level = np.exp(np.mean(np.log(y) + 2 * np.log(x)))
-        axes.plot(x, level / x**2, color=colour, linewidth=1.1)
+        _line(axes, x, y, colour)
         label = f"{held} = {other:,.0f}" if axis == "epsilon" else f"{held} = {other:.2g}"
         axes.plot(x, y, marker, color=colour, ms=4.5, label=f"{label}: slope {slope(x, y):.2f}")
     axes.plot([], [], color=drawing.MUTED, linewidth=1.1, label="fitted line of slope −2")
+
+
+def _line(axes: Any, x: Array, y: Array, colour: str) -> None:
+    """A line of slope −2, fitted where noise is most of ψ: above four times the least of it."""
+    noisy = (y > 4 * y.min()) | (y == y.max())
+    level = np.exp(np.mean(np.log(y[noisy]) + 2 * np.log(x[noisy])))
+    axes.plot(x, level / x**2, color=colour, linewidth=1.1)
 
 
 @dataclass(frozen=True)
@@ -264,8 +270,7 @@ class Hospitals:
             ):
                 points = [r for r in rows if r["mechanism"] == mechanism and r["dataset"] == setting.dataset]
                 x, y = np.array([r["epsilon"] for r in points]), np.array([r["mean"] for r in points])
-                level = np.exp(np.mean(np.log(y) + 2 * np.log(x)))
-                one.plot(x, level / x**2, color=colour, linewidth=1.1)
+                _line(one, x, y, colour)
                 one.plot(x, y, marker, color=colour, ms=4.5, label=f"{names[setting.dataset]}: slope {slope(x, y):.2f}")
             one.plot([], [], color=drawing.MUTED, linewidth=1.1, label="fitted line of slope −2")
             drawing.log_axes(one, LABEL["epsilon"], EXPECTED)

@@ -82,7 +82,7 @@ class Scenarios:
         ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        figure, axes = drawing.solid(4, len(MECHANISMS), height=2.9, width=3.0)
+        figure, axes = drawing.solid(4, len(MECHANISMS), height=2.7, width=2.8)
         limits = drawing.limits_of([r["mean"] for r in rows])
         for line, mechanism in enumerate(MECHANISMS):
             for column, name in enumerate(SCENARIOS_OF):
