@@ -164,18 +164,9 @@ NOT_EXACT = {
     },
     "own models": {"rule": "A2", "mechanism": "objective", "step": 1.0, "horizon": 2, "answers": 1},
 }  # fmt: skip
-_KNOWN = ("a window", "rounds", "statistics", "own models")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="_exact_mean takes it for plain A2", strict=True))
-        if name in _KNOWN
-        else name
-        for name in NOT_EXACT
-    ],
-)
+@pytest.mark.parametrize("name", NOT_EXACT)
 def test_what_the_recursion_does_not_cover_is_simulated(name):
     """A mean that is not the recursion's must not be replaced by it, and lies within the band like any mean."""
     agreement = agreed(epsilon=2e4, model=UNCLIPPED, data={"feature_bound": 4.0}, **NOT_EXACT[name])

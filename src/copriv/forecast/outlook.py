@@ -283,7 +283,9 @@ def _exact_mean(problem: Problem, sample: PublicSample) -> Array | None:
     quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
     if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
         return None
-    if any(owner.group for owner in problem.agreement.owner) or terms.schedule == "poisson":
+    if any(owner.group for owner in problem.agreement.owner) or terms.schedule in ("poisson", "rounds"):
+        return None
+    if terms.window > 1 or terms.mechanism != "laplace":
         return None
     agreement = problem.agreement
     capped = None if agreement.answers >= terms.horizon else np.full(agreement.n_owners, float(agreement.answers))

@@ -155,8 +155,9 @@ def plan(
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
     """
     begun = time.perf_counter()
-    free = problem if keep else problem.under(_freed(problem.terms))
-    public = free.on_public()
+    public = problem.on_public()  # first of all: from here on no private record is at hand
+    if not keep:
+        public = public.under(_freed(public.terms))
     tables = [
         _Table(bounded, start, γ)
         for bounded in _candidate_bounds(public)
