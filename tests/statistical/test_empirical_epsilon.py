@@ -2,7 +2,7 @@
 
 The draws are OpenDP's and cannot be seeded. How often each assertion fails by chance was measured on simulated draws:
 the bound exceeds ε with probability 2·ALPHA at most, by construction; it falls below 0.85 ε less than once in a million
-times, as its mean is 0.915 ε there and its standard deviation 0.013 ε.
+times, as its mean is 0.92 ε there and its standard deviation 0.012 ε. By the learned score it is 0.92 ε and 0.015 ε, held to 0.8.
 """
 
 from fractions import Fraction
@@ -46,16 +46,16 @@ class Audit:
 
 def test_one_coordinate() -> None:
     ε = 1.5
-    audit = Audit("one coordinate", 2, ε, 34_000)
+    audit = Audit("one coordinate", 2, ε, 42_000)
     assert 0.85 * ε < audit.bound("likelihood ratio") <= ε
-    assert 0.75 * ε < audit.bound("learned") <= ε
+    assert 0.8 * ε < audit.bound("learned") <= ε
 
 
 def test_spread() -> None:
     ε = 1.5
-    audit = Audit("spread", 2, ε, 70_000)
+    audit = Audit("spread", 2, ε, 84_000)
     assert 0.85 * ε < audit.bound("likelihood ratio") <= ε
-    assert 0.75 * ε < audit.bound("learned") <= ε
+    assert 0.8 * ε < audit.bound("learned") <= ε
 
 
 @pytest.mark.slow
