@@ -2,7 +2,8 @@
 
 The draws are OpenDP's and cannot be seeded. How often each assertion fails by chance was measured on simulated draws:
 the bound exceeds ε with probability 2·ALPHA at most, by construction; it falls below 0.85 ε less than once in a million
-times, as its mean is 0.92 ε there and its standard deviation 0.012 ε. By the learned score it is 0.92 ε and 0.015 ε, held to 0.8.
+times, as its mean is 0.92 ε there and its standard deviation 0.012 ε. By the learned score they are
+0.92 ε and 0.015 ε: that one is held to 0.8.
 """
 
 from fractions import Fraction
