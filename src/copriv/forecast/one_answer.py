@@ -1,29 +1,36 @@
 """Settings for mechanisms by which each owner answers once, from public information only.
 
 Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on
-its own rows the public model would look too good a start. Candidates for bounds are quantiles of what the public rows
-show; for the anchor, what spends a given share of ε on curvature.
+its own rows the public model would look too good a start. All are tried in one world, the best few in all of them.
+Candidates for bounds are quantiles of what the public rows show; for the anchor, what spends a given share of ε on
+curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.answering import noise_scale, perturbation, sensitivity_norm
+from copriv.answering import feature_bound_of, perturbation, sensitivity_norm
 from copriv.errors import AgreementError
 from copriv.forecast.sample import PublicSample
-from copriv.privacy.clipping import row_norms
-from copriv.privacy.objective import Perturbation
-from copriv.privacy.statistics import best_share, bound_on_moments
+from copriv.privacy.clipping import clipped_mean_gradient, row_norms
+from copriv.privacy.objective import LARGEST_SPEND, Perturbation
+from copriv.privacy.statistics import best_share, bound_on_moments, mean_moments, statistics_noise
 from copriv.problem import Problem
-from copriv.simulation import simulate
+from copriv.rules import Descent, SolveStatistics
 from copriv.types import Array, is_linear
 
 Worlds = tuple[Problem, ...]
 
-WORLDS, RUNS = 4, 8
+WORLDS, RUNS = 5, 8
+FIRST_RUNS = 4
+"""Of every candidate, in one world."""
+KEPT = 8
+"""Candidates that are tried in all worlds."""
 BOUNDS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.996, 1.0)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start."""
 STEPS = (1.0, 0.6, 0.3)
@@ -31,83 +38,127 @@ SPENT = (0.4, 0.15, 0.05, 0.01)
 """Candidates for the share of ε that the anchor spends on curvature."""
 
 
-def plan_one_answer(problem: Problem, mechanism: str, *, public_start: bool = True, seed: int = 0) -> Agreement:
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """What a candidate changes in an agreement; its cost is known for several steps at once."""
+
+    bound: float
+    steps: tuple[float, ...]
+    terms: dict[str, Any]
+    """Of [agreement]."""
+
+
+def plan_one_answer(
+    problem: Problem,
+    mechanism: str,
+    *,
+    public_start: bool = True,
+    seed: int = 0,
+    sample: PublicSample | None = None,
+) -> Agreement:
     """The agreement with `mechanism` ("statistics" or "objective") and every setting of it chosen on the public rows.
 
+    sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
     Raises DataError without a public sample, AgreementError where no candidate can be kept.
     """
-    sample = PublicSample.of(problem)
-    agreed = problem.box.project(sample.optimum.theta) if public_start else np.zeros(problem.n_parameters)
-    worlds = sample.worlds(WORLDS, seed)
+    sample = PublicSample.of(problem) if sample is None else sample
+    start = problem.start
+    if public_start and problem.terms.agreement.start is None:
+        start = problem.box.project(sample.optimum.theta)
+    B = problem.feature_bound
+    base = problem.terms.replace(
+        agreement={
+            "mechanism": mechanism, "rule": "A2", "answers": 1, "horizon": problem.terms.n_owners,
+            "start": start.tolist(),
+        },
+        model={"gradient_bound": 1.0},
+        data={} if B is None else {"feature_bound": B},
+    )  # fmt: skip
     made = _statistics if mechanism == "statistics" else _objective
-    best, cheapest = None, np.inf
-    for agreement in made(problem, sample, worlds, agreed):
+    worlds = sample.worlds(WORLDS, seed)
+    first: list[tuple[float, int, _Setting]] = []
+    for setting in made(problem, base, sample, worlds):
         try:
-            cost = _cost(worlds, agreement, seed)
+            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
         except AgreementError:
             continue  # this anchor leaves no budget for noise
-        if cost < cheapest:
-            best, cheapest = agreement, cost
+        first.append((float(cost.min()), len(first), setting))
+    best, cheapest = None, np.inf
+    for _, _, setting in sorted(first)[:KEPT]:
+        cost = _costs(worlds, base, setting, RUNS, seed)
+        if cost.min() < cheapest:
+            best, cheapest = _signed(base, setting, setting.steps[int(np.argmin(cost))]), float(cost.min())
     if best is None:
         raise AgreementError(f'agreement.mechanism: no setting of "{mechanism}" can be kept with these budgets')
     return best
 
 
-def _one_answer(problem: Problem, mechanism: str, bound: float, start: Array, **terms: object) -> Agreement:
-    B = problem.feature_bound
-    return problem.terms.replace(
-        agreement={
-            "mechanism": mechanism, "rule": "A2", "answers": 1, "horizon": problem.terms.n_owners,
-            "start": start.tolist(), **terms,
-        },
-        model={"gradient_bound": bound},
-        data={} if B is None else {"feature_bound": B},
-    )  # fmt: skip
+def expected_psi(worlds: Worlds, agreement: Agreement, runs: int, seed: int) -> float:
+    """E ψ of an agreement by `plan_one_answer`, over worlds and noise: `runs` in each world."""
+    terms = agreement.agreement
+    kept = {key: getattr(terms, key) for key in ("preconditioner", "moments_share", "anchor", "reach")}
+    setting = _Setting(agreement.gradient_bound, (agreement.step,), kept)
+    return float(_costs(worlds, agreement, setting, runs, seed)[0])
 
 
-def _statistics(problem: Problem, sample: PublicSample, worlds: Worlds, agreed: Array) -> Iterator[Agreement]:
-    A = sample.hessian
-    P: Array = np.asarray(np.linalg.inv(A), dtype=np.float64)
-    away = agreed - np.array([world.optimum.theta for world in worlds])
+def _signed(base: Agreement, setting: _Setting, step: float) -> Agreement:
+    given = {key: value for key, value in setting.terms.items() if value is not None}
+    return base.replace(agreement={**given, "step": step}, model={"gradient_bound": setting.bound})
+
+
+def _statistics(problem: Problem, base: Agreement, sample: PublicSample, worlds: Worlds) -> Iterator[_Setting]:
+    A, start = sample.hessian, np.array(base.agreement.start)
+    P = _public_inverse(problem, sample)
+    away = start - np.array([world.optimum.theta for world in worlds])
     M = bound_on_moments(float(problem.feature_bound or 1.0), problem.terms.model.intercept)
-    for Ξ in _bounds(worlds, agreed, 1):
+    for Ξ in _bounds(problem, worlds, start, 1):
         for share in {0.0, round(best_share(A, away.T @ away / len(away), Ξ, M), 3)}:
-            for step in STEPS:
-                yield _one_answer(
-                    problem, "statistics", Ξ, agreed, moments_share=share, step=step, preconditioner=_rows(P)
-                )
+            yield _Setting(Ξ, _steps(problem, STEPS), {"moments_share": share, "preconditioner": _rows(P)})
 
 
-def _objective(problem: Problem, sample: PublicSample, worlds: Worlds, agreed: Array) -> Iterator[Agreement]:
-    plain = _one_answer(problem, "objective", 1.0, agreed)
-    order = sensitivity_norm(plain)
-    P: Array = np.asarray(np.linalg.inv(sample.hessian), dtype=np.float64)
-    hardest = min(plain.owner, key=lambda o: o.records * o.epsilon / o.overlap)
+def _objective(problem: Problem, base: Agreement, sample: PublicSample, worlds: Worlds) -> Iterator[_Setting]:
+    start = np.array(base.agreement.start)
+    plain = perturbation(base, len(start), problem.feature_bound, problem.loss)
+    given = problem.preconditioner
+    metrics = (None, _public_inverse(problem, sample)) if given is None else (given,)
+    hardest = min(base.owner, key=lambda o: o.records * o.epsilon / o.overlap)
     n, ε = hardest.records, hardest.epsilon / hardest.overlap
-    for Ξ in _bounds(worlds, agreed, order):
-        for metric in (None, P):
+    for Ξ in _bounds(problem, worlds, start, sensitivity_norm(base)):
+        for metric in metrics:
             x = sample.records.features
-            length = row_norms(x, 2) if metric is None else np.sqrt(np.einsum("rj,jk,rk->r", x, metric, x))
+            length = row_norms(x, 2) if metric is None else np.sqrt(((x @ metric) * x).sum(axis=1))
             reach = float(np.quantile(length, 0.99))
-            shape = {} if metric is None else {"preconditioner": _rows(metric)}
+            shape = {"reach": reach, "preconditioner": None if metric is None else _rows(metric)}
             for share in SPENT:
-                trial = _one_answer(problem, "objective", Ξ, agreed, reach=reach, **shape)
-                λ = _anchor(perturbation(trial, len(agreed), problem.feature_bound, problem.loss), n, share * ε)
+                λ = _anchor(replace(plain, bound=Ξ, metric=metric, reach=reach), n, share * ε)
                 if λ <= 0:
                     if share == SPENT[0]:
-                        yield trial.replace(agreement={"step": 1.0})  # the regulariser is enough of an anchor
+                        yield _Setting(Ξ, _steps(problem, (1.0,)), shape)  # the regulariser is enough of an anchor
                     continue
-                for step in (1.0,) if metric is None else (1.0, 1.0 + λ):
-                    yield trial.replace(agreement={"anchor": λ, "step": step})
+                steps = (1.0,) if metric is None else (1.0, 1.0 + λ)
+                yield _Setting(Ξ, _steps(problem, steps), {**shape, "anchor": λ})
+
+
+def _public_inverse(problem: Problem, sample: PublicSample) -> Array:
+    given = problem.preconditioner
+    return np.asarray(np.linalg.inv(sample.hessian)) if given is None else given
+
+
+def _steps(problem: Problem, candidates: tuple[float, ...]) -> tuple[float, ...]:
+    given = problem.terms.agreement.step
+    return candidates if given == "auto" else (given,)
 
 
 def _anchor(agreed: Perturbation, records: int, spent: float) -> float:
-    s = spent if agreed.many_rows else np.expm1(spent)
+    s = spent if agreed.many_rows else np.expm1(min(spent, LARGEST_SPEND))
     floor = agreed.regularization * float(np.linalg.eigvalsh(agreed.matrix)[0])
     return float(agreed.surface.curvature * agreed.farthest**2 / (records * s)) - floor
 
 
-def _bounds(worlds: Worlds, start: Array, order: Literal[1, 2]) -> list[float]:
+def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Literal[1, 2]) -> list[float]:
+    given = problem.agreement.model.gradient_bound
+    if isinstance(given, float):
+        return [given]
     seen = []
     for world in worlds:
         r, loss = world.owners[0], world.loss
@@ -116,44 +167,69 @@ def _bounds(worlds: Worlds, start: Array, order: Literal[1, 2]) -> list[float]:
     return sorted({float(q) for q in np.quantile(np.concatenate(seen), BOUNDS) if q > 0})
 
 
-def _cost(worlds: Worlds, agreement: Agreement, seed: int) -> float:
-    """E f − f(θ*), over worlds and noise."""
-    costs = []
+def _costs(worlds: Worlds, base: Agreement, setting: _Setting, runs: int, seed: int) -> Float[Array, " steps"]:
+    """E ψ at each of the setting's steps, over worlds and noise."""
+    start, costs = np.array(base.agreement.start), np.zeros(len(setting.steps))
+    made = _solved if base.agreement.mechanism == "statistics" else _fitted
     for k, world in enumerate(worlds):
-        there = world.under(agreement)
-        if agreement.agreement.mechanism == "objective":
-            value = _cost_of_models(there, seed + k)
-        else:
-            found = simulate(there, runs=RUNS, seed=seed + k, alone=False, workers=1, record_at=())
-            value = float(world.fitness.value(found.theta).mean())
-        costs.append(value - world.optimum.value)
-    return float(np.mean(costs))
+        models, share = made(world, base, setting, runs, np.random.default_rng([seed, k]))
+        f, best = world.fitness, world.optimum.value
+        for j, step in enumerate(setting.steps):
+            moved = world.box.project(start + step * (models - start))
+            centre = moved.mean(axis=0)
+            middle = float(f.value(centre))
+            costs[j] += (middle + share * (float(f.value(moved).mean()) - middle)) / best - 1.0
+    return costs / len(worlds)
 
 
-def _cost_of_models(problem: Problem, seed: int) -> float:
-    """As `simulate`, but RUNS models stand for those of all N owners: each would cost N times as long.
+def _solved(
+    world: Problem, base: Agreement, setting: _Setting, runs: int, rng: np.random.Generator
+) -> tuple[Float[Array, "runs p"], float]:
+    """What the learner solves for from noisy statistics; all owners' noise as that of one."""
+    p, Ξ, τ = world.n_parameters, setting.bound, float(setting.terms["moments_share"])
+    B, intercept = feature_bound_of(base, world.feature_bound), base.model.intercept
+    records, start = world.owners[0], np.array(base.agreement.start)
+    exact = clipped_mean_gradient(world.loss, records, start, Ξ)
+    if τ > 0:
+        exact = np.concatenate([exact, mean_moments(records, B, intercept)])
+    unit = statistics_noise(Ξ, bound_on_moments(B, intercept), τ, p, 1, 1.0)
+    each = base.weights * np.array([o.overlap / (o.records * o.epsilon) for o in base.owner])
+    noise = np.tensordot(rng.laplace(size=(runs, len(each), len(unit))), each, axes=(1, 0)) * unit
+    together = None if τ == 0 else np.array([float(np.sqrt(np.square(each).sum())) * unit[p]])
+    descent = Descent(world.regularizer, world.box, np.array(setting.terms["preconditioner"]))
+    rule = SolveStatistics(descent, np.ones(1), together, base.data.public_rows)
+    state = rule.step(rule.start(np.tile(start, (runs, 1))), np.zeros(runs, dtype=np.intp), exact + noise)
+    return rule.model(state), 1.0
 
-    θ̄ of N is m + (spread of one)/√N, m the mean over noise; f is taken as quadratic over that spread.
+
+def _fitted(
+    world: Problem, base: Agreement, setting: _Setting, runs: int, rng: np.random.Generator
+) -> tuple[Float[Array, "runs p"], float]:
+    """Private models of one owner, and what averaging over all leaves of their spread.
+
+    A run solves for one model, not for N: θ̄ of N is m + (spread of one)/√N, m the mean over noise, and f is taken as
+    quadratic over that spread.
     """
-    agreement = problem.agreement
-    agreed = perturbation(agreement, problem.n_parameters, problem.feature_bound, problem.loss)
-    rng, f, w = np.random.default_rng(seed), problem.fitness, agreement.weights
-    owner = agreement.owner[int(np.argmax(w))]
+    plain = perturbation(base, world.n_parameters, world.feature_bound, world.loss)
+    P = setting.terms["preconditioner"]
+    agreed = replace(
+        plain, bound=setting.bound, metric=None if P is None else np.array(P), reach=setting.terms["reach"],
+        anchor=setting.terms.get("anchor"),
+    )  # fmt: skip
+    w, owner = base.weights, base.owner[int(np.argmax(base.weights))]
     n, ε = owner.records, owner.epsilon / owner.overlap
-    solver = agreed.tied(n, ε).prepared(problem.owners[0])
-    scales = np.array([noise_scale(agreement, o, problem.feature_bound) for o in agreement.owner])
-    effective = float(np.sqrt(np.sum((w * scales) ** 2)))  # of the average's noise
+    alike = {(o.records, o.epsilon / o.overlap, o.delta / o.overlap) for o in base.owner}
+    of = {terms: agreed.noise_scale(*terms) for terms in alike}
+    scales = np.array([of[o.records, o.epsilon / o.overlap, o.delta / o.overlap] for o in base.owner])
+    typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
+    solver = agreed.tied(n, ε).prepared(world.owners[0])
+    near = solver.minimum(np.zeros(world.n_parameters))
     draw = rng.normal if owner.delta > 0 else rng.laplace
-    near = solver.minimum(np.zeros(problem.n_parameters))
     models = []
-    for _ in range(RUNS // 2):
-        tilt = float(np.average(scales, weights=w)) * draw(size=problem.n_parameters)
+    for _ in range(runs // 2):
+        tilt = typical * draw(size=world.n_parameters)
         models += [solver.minimum(tilt, near), solver.minimum(-tilt, near)]
-    step = agreement.step
-    moved = problem.start + step * (np.array(models) - problem.start)
-    m = moved.mean(axis=0)
-    one = float(f.value(moved).mean() - f.value(m))
-    return float(f.value(m)) + one * (effective / float(np.average(scales, weights=w))) ** 2
+    return np.array(models), (effective / typical) ** 2
 
 
 def _rows(matrix: Array) -> list[list[float]]:

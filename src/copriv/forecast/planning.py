@@ -2,32 +2,40 @@
 
 In the unit of f, a setting costs
 
-    bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · 8Ξ²m²ν,     ν = Σ w_i² κ_i²/(n_i ε_i)²
+    bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · Ξ² v(m)
 
-with a_j the curvature in direction j, R and V from `response`, z the start, t the spread of what the public sample
-cannot know of θ* (`sample`), P_j a public preconditioner, and bias what clipping at Ξ does to the optimum, found on the
-public rows. R and V are means over how uncertain the curvature is, and the bias is priced with the caution that a few
-rare records deserve. Owners enter through ν alone, so one table prices every consortium.
+with v(m) the variance of noise in the owners' average for Ξ = 1 (`noise_variance`; for pure ε 8m²ν with
+ν = Σ w_i² κ_i²/(n_i ε_i)²), a_j the curvature in direction j, R and V from `response`, z the start, t the spread of
+what the public sample cannot know of θ* (`sample`), P_j a public preconditioner, and bias what clipping at Ξ does to
+the optimum, found on the public rows. R and V are means over how uncertain the curvature is, and the bias is priced
+with the caution that a few rare records deserve. Owners enter through v alone, so one table prices every consortium
+and every mechanism of noise.
 
 The table ignores what clipping does on the way. So the best few settings, and their neighbours, are run on the public
 rows, in bootstrap worlds, with the real n_i and ε_i, clipping and all, and the cheapest of those runs is the plan. A
-bound B on features
-changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
+bound B on features changes what is fitted: settings are compared by the fitness reached on records bounded at their own
+B, not by ψ. Mechanisms by which each owner answers once (`one_answer`) are measured in the same worlds.
+
+Pure ε is what a plan keeps to, unless every owner states a δ above 0. That is the opt-in: normal noise (Ξ in L2),
+composed Laplace noise and models fitted with δ are then weighed beside the pure ones, and where a pure one is chosen
+its agreement has δ = 0. `Plan.trades` says what each promise costs.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement
+from copriv.agreement import ONE_ANSWER, Agreement
+from copriv.answering import sensitivity_norm
 from copriv.errors import AgreementError
-from copriv.forecast.one_answer import plan_one_answer
+from copriv.forecast.one_answer import expected_psi, plan_one_answer
 from copriv.forecast.response import GAINS, MOST_TALKERS, Response, Way, response
 from copriv.forecast.sample import PublicSample
+from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv.simulation.kernels import Pass
@@ -45,6 +53,8 @@ TAIL = 20
 PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
 FINALISTS = 5
+BUDGETS = 4
+"""Composed Laplace answers are weighed for owners of at most so many different (ε, δ): accounting takes a second each."""
 RUNS = 40
 WORLDS = 5
 
@@ -63,6 +73,11 @@ class Choice:
     fitness: float
     """E f, at this choice's own B: what choices are compared by."""
 
+    @property
+    def pure(self) -> bool:
+        """Whether δ is 0 for every owner."""
+        return all(owner.delta == 0 for owner in self.agreement.owner)
+
     def describe(self) -> str:
         """One line in words."""
         terms, model = self.agreement.agreement, self.agreement.model
@@ -71,14 +86,17 @@ class Choice:
         rule += " in rounds" if terms.window > 1 else ""
         if self.agreement.one_answer:
             rule = {"statistics": "noisy statistics", "objective": "privately fitted models"}[terms.mechanism]
+        noise = {"gaussian": ", normal noise", "laplace-composed": ", composed Laplace noise"}.get(terms.mechanism, "")
         m = self.agreement.answers
+        norm = " in L2" if sensitivity_norm(self.agreement) == 2 else ""
         bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
             f", features bounded at {self.agreement.data.feature_bound:.3g}"
         )  # fmt: skip
         return (
-            f"{rule}, {m} answer{'s' if m > 1 else ''} of each owner, step {self.agreement.step:.4g}, "
-            f"gradients bounded at {model.gradient_bound:.3g}{bound}, {start}"
+            f"{rule}, {m} answer{'s' if m > 1 else ''} of each owner{noise}, step {self.agreement.step:.4g}, "
+            f"gradients bounded at {model.gradient_bound:.3g}{norm}{bound}, {start}"
             + (", publicly preconditioned" if self.preconditioner else "")
+            + ("" if self.pure else ", (ε, δ)")
         )
 
 
@@ -93,8 +111,12 @@ class NoiseCurve:
     def of(cls, fixed: Float[Array, " settings"], slope: Float[Array, " settings"]) -> "NoiseCurve":
         """Only settings that are best for some ν are kept: the lower envelope of lines fixed + slope·ν."""
         ν = np.concatenate([[0.0], np.geomspace(1e-16, 1e4, 600)])
-        best = {int(np.argmin(fixed + slope * v)) for v in ν}
-        index = np.array(sorted(best))
+        # Where no line of a smaller slope begins lower: all others are above one of these everywhere.
+        order = np.lexsort((fixed, slope))
+        lowest = np.minimum.accumulate(fixed[order])
+        front = order[np.concatenate([[True], fixed[order][1:] < lowest[:-1]])]
+        best = {int(np.argmin(fixed[front] + slope[front] * v)) for v in ν}
+        index = front[sorted(best)]
         return cls(fixed[index], slope[index])
 
     def at(self, noise: float | Array) -> Any:
@@ -113,6 +135,8 @@ class Plan:
 
     choice: Choice
     runner_up: Choice | None
+    measured: tuple[Choice, ...]
+    """All that were run on the public rows, the best first."""
     flatness: dict[str, tuple[float, float]]
     """For "step", "gradient_bound" and "answers": ψ at half and at twice the chosen value, over ψ at it."""
     curve: NoiseCurve
@@ -125,6 +149,35 @@ class Plan:
         """What all parties would sign."""
         return self.choice.agreement
 
+    def trades(self) -> dict[str, tuple[Choice, Choice]]:
+        """The best of either side of each promise that both sides of were run: what keeping it costs.
+
+        Keys: "pure ε against (ε, δ)", "one answer against many", "asynchronous against synchronous".
+        """
+        sides: dict[str, Callable[[Choice], bool]] = {
+            "pure ε against (ε, δ)": lambda choice: choice.pure,
+            "one answer against many": lambda choice: choice.agreement.answers == 1,
+            "asynchronous against synchronous": lambda choice: not choice.agreement.synchronous,
+        }
+        found = {}
+        for name, side in sides.items():
+            one = [choice for choice in self.measured if side(choice)]
+            other = [choice for choice in self.measured if not side(choice)]
+            if one and other:
+                found[name] = (one[0], other[0])
+        return found
+
+    def trades_in_words(self) -> list[str]:
+        """A line a trade: "pure ε against (ε, δ): ψ 0.0012 against 0.0008 (S1, …)"."""
+        lines = []
+        for name, (one, other) in self.trades().items():
+            less = other if one is self.choice else one
+            lines.append(
+                f"{name}: ψ {one.relative_fitness:.3g} against {other.relative_fitness:.3g} "
+                f"({'the latter' if less is other else 'the former'} by {less.describe()})"
+            )
+        return lines
+
 
 def noise_of(agreement: Agreement, weights: Array | None = None) -> float:
     """ν = Σ w_i² κ_i²/(n_i ε_i)²."""
@@ -133,13 +186,29 @@ def noise_of(agreement: Agreement, weights: Array | None = None) -> float:
     return float(np.sum((w * κ / (agreement.records * agreement.epsilons)) ** 2))
 
 
+def noise_variance(agreement: Agreement, mechanism: str, answers: int) -> float:
+    """v(m): the variance of noise in one coordinate of Σ w_i Q̄_i, for Ξ = 1 and m answers of each owner.
+
+    mechanism: "laplace", "laplace-composed" or "gaussian"; the latter two take each owner's δ, and need dp-accounting.
+    """
+    if mechanism == "laplace":
+        return 8.0 * answers**2 * noise_of(agreement)
+    from copriv.privacy.approximate import gaussian_multiplier, laplace_multiplier
+
+    multiplier, each = (gaussian_multiplier, 1.0) if mechanism == "gaussian" else (laplace_multiplier, 2.0)
+    scales = [
+        2.0 / o.records * multiplier(answers, o.epsilon / o.overlap, o.delta / o.overlap) for o in agreement.owner
+    ]
+    return each * float(np.sum((agreement.weights * np.array(scales)) ** 2))
+
+
 def plan(
     problem: Problem,
     *,
     keep: bool = True,
     public_start: bool = True,
     preconditioner: bool = True,
-    one_answer: bool = True,
+    one_answer: bool | None = None,
     runs: int = RUNS,
     seed: int = 0,
 ) -> Plan:
@@ -148,66 +217,75 @@ def plan(
     keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
         `communication`, the fitness and the owners are taken from it.
     public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
-    one_answer: whether it may, where nothing is fixed, choose a mechanism by which each owner answers once: noisy
-        statistics (squared loss) or a privately fitted model (smooth losses). Both are pure ε.
+    one_answer: whether it may choose a mechanism by which each owner answers once: noisy statistics (squared loss) or a
+        privately fitted model. None: where nothing is kept. With `keep` it needs a rule that is "auto".
     runs: simulated runs on the public rows for each finalist.
 
+    (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
     """
     begun = time.perf_counter()
     public = problem.on_public()  # first of all: from here on no private record is at hand
     if not keep:
         public = public.under(_freed(public.terms))
+    noises = _noises(public.terms)
+    bounds = _candidate_bounds(public, noises)
     tables = [
         _Table(bounded, start, γ)
-        for bounded in _candidate_bounds(public)
+        for bounded in bounds
         for start in _starts(public.terms, public_start)
         for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
     ]
-    ways = _ways(public.terms)
     best = min(table.sample.optimum.value for table in tables)
     ν, N = noise_of(public.terms), _talkers(public.terms)
-    priced = [
-        table.price(response(way, m, N), ν) for table in tables for way in ways for m in _answers(public.terms, way)
-    ]
+    priced: list[_Priced] = []
+    for way in _ways(public.terms):
+        for m in _answers(public.terms, way):
+            variance = _variances(public.terms, noises, m)
+            for table in tables:
+                priced += table.price(response(way, m, N), variance)
     if not priced:
         raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
     finalists = _finalists(priced)
-    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
-    first = min(finalists, key=lambda c: measured[c.key].fitness)
-    for candidate in _neighbours(public.terms, first):
-        measured[candidate.key] = _measure(public, candidate, runs, seed)
-    if one_answer and not keep:
-        for mechanism in _one_answer_mechanisms(public):
-            try:
-                measured[mechanism,] = _once(public, mechanism, public_start, runs, seed)
-            except AgreementError:
-                continue  # no setting of it can be kept with these budgets
-    ranked = sorted(measured.values(), key=lambda choice: choice.fitness)
-    choice = ranked[0]
-    others = [c for c in ranked if _kind(c) != _kind(choice)]
+    first, measured = finalists[0], {}
+    if not public.terms.one_answer:
+        measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
+        first = min(finalists, key=lambda c: measured[c.key].fitness)
+        for candidate in _neighbours(public.terms, first):
+            measured[candidate.key] = _measure(public, candidate, runs, seed)
+    for mechanism, pure in _one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
+        try:
+            measured[mechanism, pure] = _once(first.priced.table.bounded, mechanism, pure, public_start, runs, seed)
+        except AgreementError:
+            if public.terms.one_answer:
+                raise
+            continue  # no setting of it can be kept with these budgets
+    ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
+    others = [choice for choice in ranked if _kind(choice) != _kind(ranked[0])]
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
-    slope = np.concatenate([np.broadcast_to(p.slope, p.fixed.shape).ravel() / best for p in priced])
+    # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
+    slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
     finite = np.isfinite(fixed) & np.isfinite(slope)
     return Plan(
-        choice, others[0] if others else None, _flatness(first, N, ν),
+        ranked[0], others[0] if others else None, ranked, _flatness(first, N),
         NoiseCurve.of(fixed[finite], slope[finite]), len(fixed), time.perf_counter() - begun,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class _Bounded:
-    """The public problem at one B: its sample, and the bias of each candidate Ξ."""
+    """The public problem at one B: its sample, and the bias of each candidate Ξ, in L1 or L2."""
 
     problem: Problem
     sample: PublicSample
-    bounds: Float[Array, " bounds"]
-    bias: Float[Array, " bounds"]
+    bounds: dict[int, Float[Array, " bounds"]]
+    """By the order of the norm."""
+    bias: dict[int, Float[Array, " bounds"]]
     """With caution."""
 
-    def cautious(self, bound: float) -> float:
+    def cautious(self, bound: float, order: int) -> float:
         """The bias that a Ξ is priced at."""
-        return float(np.interp(np.log(bound), np.log(self.bounds), self.bias))
+        return float(np.interp(np.log(bound), np.log(self.bounds[order]), self.bias[order]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,35 +319,57 @@ class _Table:
         a = np.maximum(a, 1e-12 * a[-1])
         return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
 
-    def price(self, table: Response, noise: float) -> "_Priced":
+    def price(self, table: Response, variance: "dict[str, float]") -> "list[_Priced]":
+        """One a mechanism of noise; `variance` is v(m) of each."""
         a, P, z2, t = self.directions()
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
         R, V = table.at(step[:, None] * (P * a), self.sample.wobble)
         rest = 0.5 * (R * (a * (z2 + t))).sum(axis=1)
         loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
-        Ξ, m = self.bounded.bounds, table.answers
-        fixed = rest[:, None] + self.bounded.bias[None, :]
-        slope = loud[:, None] * 8.0 * Ξ[None, :] ** 2 * m**2
-        cost = fixed + slope * noise
-        where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
-        return _Priced(self, table, step / table.unit, fixed, slope, float(cost[where]), (int(where[0]), int(where[1])))
+        priced = []
+        for mechanism, v in variance.items():
+            order = _order(mechanism)
+            fixed = rest[:, None] + self.bounded.bias[order][None, :]
+            noise = loud[:, None] * self.bounded.bounds[order][None, :] ** 2 * v
+            cost = fixed + noise
+            where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
+            place = (int(where[0]), int(where[1]))
+            priced.append(_Priced(self, table, mechanism, step / table.unit, fixed, noise, float(cost[where]), place))
+        return priced
 
 
 @dataclass(frozen=True, eq=False)
 class _Priced:
-    """A rule and a number of answers under one table: cost of each step and Ξ, and the cheapest."""
+    """A rule, a number of answers and a noise under one table: cost of each step and Ξ, and the cheapest."""
 
     table: _Table
     response: Response
+    mechanism: str
     step: Float[Array, " steps"]
     fixed: Float[Array, "steps bounds"]
-    slope: Float[Array, "steps bounds"]
+    noise: Float[Array, "steps bounds"]
+    """What noise costs."""
     cost: float
     where: tuple[int, int]
 
+    @property
+    def order(self) -> int:
+        """Of the norm that Ξ is in."""
+        return _order(self.mechanism)
+
+    @property
+    def bounds(self) -> Float[Array, " bounds"]:
+        """Candidates for Ξ."""
+        return self.table.bounded.bounds[self.order]
+
+    @property
+    def promises(self) -> tuple[bool, bool, bool]:
+        """Pure ε, asynchronous, one answer."""
+        return self.mechanism == "laplace", self.response.way.startswith("A2"), self.response.answers == 1
+
     def candidate(self) -> "_Candidate":
-        return _Candidate(self, float(self.step[self.where[0]]), float(self.table.bounded.bounds[self.where[1]]))
+        return _Candidate(self, float(self.step[self.where[0]]), float(self.bounds[self.where[1]]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +381,8 @@ class _Candidate:
     @property
     def key(self) -> tuple[Any, ...]:
         table, r = self.priced.table, self.priced.response
-        return (id(table.bounded), table.start, table.γ, r.way, r.answers, self.step, self.gradient_bound)
+        noise = self.priced.mechanism
+        return (id(table.bounded), table.start, table.γ, r.way, r.answers, noise, self.step, self.gradient_bound)
 
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
@@ -295,6 +396,7 @@ class _Candidate:
             "answers": m,
             "horizon": m + 1 if synchronous else m * _talkers(terms),
             "step": self.step,
+            "mechanism": self.priced.mechanism,
         }
         if r.way == "A2 rounds":
             # The response counts a round's step Nα_k as one, and the agreement's step is α.
@@ -310,7 +412,36 @@ class _Candidate:
             agreement=changes,
             model={"gradient_bound": self.gradient_bound},
             data={"feature_bound": 0.0 if bound is None else bound},
+            owner={"delta": 0.0} if self.priced.mechanism == "laplace" else {},
         )
+
+
+def _order(mechanism: str) -> Literal[1, 2]:
+    return 2 if mechanism == "gaussian" else 1
+
+
+def _noises(agreement: Agreement) -> tuple[str, ...]:
+    """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
+    agreed = agreement.agreement.mechanism
+    if agreed in ("gaussian", "laplace-composed"):
+        return (agreed,)
+    if agreed in ONE_ANSWER or not _opted(agreement):
+        return ("laplace",)
+    budgets = {(o.epsilon / o.overlap, o.delta / o.overlap) for o in agreement.owner}
+    return ("laplace", "gaussian", *(("laplace-composed",) if len(budgets) <= BUDGETS else ()))
+
+
+def _opted(agreement: Agreement) -> bool:
+    """Whether every owner states a δ: the opt-in to (ε, δ)."""
+    return all(owner.delta > 0 for owner in agreement.owner)
+
+
+def _variances(agreement: Agreement, noises: Sequence[str], answers: int) -> dict[str, float]:
+    """v(m) of each mechanism. Composed noise is left out where composing gains nothing, but for where it is agreed."""
+    found = {noise: noise_variance(agreement, noise, answers) for noise in noises}
+    if len(found) > 1 and found.get("laplace-composed", 0.0) > 0.99 * found["laplace"]:
+        del found["laplace-composed"]
+    return found
 
 
 def _freed(agreement: Agreement) -> Agreement:
@@ -363,29 +494,37 @@ def _starts(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
     return ("zero", "public") if public_start else ("zero",)
 
 
-def _candidate_bounds(public: Problem) -> list[_Bounded]:
+def _candidate_bounds(public: Problem, noises: Sequence[str]) -> list[_Bounded]:
     """The public problem at each candidate B."""
+    orders = sorted({_order(noise) for noise in noises})
     agreed = public.terms.data.feature_bound
     if agreed != "auto":
-        return [_at_bound(public)]
+        return [_at_bound(public, orders)]
     norms = np.abs(public.unbounded[0].features).sum(axis=1)
     return [
-        _at_bound(public.under(public.terms.replace(data={"feature_bound": float(np.quantile(norms, q))})))
+        _at_bound(public.under(public.terms.replace(data={"feature_bound": float(np.quantile(norms, q))})), orders)
         for q in FEATURE_QUANTILES
     ]
 
 
-def _at_bound(public: Problem) -> _Bounded:
+def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> _Bounded:
     sample = PublicSample(public)
     given = public.agreement.model.gradient_bound
     r, theta = sample.records, sample.optimum.theta
-    norms = np.abs(public.loss.gradients(theta, r.features, r.target)).sum(axis=1)
-    if isinstance(given, float):
-        bounds = np.array([given])
-    else:
-        bounds = np.geomspace(0.2 * float(np.median(norms[norms > 0])), 1.5 * float(norms.max()), GRADIENT_BOUNDS)
-    bias = np.array([_bias(public, sample, float(Ξ)) for Ξ in bounds])
-    return _Bounded(public, sample, bounds, np.maximum(CAUTION * bias, _tail_bias(norms, bounds, bias)))
+    gradients = public.loss.gradients(theta, r.features, r.target)
+    candidates: dict[int, Array] = {}
+    biases: dict[int, Array] = {}
+    for order in orders:
+        norms = row_norms(gradients, order)
+        if isinstance(given, float):
+            bounds = np.array([given])
+        else:
+            low, high = 0.2 * float(np.median(norms[norms > 0])), 1.5 * float(norms.max())
+            bounds = np.geomspace(low, high, GRADIENT_BOUNDS)
+        bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
+        candidates[order] = bounds
+        biases[order] = np.maximum(CAUTION * bias, _tail_bias(norms, bounds, bias))
+    return _Bounded(public, sample, candidates, biases)
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
@@ -402,13 +541,13 @@ def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
     return np.where(bounds > largest[-1], law, bias)
 
 
-def _bias(public: Problem, sample: PublicSample, bound: float) -> float:
+def _bias(public: Problem, sample: PublicSample, bound: float, order: Literal[1, 2]) -> float:
     """f(θ_Ξ) − f(θ*) on the public rows, θ_Ξ where the clipped gradients balance.
 
     Descent along the inverse Hessian: a clipped gradient is never steeper than the gradient, so a full step never
     overshoots. Twenty steps leave less of the bias unseen than the public sample leaves anyway.
     """
-    one_pass = Pass(public.loss, sample.records)
+    one_pass = Pass(public.loss, sample.records, order=order)
     inverse = np.linalg.pinv(sample.hessian, rcond=1e-12, hermitian=True)
     theta, n = sample.optimum.theta, float(sample.records.weight.sum())
     for _ in range(20):
@@ -418,12 +557,14 @@ def _bias(public: Problem, sample: PublicSample, bound: float) -> float:
 
 
 def _finalists(priced: list[_Priced]) -> list[_Candidate]:
-    """The cheapest few, at most one for each rule, number of answers and start."""
+    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise."""
     chosen: dict[tuple[Any, ...], _Candidate] = {}
+    promises = set()
     for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
-        chosen.setdefault((p.response.way, p.response.answers, p.table.start), p.candidate())
-        if len(chosen) == FINALISTS:
-            break
+        kind = (p.response.way, p.response.answers, p.table.start, p.mechanism)
+        if kind not in chosen and (len(chosen) < FINALISTS or p.promises not in promises):
+            chosen[kind] = p.candidate()
+            promises.add(p.promises)
     return list(chosen.values())
 
 
@@ -443,8 +584,9 @@ def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Ch
     agreement = candidate.agreement(public.terms)
     mean = float(measured_psi(public.under(_fewer(agreement)), sample, runs, seed)[:, -1].mean())
     # The public rows show their own bias; what caution adds is added here too, or a tighter Ξ would look free.
-    seen = _bias(bounded.problem, sample, candidate.gradient_bound)
-    mean += max(bounded.cautious(candidate.gradient_bound) - seen, 0.0) / sample.optimum.value
+    Ξ, order = candidate.gradient_bound, _order(candidate.priced.mechanism)
+    seen = _bias(bounded.problem, sample, Ξ, order)
+    mean += max(bounded.cautious(Ξ, order) - seen, 0.0) / sample.optimum.value
     return Choice(
         agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
         (1.0 + mean) * sample.optimum.value,
@@ -467,27 +609,33 @@ def measured_psi(
     )  # fmt: skip
 
 
-def _one_answer_mechanisms(public: Problem) -> tuple[str, ...]:
-    if not is_linear(public.loss) or not public.loss.smooth or public.terms.agreement.answers is not None:
-        return ()
-    if public.terms.agreement.communication == "synchronous" or any(o.group or o.unit for o in public.terms.owner):
-        return ()
-    return ("statistics", "objective") if public.loss.name == "squared" else ("objective",)
+def _one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[str, bool]]:
+    """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
+    terms, owners = public.terms.agreement, public.terms.owner
+    if public.terms.one_answer:
+        return [(terms.mechanism, terms.mechanism == "statistics" or not _opted(public.terms))]
+    free = terms.rule == "auto" and terms.step == "auto" and terms.mechanism == "laplace"
+    if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
+        return []
+    if not is_linear(public.loss) or (not np.isfinite(public.loss.curvature) and public.loss.name != "hinge"):
+        return []
+    if public.feature_bound is None or any(owner.group or owner.unit for owner in owners):
+        return []
+    found = [("statistics", True)] if public.loss.name == "squared" else []
+    return [*found, ("objective", True), *([("objective", False)] if _opted(public.terms) else [])]
 
 
-def _once(public: Problem, mechanism: str, public_start: bool, runs: int, seed: int) -> Choice:
+def _once(bounded: _Bounded, mechanism: str, pure: bool, public_start: bool, runs: int, seed: int) -> Choice:
     """The best setting of a mechanism of one answer, measured as the others are."""
-    # Statistics see the owners through ν alone; a privately fitted model depends on the n_i and ε_i of its owner.
-    few = public.under(_fewer(public.terms)) if mechanism == "statistics" else public
-    document = plan_one_answer(few, mechanism, public_start=public_start, seed=seed).to_dict()
-    document["owner"] = public.terms.to_dict()["owner"]
-    document["agreement"]["horizon"] = public.terms.n_owners
-    agreement = Agreement.of(document)
-    problem = public.under(agreement)
-    sample = PublicSample(problem)
-    mean = float(measured_psi(problem, sample, runs, seed)[:, -1].mean())
+    public, sample = bounded.problem, bounded.sample
+    if pure:
+        public = public.under(public.terms.replace(owner={"delta": 0.0}))
+    agreement = plan_one_answer(public, mechanism, public_start=public_start, seed=seed, sample=sample)
+    each = 2 * -(-runs // (2 * WORLDS))
+    # Other noise than the setting was chosen by.
+    mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
+    start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
     preconditioned = float(agreement.agreement.preconditioner is not None)
-    start = "public" if public_start else "zero"
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
 
 
@@ -498,9 +646,10 @@ def _fewer(agreement: Agreement) -> Agreement:
     if agreement.synchronous or len(owners) <= MOST_TALKERS or not alike or _talkers(agreement) < len(owners):
         return agreement
     few, first = MOST_TALKERS, owners[0]
-    records = max(1, round(first.records * len(owners) / few))
-    # ν = Σ w²/(nε)² stays: the ε of a merged owner makes up for its records and for there being fewer of them.
-    ε = first.epsilon * (first.records / records) * float(np.sqrt(len(owners) / few))
+    # Σ w²/n² stays. What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
+    exactly = first.records * float(np.sqrt(len(owners) / few))
+    records = max(1, round(exactly))
+    ε = first.epsilon * (exactly / records if first.delta == 0 else 1.0)
     document = agreement.to_dict()
     document["owner"] = [{**document["owner"][0], "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
     document["agreement"] |= {
@@ -516,10 +665,10 @@ def _kind(choice: Choice) -> tuple[Any, ...]:
     return terms.mechanism, terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start
 
 
-def _flatness(best: _Candidate, talkers: int, noise: float) -> dict[str, tuple[float, float]]:
+def _flatness(best: _Candidate, talkers: int) -> dict[str, tuple[float, float]]:
     """ψ at half and twice each setting over ψ at the best, by the table."""
     p, (i, j) = best.priced, best.priced.where
-    cost = p.fixed + p.slope * noise
+    cost = p.fixed + p.noise
 
     def at(axis: Array, here: float, factor: float, line: Array) -> float:
         return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
@@ -527,11 +676,12 @@ def _flatness(best: _Candidate, talkers: int, noise: float) -> dict[str, tuple[f
     flat = {}
     if len(p.step) > 1:
         flat["step"] = (at(p.step, best.step, 0.5, cost[:, j]), at(p.step, best.step, 2.0, cost[:, j]))
-    bounds = p.table.bounded.bounds
-    if len(bounds) > 1:
+    if len(p.bounds) > 1:
         Ξ = best.gradient_bound
-        flat["gradient_bound"] = (at(bounds, Ξ, 0.5, cost[i]), at(bounds, Ξ, 2.0, cost[i]))
-    m = p.response.answers
-    ends = [p.table.price(response(p.response.way, max(k, 1), talkers), noise).cost for k in (m // 2, 2 * m)]
+        flat["gradient_bound"] = (at(p.bounds, Ξ, 0.5, cost[i]), at(p.bounds, Ξ, 2.0, cost[i]))
+    ends = []
+    for m in (max(p.response.answers // 2, 1), 2 * p.response.answers):
+        variance = {p.mechanism: noise_variance(p.table.bounded.problem.terms, p.mechanism, m)}
+        ends.append(p.table.price(response(p.response.way, m, talkers), variance)[0].cost)
     flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
     return flat

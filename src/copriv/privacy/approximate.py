@@ -57,31 +57,34 @@ def composed_laplace_scale(
     return 2.0 * Ξ / n * laplace_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
     """s/Δ: m answers together are (ε, δ)-private."""
     return float(_accounting().get_sigma_gaussian(epsilon, delta)) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def laplace_multiplier(answers: int, epsilon: float, delta: float) -> float:
     """b/Δ: m answers together are (ε, δ)-private; never more than m/ε, which is private with δ = 0."""
     _accounting()
     from dp_accounting.pld import privacy_loss_distribution
 
     # The grid of losses must be finer than one answer's loss, and what is rounded up m times small beside ε.
-    interval = min(1e-4, epsilon / answers / 20)
+    interval = epsilon * min(1e-4, 1 / (20 * answers))
 
-    def spent(multiplier: float) -> float:
+    def private(multiplier: float) -> bool:
         one = privacy_loss_distribution.from_laplace_mechanism(multiplier, value_discretization_interval=interval)
-        return float(one.self_compose(answers).get_epsilon_for_delta(delta))
+        return bool(one.self_compose(answers).get_epsilon_for_delta(delta) <= epsilon)
 
-    safe, low = answers / epsilon, np.sqrt(answers) / epsilon / 50
-    if spent(safe) > epsilon:
-        return safe
+    safe = answers / epsilon
+    if not private(0.99 * safe):
+        return safe  # composing would gain less than a hundredth
+    safe, low = 0.99 * safe, safe / 1.3
+    while private(low):
+        safe, low = low, low / 1.3
     while safe / low > 1 + 1e-4:
         middle = float(np.sqrt(safe * low))
-        safe, low = (middle, low) if spent(middle) <= epsilon else (safe, middle)
+        safe, low = (middle, low) if private(middle) else (safe, middle)
     return float(safe)
 
 

@@ -54,6 +54,8 @@ REMAINDER = 0.01
 """The share of ε for what the solver leaves."""
 CURVATURE = 0.4
 """Without an agreed anchor, the share of ε that it is chosen to spend on ε₂."""
+LARGEST_SPEND = 600.0
+"""An ε₂ that an anchor is chosen for is at most this: e^ε₂ stays a number, and the anchor above 0."""
 TOLERANCE = 2e-12
 """The solver's residual ‖∇F‖₂, as a share of Ξ, with all rounding."""
 GRID = -40
@@ -151,7 +153,7 @@ class Perturbation:
         """λ, for an owner of n units and ε."""
         if self.anchor is not None:
             return self.anchor
-        spend = CURVATURE * epsilon
+        spend = min(CURVATURE * epsilon, LARGEST_SPEND)
         s = spend if self.many_rows else np.expm1(spend)
         needed = self.surface.curvature * self.farthest**2 / (records * s)
         return max(float(needed) * (1 + 1e-9) - self.regularization * self._least_eigenvalue, 0.0)
@@ -175,7 +177,11 @@ class Perturbation:
         """ε₁ = ε − ε₂ − ε₃. Raises AgreementError, naming the least anchor, where nothing is left."""
         left = (1 - REMAINDER) * epsilon - self.curvature_cost(records, epsilon)
         if not left > 0:
-            least = self.surface.curvature * self.farthest**2 / (records * np.expm1((1 - REMAINDER) * epsilon))
+            least = (
+                self.surface.curvature
+                * self.farthest**2
+                / (records * np.expm1(min((1 - REMAINDER) * epsilon, LARGEST_SPEND)))
+            )
             raise AgreementError(
                 f"agreement.anchor: {self.anchor:g} leaves nothing of epsilon {epsilon:g} for noise at {records} "
                 f"records; it must be well above {least:.3g}, or left out"
@@ -238,7 +244,7 @@ class Tilted:
         x = into_reach(records.features, a.feature_bound, a.intercept)
         damp = np.ones(len(x))
         if a.reach is not None:
-            length = np.einsum("rj,jk,rk->r", x, a.matrix, x)
+            length = ((x @ a.matrix) * x).sum(axis=1)
             # (1 − 1e-9): the length is computed with rounding, and the bound must hold exactly.
             damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
         norms = row_norms(x, a.order)
