@@ -68,8 +68,8 @@ def records() -> Records:
 class InMemory:
     """Ledgers that forget: what the flush costs is the difference."""
 
-    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> Ledger:
-        return MemoryLedger("bank", epsilon, answers)
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> Ledger:
+        return MemoryLedger("bank", epsilon, answers, delta)
 
     def holds(self, head: str) -> bool:
         return True

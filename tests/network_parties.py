@@ -49,8 +49,8 @@ class MemoryLedgers:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> Ledger:
-        return MemoryLedger(self._name, epsilon, answers)
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> Ledger:
+        return MemoryLedger(self._name, epsilon, answers, delta)
 
     def holds(self, head: str) -> bool:
         return True

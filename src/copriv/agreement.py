@@ -320,7 +320,12 @@ class Agreement(BaseModel):
 
     @property
     def queries(self) -> int:
-        """How many times the learner asks in a full run: T − 1 rounds, or the least of T and all owners' caps."""
+        """How many times the learner asks in a full run: T − 1 rounds, or the least of T and all owners' caps.
+
+        Where owners answer once, each is asked once.
+        """
+        if self.one_answer:
+            return self.n_owners
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
         talkers = len({owner.group or ("", owner.name) for owner in self.owner})

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.errors import AgreementError
@@ -15,7 +16,7 @@ from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import mean_sensitivity
 from copriv.privacy.objective import ObjectiveAnswer, Perturbation, surface_of
-from copriv.privacy.statistics import StatisticsAnswer, bound_on_moments, statistics_noise
+from copriv.privacy.statistics import StatisticsAnswer, bound_on_moments, statistics_length, statistics_noise
 from copriv.types import Array, Loss
 
 
@@ -131,3 +132,22 @@ def answer_noise(agreement: Agreement, owner: OwnerTerms, n_parameters: int, fea
     return statistics_noise(
         agreement.gradient_bound, M, share, n_parameters, owner.records, owner.epsilon, owner.overlap
     )
+
+
+def moments_scales(
+    agreement: Agreement, n_parameters: int, feature_bound: float | None = None
+) -> Float[Array, " owners"] | None:
+    """The scale of the noise on each owner's mean of x_j²; None where no second moments are released."""
+    if _moments_share(agreement) == 0:
+        return None
+    p, B = n_parameters, feature_bound_of(agreement, feature_bound)
+    return np.array([answer_noise(agreement, owner, p, B)[p] for owner in agreement.owner])
+
+
+def answer_length(agreement: Agreement, n_parameters: int) -> int:
+    """How many numbers an owner's answer has."""
+    return statistics_length(n_parameters, _moments_share(agreement))
+
+
+def _moments_share(agreement: Agreement) -> float:
+    return agreement.agreement.moments_share if agreement.agreement.mechanism == "statistics" else 0.0

@@ -66,16 +66,19 @@ class Owner:
         loss.check_target(records.target)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
-        self._charge: Fraction = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
+        per_answer = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
+        δ = Fraction(self._terms.delta)
+        # With δ, all answers are paid for together (copriv.privacy.ledger).
+        self._charge, self._charged_delta = per_answer * (agreement.answers if δ > 0 else 1), δ / self._terms.overlap
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
         self._other: PrivateAnswer | None = None
         if agreement.agreement.mechanism == "laplace":
             sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
-            self._mechanism = LaplaceAnswer(sensitivity, self._charge, records.n_parameters)
+            self._mechanism = LaplaceAnswer(sensitivity, per_answer, records.n_parameters)
         else:
-            self._other = private_answer(agreement, self._terms, records.n_parameters, self._charge, loss)
+            self._other = private_answer(agreement, self._terms, records.n_parameters, per_answer, loss)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
-            ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers)
+            ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
         self.ledger: Ledger = ledger
 
     def answer(self, query: Query) -> Answer:
@@ -86,7 +89,7 @@ class Owner:
         self._check(query)
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
-            self.ledger.charge(query.identity, query.theta, self._charge)
+            self.ledger.charge(query.identity, query.theta, self._charge, self._charged_delta)
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)

@@ -16,19 +16,23 @@ from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.sqlite_ledger import LedgerFile
 
-Make = Callable[[Fraction, int], Ledger]
-"""A new, empty ledger of the owner "bank" with this budget and at most so many answers."""
+Make = Callable[..., Ledger]
+"""A new, empty ledger of the owner "bank" with this budget, at most so many answers, and a δ (0 when not given)."""
+NONE = Fraction(0)
 
 
 def in_memory(_directory: Path, _open: ExitStack) -> Make:
-    return lambda epsilon, answers: MemoryLedger("bank", epsilon, answers)
+    return lambda epsilon, answers, delta=NONE: MemoryLedger("bank", epsilon, answers, delta)
 
 
 def in_sqlite(directory: Path, open_files: ExitStack) -> Make:
-    def make(epsilon: Fraction, answers: int) -> Ledger:
+    def make(epsilon: Fraction, answers: int, delta: Fraction = NONE) -> Ledger:
         path = directory / f"{len(list(directory.iterdir()))}.ledger"
         # The lifetime is wide: the run's own budget is what must hold.
-        return open_files.enter_context(LedgerFile.open(path, "bank", 100 * epsilon)).run("f", "r", epsilon, answers)
+        file = open_files.enter_context(
+            LedgerFile.open(path, "bank", 100 * epsilon, min(100 * delta, Fraction(99, 100)))
+        )
+        return file.run("f", "r", epsilon, answers, delta)
 
     return make
 
@@ -198,6 +202,54 @@ def test_callers_at_the_same_time_cannot_overspend_together(make: Make) -> None:
         sys.setswitchinterval(interval)
     assert len(given_to) == len(set(given_to)) == ledger.answers == 5
     assert ledger.spent == 1
+
+
+MILLIONTH = Fraction(1, 10**6)
+
+
+def test_answers_that_are_private_together_are_paid_for_by_the_first(make: Make) -> None:
+    ledger = make(Fraction(1), 3, MILLIONTH)
+    for k in range(3):
+        assert (ledger.spent, ledger.spent_delta) == ((1, MILLIONTH) if k else (0, 0))
+        ledger.charge(f"{k}", THETA, Fraction(1), MILLIONTH)
+        ledger.record(f"{k}", THETA + k)
+        assert ledger.answers == k + 1
+    with pytest.raises(BudgetRefused, match="at most 0 more answers"):
+        ledger.charge("more", THETA, Fraction(1), MILLIONTH)
+    stored = ledger.released("1", THETA)
+    assert stored is not None
+    assert stored.tobytes() == (THETA + 1).tobytes()
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (3, 1, MILLIONTH)
+    with pytest.raises(QueryRefused, match="another theta"):
+        ledger.released("1", THETA + 1)
+
+
+@pytest.mark.parametrize("delta", [2 * MILLIONTH, Fraction(1, 2), -MILLIONTH])
+def test_delta_is_a_budget_too(make: Make, delta: Fraction) -> None:
+    ledger = make(Fraction(1), 3, MILLIONTH)
+    with pytest.raises(BudgetRefused):
+        ledger.charge("a", THETA, Fraction(1, 2), delta)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta, ledger.released("a", THETA)) == (0, 0, 0, None)
+
+
+def test_a_run_of_pure_epsilon_has_no_delta(make: Make) -> None:
+    ledger = make(Fraction(1), 3)
+    with pytest.raises(BudgetRefused, match="asked for delta 1e-06, spent 0 of 0"):
+        ledger.charge("a", THETA, Fraction(1, 2), MILLIONTH)
+    ledger.charge("a", THETA, Fraction(1, 2))
+    with pytest.raises(BudgetRefused, match="pure epsilon"):
+        ledger.charge("b", THETA, Fraction(1, 2), MILLIONTH)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (1, Fraction(1, 2), 0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, NONE), (1, MILLIONTH / 2), (Fraction(1, 2), MILLIONTH)])
+def test_what_was_paid_for_together_is_not_extended(make: Make, epsilon: Fraction, delta: Fraction) -> None:
+    """Whoever asks for other terms within a run that is paid for gets nothing: not even the free answers."""
+    ledger = make(Fraction(10), 3, Fraction(1, 2))
+    ledger.charge("a", THETA, Fraction(1), MILLIONTH)
+    with pytest.raises(BudgetRefused, match="paid for with epsilon 1 and delta 1e-06"):
+        ledger.charge("b", THETA, Fraction(epsilon), delta)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (1, 1, MILLIONTH)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.errors import InvalidInput
+from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.conductor import Conduct, Conductor, query_identity
+from copriv.network.conductor import Conduct, Conductor, Talk, query_identity
 from copriv.network.messages import Busy, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.problem import Problem
 from copriv.protocol import Answer, Query
-from copriv.simulation import engine
+from copriv.rules import AsyncCopies
 from network_parties import NAMES, agreement, records
 
 WAIT = Conduct(deadline=10.0, patience=100.0)
@@ -294,19 +293,17 @@ def test_a_store_that_was_changed_does_not_replay(tmp_path: Path) -> None:
         Table(tmp_path / "run.db", agreement(), WAIT, resume=True)
 
 
-@pytest.mark.parametrize("rule", ["A1", "A2", "S1", "S2"])
-def test_the_rule_is_the_one_that_a_simulation_makes(rule: str) -> None:
-    terms = {"iterate": "last", "learner_step": "printed", "window": 3, "preconditioner": np.diag([1.0, 2, 3]).tolist()}
-    agreed = agreement(rule, answers=9).replace(agreement=terms)
-    conductor = Conductor(RunStore.create(":memory:", agreed, 3))
-    problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
-    simulated = engine._rule(problem, engine._Talkers.of(agreed, np.ones(3)))
-    mine = conductor._rule
-    assert type(mine) is type(simulated)
-    for name, value in vars(simulated).items():
-        if name == "descent":
-            assert mine.descent.regularizer == value.regularizer
-            assert mine.descent.box == value.box
-            np.testing.assert_array_equal(mine.descent.preconditioner, value.preconditioner)
-        else:
-            np.testing.assert_array_equal(getattr(mine, name), value, err_msg=name)
+@pytest.mark.parametrize(("talk", "shares"), [("choose", None), ("broadcast", [0.5, 0.25, 0.25])])
+def test_a1_makes_up_for_clocks_that_differ_unless_the_learner_chooses(talk: Talk, shares: list[float] | None) -> None:
+    agreed = agreement("A1")
+    rates = [2.0, 1.0, 1.0]
+    agreed = agreed.replace(owner=[o.model_dump() | {"rate": r} for o, r in zip(agreed.owner, rates, strict=True)])
+    rule = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(talk=talk))._rule
+    assert isinstance(rule, AsyncCopies)
+    assert (None if rule.shares is None else rule.shares.tolist()) == shares
+
+
+def test_a_preconditioner_of_another_size_is_refused_before_anybody_is_asked() -> None:
+    agreed = agreement().replace(agreement={"preconditioner": np.eye(2).tolist()})
+    with pytest.raises(AgreementError, match="needs 3 rows of 3 numbers"):
+        Conductor(RunStore.create(":memory:", agreed, 3))

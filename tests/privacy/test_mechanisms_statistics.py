@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import copriv.privacy.statistics as module
 from copriv.agreement import Agreement
+from copriv.answering import moments_scales
 from copriv.errors import AgreementError, BudgetRefused, InvalidInput, QueryRefused
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import Squared
@@ -185,7 +186,7 @@ def test_simulated_runs_have_the_noise_of_real_owners() -> None:
     terms, tables = agreement(), data()
     simulated = simulate(terms, tables, runs=600, alone=False).theta
     rule_args = {"fingerprint": terms.fingerprint}
-    rule = agreed_rule(terms, Talkers.of(terms))
+    rule = agreed_rule(terms, Talkers.of(terms), moments_scale=moments_scales(terms, 3))
     real = []
     for run in range(150):
         state = rule.start(np.zeros((1, 3)))

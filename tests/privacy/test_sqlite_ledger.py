@@ -1,5 +1,6 @@
 """The durable ledger: what a crash, a second process, a forger or an old backup can and cannot do to it."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -16,7 +17,15 @@ from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.one_writer import InUse
-from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFailed, LedgerFile, SqliteLedger, read_lines, verify
+from copriv.privacy.sqlite_ledger import (
+    START,
+    LedgerDamaged,
+    LedgerFailed,
+    LedgerFile,
+    SqliteLedger,
+    read_lines,
+    verify,
+)
 
 THETA = np.array([0.5, -1.25, 3e-310])
 ONE = Fraction(1)
@@ -158,6 +167,98 @@ def test_a_second_process_is_told_who_has_the_file(tmp_path: Path) -> None:
     finally:
         holder.kill()
         holder.communicate()
+
+
+DELTA = Fraction(1, 10**6)
+
+
+def together(path: Path, answers: int = 2) -> None:
+    """A run of (1, 1e-6) under a lifetime of (2, 1.5e-6)."""
+    with LedgerFile.open(path, "bank-1", Fraction(2), DELTA * 3 / 2) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8, DELTA)
+        for k in range(answers):
+            ledger.charge(f"q{k}", THETA + k, ONE, DELTA)
+            ledger.record(f"q{k}", THETA * k)
+
+
+def test_delta_outlives_the_process_and_stands_in_the_lines(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    together(path)
+    totals = verify(path)
+    assert (totals.spent, totals.spent_delta, totals.lifetime_delta) == (1, DELTA, DELTA * 3 / 2)
+    charges = [(line.epsilon, line.delta) for line in read_lines(path) if line.kind == "charge"]
+    assert charges == [(1, DELTA), (0, 0)], "the first pays for all"
+    with LedgerFile.open(path, "bank-1", Fraction(2), DELTA * 3 / 2) as file:
+        assert file.totals.lines == totals.lines, "what is unchanged is not said again"
+        ledger = file.run("f" * 64, "run-1", ONE, 8, DELTA)
+        assert (ledger.answers, ledger.spent, ledger.spent_delta) == (2, 1, DELTA)
+        ledger.charge("q9", THETA, ONE, DELTA)
+        assert file.totals.spent == 1
+
+
+def test_the_lifetime_delta_is_for_all_runs(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    together(path)
+    with LedgerFile.open(path, "bank-1", Fraction(2), DELTA * 3 / 2) as file:
+        with pytest.raises(BudgetRefused, match=r"delta of 1e-06, and 5e-07 is left of the lifetime's 1\.5e-06"):
+            file.run("f" * 64, "run-2", ONE, 8, DELTA)
+        second, third = (file.run("f" * 64, f"run-{k}", Fraction(1, 2), 8, DELTA / 2) for k in (2, 3))
+        second.charge("r0", THETA, Fraction(1, 2), DELTA / 2)
+        with pytest.raises(BudgetRefused, match="lifetime budget"):
+            third.charge("s0", THETA, Fraction(1, 2), DELTA / 2)
+    with pytest.raises(BudgetRefused, match=r"lifetime delta of 1e-06 is less than the 1\.5e-06"):
+        LedgerFile.open(path, "bank-1", Fraction(2), DELTA)
+    with pytest.raises(BudgetRefused, match="below 1"):
+        LedgerFile.open(path, "bank-1", Fraction(2), ONE)
+
+
+def test_a_run_keeps_its_delta(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    together(path)
+    with LedgerFile.open(path, "bank-1", Fraction(2), ONE / 2) as file:
+        for delta in (Fraction(0), DELTA / 2, DELTA * 2):
+            with pytest.raises(QueryRefused, match="another agreement"):
+                file.run("f" * 64, "run-1", ONE, 8, delta)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE lines SET content = x'' WHERE kind = 'lifetime'",
+        "UPDATE lines SET content = CAST('8' AS BLOB) WHERE kind = 'run'",
+        "UPDATE lines SET content = CAST('8 1/0' AS BLOB) WHERE kind = 'run'",
+        "UPDATE lines SET content = CAST('8 -1/2' AS BLOB) WHERE kind = 'run'",
+        "UPDATE lines SET content = CAST('eight' AS BLOB) WHERE kind = 'run'",
+        "UPDATE lines SET content = substr(content, 1, 32) WHERE number = 3",
+        "UPDATE lines SET epsilon = '1/8' WHERE number = 5",
+    ],
+)
+def test_delta_cannot_be_taken_out_of_the_lines(tmp_path: Path, statement: str) -> None:
+    """Not even by whoever makes the chain whole again."""
+    path = tmp_path / "ledger"
+    together(path)
+    forged(path, statement)
+    with pytest.raises(LedgerDamaged):
+        verify(path)
+    rechained(path)
+    with pytest.raises(LedgerDamaged, match=r"overspends|makes no sense"):
+        verify(path)
+
+
+def rechained(path: Path) -> None:
+    """What somebody who knows the format can do."""
+    head = START
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT * FROM lines ORDER BY number").fetchall()
+        for number, kind, time, fingerprint, run, identity, epsilon, content, _ in rows:
+            digest = hashlib.sha256()
+            raw = content.encode() if isinstance(content, str) else content
+            for part in (head, str(number), kind, time, fingerprint, run, identity, epsilon):
+                digest.update(len(part.encode()).to_bytes(8, "big") + part.encode())
+            digest.update(len(raw).to_bytes(8, "big") + raw)
+            head = digest.hexdigest()
+            connection.execute("UPDATE lines SET hash = ? WHERE number = ?", (head, number))
+    connection.close()
 
 
 def forged(path: Path, statement: str) -> None:

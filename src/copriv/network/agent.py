@@ -53,7 +53,7 @@ _CHANCE = random.SystemRandom()
 class Ledgers(Protocol):
     """An owner's budget for its data, over all runs; `LedgerFile` is the one that lasts."""
 
-    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> Ledger:
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> Ledger:
         """The ledger of one run. Raises BudgetRefused where the lifetime budget does not reach for it."""
         ...
 
@@ -190,8 +190,8 @@ class OwnerAgent:
 
     def _owner(self, run: str) -> Owner:
         if run not in self._owners:
-            ε, m = Fraction(self._terms.epsilon), self._agreement.answers
-            ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m)
+            ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
+            ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
             self._owners[run] = Owner(self._agreement, self._name, self._records, self._loss, ledger)
         return self._owners[run]
 

@@ -12,6 +12,8 @@ owner is late or gone follows from the rule's own meaning:
 | A1     | 1             | its turn is given up, another owner is asked  | kept, not used: θ_L has moved on from it    |
 | A2     | several       | the others go on                              | used: an answer at an older θ is still good |
 
+Where owners answer once ("statistics", "objective"), all are asked at once, whatever the rule, and it is as for A2.
+
 Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
 the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
 """
@@ -25,14 +27,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement
+from copriv.answering import answer_length, moments_scales
 from copriv.errors import AgreementError
-from copriv.fitness import Box, Regularizer
 from copriv.network.messages import Busy, Message, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
 from copriv.protocol import Answer, Query
-from copriv.rules import Descent, UpdateRule, by_name
-from copriv.simulation.one_answer import one_answer_rule
+from copriv.rules import Talkers, agreed_rule
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -125,21 +125,21 @@ class Conductor:
         agreement = store.agreement
         if agreement.agreement.rule == "auto":
             raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
-        if agreement.agreement.mechanism != "laplace":
-            raise AgreementError(
-                f"agreement.mechanism: {agreement.agreement.mechanism!r} cannot be run over the network; "
-                'choose mechanism = "laplace", or simulate it'
-            )
         self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
-        self._w, self._p, self._several_at_once = (
-            agreement.weights,
-            store.n_parameters,
-            agreement.agreement.rule == "A2",
+        self._p, self._length = store.n_parameters, answer_length(agreement, store.n_parameters)
+        self._several_at_once = agreement.one_answer or agreement.agreement.rule == "A2"
+        self._rounds = agreement.synchronous and not agreement.one_answer
+        talkers, names = Talkers.of(agreement), agreement.owner_names
+        self.talkers = tuple(tuple(names[i] for i in group) for group in talkers.members)
+        # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
+        self._rule = agreed_rule(
+            agreement,
+            talkers,
+            shares_by_rate=self.conduct.talk != "choose",
+            moments_scale=moments_scales(agreement, self._p),
         )
-        self.talkers, weights = talkers_of(agreement)
-        self._rule = _rule(agreement, self.conduct.talk, self.talkers, weights)
         self.parties = {name: _Party(i) for i, name in enumerate(agreement.owner_names)}
         self.outcome: Outcome | None = None
         """None while the run goes on."""
@@ -155,6 +155,9 @@ class Conductor:
         θ = np.zeros(self._p) if start is None else np.array(start)
         if len(θ) != self._p:
             raise AgreementError(f"agreement.start: {len(θ)} numbers for {self._p} parameters")
+        matrix = agreement.agreement.preconditioner
+        if matrix is not None and np.shape(matrix) != (self._p, self._p):
+            raise AgreementError(f"agreement.preconditioner: needs {self._p} rows of {self._p} numbers")
         self._state = self._rule.start(θ[None, :])
         self._replay()
 
@@ -286,7 +289,7 @@ class Conductor:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self._turns and not any(self._may_open(j) for j in range(len(self.talkers))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
-            if self.stepped and not self.agreement.synchronous:
+            if self.stepped and not self._rounds:
                 self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
             else:
                 self._end("stopped", f"no round can be completed any more ({out})")
@@ -407,7 +410,7 @@ class Conductor:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
         w = self.agreement.weights[[self.parties[name].index for name in used]]
         share = w / w.sum() if w.sum() > 0 else w
-        answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._p))
+        answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._length))
         self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
         self.stepped += 1
 
@@ -416,8 +419,8 @@ class Conductor:
             return "it was never asked for"
         if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
-        if answer.gradient.shape != (self._p,) or not np.isfinite(answer.gradient).all():
-            return f"it must be {self._p} finite numbers"
+        if answer.gradient.shape != (self._length,) or not np.isfinite(answer.gradient).all():
+            return f"it must be {self._length} finite numbers"
         return ""
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
@@ -456,39 +459,3 @@ class Conductor:
         for turn in self._turns.values():
             turn.answers = given.get(turn.number, {})
             turn.waiting = {o: q for o, q in newest[turn.number].items() if o not in turn.answers}
-
-
-def talkers_of(agreement: Agreement) -> tuple[tuple[tuple[str, ...], ...], Float[Array, " talkers"]]:
-    """Owners as they answer: all together (S1, S2), by agreed group, or one by one; and each talker's weight."""
-    groups: dict[object, list[int]] = {}
-    for i, owner in enumerate(agreement.owner):
-        groups.setdefault("all" if agreement.synchronous else owner.group or i, []).append(i)
-    names, w = agreement.owner_names, agreement.weights
-    return tuple(tuple(names[i] for i in g) for g in groups.values()), np.array([w[g].sum() for g in groups.values()])
-
-
-def _rule(
-    agreement: Agreement, talk: Talk, talkers: tuple[tuple[str, ...], ...], weights: Float[Array, " talkers"]
-) -> UpdateRule:
-    terms, rate = agreement.agreement, {owner.name: owner.rate for owner in agreement.owner}
-    if agreement.one_answer:
-        if terms.moments_share > 0:
-            raise AgreementError(
-                "agreement.moments_share: second moments are not sent over the network; set it to 0 and agree on a "
-                "preconditioner from the public sample"
-            )
-        return one_answer_rule(agreement, weights)
-    rates = np.array([np.mean([rate[name] for name in members]) for members in talkers])
-    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
-    return by_name(
-        terms.rule,
-        Descent(Regularizer(agreement.model.regularization), Box(agreement.model.theta_max), matrix),
-        step=agreement.step,
-        horizon=terms.horizon,
-        weights=weights,
-        # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
-        shares=None if talk == "choose" else rates / rates.sum(),
-        learner_step=terms.learner_step,
-        averaged=terms.iterate == "averaged",
-        window=terms.window,
-    )

@@ -5,6 +5,9 @@
     ledger.record(query, gradient)         # what was released, for ever
 
 A crash between the two costs budget and never privacy.
+
+With pure ε, each answer costs its share, and shares add up. The answers of an (ε, δ) run are private *together*: a part
+of them has no share that adds up. So the first charge of such a run pays for all of them, and those after it nothing.
 """
 
 import threading
@@ -29,9 +32,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
+    def charge(
+        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+    ) -> None:
         """Write the charge down durably. Raises BudgetRefused, and writes nothing, where it would overspend.
 
+        With delta above 0, (epsilon, delta) is what all answers of the run cost together: the first charge pays it.
         Raises QueryRefused for an identity that is charged already. Check and write are one step: callers that
         charge at the same time cannot overspend together.
         """
@@ -55,6 +61,11 @@ class Ledger(Protocol):
         ...
 
     @property
+    def spent_delta(self) -> Fraction:
+        """δ charged in this run."""
+        ...
+
+    @property
     def head(self) -> str:
         """A name for all that was ever written, by which an older copy can be told; "" where there is none."""
         ...
@@ -63,10 +74,10 @@ class Ledger(Protocol):
 class MemoryLedger:
     """A ledger that lives as long as the process. For a single session: a budget that must outlive it needs a file."""
 
-    def __init__(self, owner: str, epsilon: Fraction, answers: int) -> None:
-        self._owner, self._epsilon, self._cap = owner, epsilon, answers
+    def __init__(self, owner: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> None:
+        self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
         self._charged: dict[str, bytes] = {}
-        self._spent = Fraction(0)
+        self._spent = self._spent_delta = Fraction(0)
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
 
@@ -83,18 +94,19 @@ class MemoryLedger:
             )
         return self._answers[identity].copy()
 
-    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
-        if not epsilon > 0:
-            raise BudgetRefused(f"{self._owner} refused: a charge must be above 0, not {epsilon}")
+    def charge(
+        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+    ) -> None:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            left = self._epsilon - self._spent
-            if self.answers >= self._cap or epsilon > left:
-                message = overspent(self._owner, epsilon, self._epsilon, self._spent, self._cap - self.answers)
-                raise BudgetRefused(message)
+            cost = to_pay(self._owner, epsilon, delta, self._spent, self._spent_delta)
+            refuse_overspending(
+                self._owner, cost, (self._epsilon, self._delta), (self._spent, self._spent_delta),
+                self._cap - self.answers,
+            )  # fmt: skip
             self._charged[identity] = theta.tobytes()
-            self._spent += epsilon
+            self._spent, self._spent_delta = self._spent + cost[0], self._spent_delta + cost[1]
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:
@@ -110,8 +122,44 @@ class MemoryLedger:
         return self._spent
 
     @property
+    def spent_delta(self) -> Fraction:
+        return self._spent_delta
+
+    @property
     def head(self) -> str:
         return ""
+
+
+Cost = tuple[Fraction, Fraction]
+"""ε and δ."""
+
+
+def to_pay(owner: str, epsilon: Fraction, delta: Fraction, spent: Fraction, spent_delta: Fraction) -> Cost:
+    """What a charge adds to what a run has spent. Raises BudgetRefused for a charge that is not one."""
+    if not epsilon > 0 or delta < 0:
+        raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
+    if spent_delta == 0:
+        if delta > 0 and spent > 0:
+            raise BudgetRefused(f"{owner} refused: a run of pure epsilon was asked for delta {float(delta):g}")
+        return epsilon, delta
+    if (epsilon, delta) != (spent, spent_delta):
+        raise BudgetRefused(
+            f"{owner} refused: the run is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
+            f"and asked for {float(epsilon):g} and {float(delta):g}"
+        )
+    return Fraction(0), Fraction(0)
+
+
+def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answers_left: int, whose: str = "") -> None:
+    """Raises BudgetRefused where a cost is more than what is left, or no answer is. `whose` ends the message."""
+    (ε, δ), (most, most_delta), (gone, gone_delta) = cost, budget, spent
+    if answers_left < 1 or ε > most - gone:
+        raise BudgetRefused(overspent(owner, ε, most, gone, answers_left) + whose)
+    if δ > most_delta - gone_delta:
+        raise BudgetRefused(
+            f"{owner} refused: asked for delta {float(δ):g}, spent {float(gone_delta):g} of {float(most_delta):g}. "
+            f"Agree on a mechanism of pure epsilon, or raise delta.{whose}"
+        )
 
 
 def overspent(owner: str, asked: Fraction, budget: Fraction, spent: Fraction, answers_left: int) -> str:

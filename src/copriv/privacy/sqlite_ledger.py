@@ -7,14 +7,16 @@ One SQLite file for one data set, in write-ahead mode with a flush to the disk a
 the charge is on the disk. It is append-only. Each line carries the SHA-256 of the line before it and of its own
 contents, so a line that was changed, removed or put between breaks the chain; `verify` says where.
 
-| line       | what it says                                                    | epsilon          | content          |
-| ---------- | --------------------------------------------------------------- | ---------------- | ---------------- |
-| `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       |                  |
-| `run`      | a run began under an agreement                                  | the run's budget | its cap, as text |
-| `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ     |
-| `answer`   | the answer to a charged query                                   |                  | float64 numbers  |
+| line       | what it says                                                    | epsilon          | content              |
+| ---------- | --------------------------------------------------------------- | ---------------- | -------------------- |
+| `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       | δ                    |
+| `run`      | a run began under an agreement                                  | the run's budget | its cap, as text; δ  |
+| `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ; δ      |
+| `answer`   | the answer to a charged query                                   |                  | float64 numbers      |
 
-Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines.
+Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines. δ follows as text
+where it is above 0. The first charge of an (ε, δ) run pays for all its answers, so that the others are charged 0
+(`copriv.privacy.ledger`); over runs, both ε and δ add up (basic composition, which holds whatever a run asks for).
 
 What cannot be detected from the file alone is an older copy of it put back in its place: an older chain is whole too.
 Two things notice: the learner, which keeps the head of the chain with every answer and hands it back (`holds`), and the
@@ -36,7 +38,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, CoprivError, QueryRefused
-from copriv.privacy.ledger import overspent
+from copriv.privacy.ledger import refuse_overspending, to_pay
 from copriv.privacy.one_writer import OneWriter
 from copriv.types import Array
 from copriv.validation import count
@@ -55,6 +57,7 @@ CREATE TRIGGER no_update BEFORE UPDATE ON lines BEGIN SELECT RAISE(ABORT, 'a led
 CREATE TRIGGER no_delete BEFORE DELETE ON lines BEGIN SELECT RAISE(ABORT, 'a ledger line is never removed'); END;
 PRAGMA user_version = 1;
 """
+_DIGEST = hashlib.sha256().digest_size
 _COLUMNS = "number, kind, time, fingerprint, run, identity, epsilon, content, hash"
 
 
@@ -85,6 +88,20 @@ class Line:
     content: bytes
     hash: str
 
+    @property
+    def delta(self) -> Fraction:
+        """δ of a line that spends or allows something."""
+        match self.kind:
+            case "lifetime":
+                text = self.content
+            case "run":
+                text = self.content.partition(b" ")[2]
+            case "charge":
+                text = self.content[_DIGEST:]
+            case _:
+                text = b""
+        return Fraction(text.decode()) if text else Fraction(0)
+
     def chained(self, head: str) -> str:
         """What `hash` must be after a line of hash `head`."""
         digest = hashlib.sha256()
@@ -104,7 +121,9 @@ class RunTotals:
     fingerprint: str
     epsilon: Fraction
     cap: int
+    delta: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
     charged: int = 0
     answered: int = 0
 
@@ -115,7 +134,9 @@ class Totals:
 
     owner: str = ""
     lifetime: Fraction = Fraction(0)
+    lifetime_delta: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
+    spent_delta: Fraction = Fraction(0)
     lines: int = 0
     head: str = START
     runs: dict[str, RunTotals] = field(default_factory=dict)
@@ -128,21 +149,40 @@ class Totals:
             raise LedgerDamaged(
                 f"ledger: line {line.number} does not continue the chain: it, or a line before it, was changed"
             )
-        run = self.runs.get(line.run)
-        mine = self.owner in ("", line.identity)
-        if line.kind == "lifetime" and line.epsilon is not None and line.epsilon >= self.spent and mine:
-            self.owner, self.lifetime = line.identity, line.epsilon
-        elif line.kind == "run" and line.epsilon is not None and run is None:
-            self.runs[line.run] = RunTotals(line.fingerprint, line.epsilon, int(line.content))
-        elif line.kind == "charge" and line.epsilon is not None and line.epsilon > 0 and run is not None:
-            run.spent, run.charged, self.spent = run.spent + line.epsilon, run.charged + 1, self.spent + line.epsilon
-            if run.spent > run.epsilon or run.charged > run.cap or self.spent > self.lifetime:
-                raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
-        elif line.kind == "answer" and run is not None and run.answered < run.charged:
-            run.answered += 1
-        else:
+        try:
+            sound = self._count(line, line.delta)
+        except (ValueError, ZeroDivisionError):  # contents that are no numbers
+            sound = False
+        if not sound:
             raise LedgerDamaged(f"ledger: line {line.number} ({line.kind!r}) makes no sense where it stands")
         self.lines, self.head = line.number, line.hash
+
+    def _count(self, line: Line, δ: Fraction) -> bool:
+        """Add a line to the sums. False where such a line cannot stand."""
+        ε, run = line.epsilon, self.runs.get(line.run)
+        if δ < 0:
+            return False
+        match line.kind:
+            case "lifetime" if ε is not None and ε >= self.spent and δ >= self.spent_delta:
+                if self.owner not in ("", line.identity):
+                    return False
+                self.owner, self.lifetime, self.lifetime_delta = line.identity, ε, δ
+            case "run" if ε is not None and run is None:
+                self.runs[line.run] = RunTotals(line.fingerprint, ε, int(line.content.partition(b" ")[0]), δ)
+            case "charge" if ε is not None and run is not None:
+                free = run.spent_delta > 0  # paid for by the first one
+                if not (ε == δ == 0 if free else ε > 0 and (δ == 0 or run.charged == 0)):
+                    return False
+                run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
+                self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ
+                beyond = run.spent > run.epsilon or run.spent_delta > run.delta or run.charged > run.cap
+                if beyond or self.spent > self.lifetime or self.spent_delta > self.lifetime_delta:
+                    raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+            case "answer" if run is not None and run.answered < run.charged:
+                run.answered += 1
+            case _:
+                return False
+        return True
 
 
 class LedgerFile:
@@ -155,17 +195,22 @@ class LedgerFile:
         self._connection, self._writer, self._inode = connection, writer, path.stat().st_ino
 
     @classmethod
-    def open(cls, path: str | Path, owner: str, lifetime: Fraction) -> "LedgerFile":
+    def open(
+        cls, path: str | Path, owner: str, lifetime: Fraction, lifetime_delta: Fraction = Fraction(0)
+    ) -> "LedgerFile":
         """Open or create the file, and check every line of it.
 
-        lifetime: the most ε that the owner ever spends on this data. It may differ from what was said before, by a line
-        of its own; it may not fall below what is spent.
+        lifetime, lifetime_delta: the most ε, and the most δ, that the owner ever spends on this data. They may differ
+        from what was said before, by a line of their own; they may not fall below what is spent.
         Raises InUse while another process has it, LedgerDamaged for a broken chain, BudgetRefused for a lifetime that
         is not above 0 or already overspent.
         """
         path = Path(path).resolve()
-        if not lifetime > 0:
-            raise BudgetRefused(f"{owner}: a lifetime budget must be above 0, not {lifetime}")
+        if not lifetime > 0 or not 0 <= lifetime_delta < 1:
+            raise BudgetRefused(
+                f"{owner}: a lifetime budget must be above 0 (and its delta at least 0 and below 1), not {lifetime} "
+                f"(and {lifetime_delta})"
+            )
         writer = OneWriter.claim(path, "ledger")
         try:
             connection = _connect(path)
@@ -186,20 +231,27 @@ class LedgerFile:
                     f"{owner}: a lifetime budget of {float(lifetime):g} is less than the {float(totals.spent):g} that "
                     "are spent; spent budget never comes back"
                 )
-            if totals.lifetime != lifetime:
-                file.append("lifetime", identity=owner, epsilon=lifetime)
+            if lifetime_delta < totals.spent_delta:
+                raise BudgetRefused(
+                    f"{owner}: a lifetime delta of {float(lifetime_delta):g} is less than the "
+                    f"{float(totals.spent_delta):g} that are spent; spent budget never comes back"
+                )
+            if (totals.lifetime, totals.lifetime_delta) != (lifetime, lifetime_delta):
+                file.append("lifetime", identity=owner, epsilon=lifetime, content=_text_of_delta(lifetime_delta))
         except BaseException:
             file.close()
             raise
         return file
 
-    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int) -> "SqliteLedger":
-        """The ledger of one run under one agreement: at most `epsilon` and at most `answers` answers.
+    def run(
+        self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)
+    ) -> "SqliteLedger":
+        """The ledger of one run under one agreement: at most `epsilon` and `delta`, and at most `answers` answers.
 
         A new run needs as much of the lifetime budget left as it may spend. A run that is known continues.
         """
         count("answers", answers)
-        if not epsilon > 0 or not run or len(run) > 200:
+        if not epsilon > 0 or not 0 <= delta < 1 or not run or len(run) > 200:
             raise BudgetRefused(f"{self.totals.owner}: a run needs a name and a budget above 0, not {run!r}, {epsilon}")
         known = self.totals.runs.get(run)
         if known is None:
@@ -210,8 +262,15 @@ class LedgerFile:
                     f"{float(left):.3f} is left of the lifetime budget of {float(self.totals.lifetime):.3f}. "
                     "Continue the earlier run (copriv learner --resume), or raise the lifetime budget in the policy."
                 )
-            self.append("run", fingerprint, run, epsilon=epsilon, content=str(answers).encode())
-        elif (known.fingerprint, known.epsilon, known.cap) != (fingerprint, epsilon, answers):
+            if delta > self.totals.lifetime_delta - self.totals.spent_delta:
+                raise BudgetRefused(
+                    f"{self.totals.owner} refused run {run!r}: it may spend a delta of {float(delta):g}, and "
+                    f"{float(self.totals.lifetime_delta - self.totals.spent_delta):g} is left of the lifetime's "
+                    f"{float(self.totals.lifetime_delta):g}. Raise lifetime_delta in the policy, or agree on pure epsilon."
+                )
+            content = b" ".join(filter(None, (str(answers).encode(), _text_of_delta(delta))))
+            self.append("run", fingerprint, run, epsilon=epsilon, content=content)
+        elif (known.fingerprint, known.epsilon, known.cap, known.delta) != (fingerprint, epsilon, answers, delta):
             raise QueryRefused(
                 f"{self.totals.owner} refused: run {run!r} began under another agreement; begin a new run"
             )
@@ -295,7 +354,7 @@ class SqliteLedger:
         owner, charge = self._file.totals.owner, self._file.find("charge", identity)
         if charge is None:
             return None
-        if charge.content != _digest(theta) or charge.run != self._run:
+        if charge.content[:_DIGEST] != _digest(theta) or charge.run != self._run:
             raise QueryRefused(
                 f"{owner} refused: query {identity} was asked before at another theta; ask under a new identity"
             )
@@ -306,23 +365,27 @@ class SqliteLedger:
             )
         return np.frombuffer(answer.content, dtype="<f8").astype(np.float64)
 
-    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction) -> None:
+    def charge(
+        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+    ) -> None:
         with self._file.one_at_a_time:
-            self._check(identity, epsilon)
-            self._file.append("charge", self._totals.fingerprint, self._run, identity, epsilon, _digest(theta))
+            ε, δ = self._checked(identity, epsilon, delta)
+            content = _digest(theta) + _text_of_delta(δ)
+            self._file.append("charge", self._totals.fingerprint, self._run, identity, ε, content)
 
-    def _check(self, identity: str, epsilon: Fraction) -> None:
+    def _checked(self, identity: str, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """What a charge costs. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
         file, run = self._file.totals, self._totals
-        if not epsilon > 0:
-            raise BudgetRefused(f"{file.owner} refused: a charge must be above 0, not {epsilon}")
         if self._file.find("charge", identity) is not None:
             raise QueryRefused(f"{file.owner} refused: query {identity} is already charged")
+        cost = to_pay(file.owner, epsilon, delta, run.spent, run.spent_delta)
         left = run.cap - run.charged
-        if left < 1 or epsilon > run.epsilon - run.spent:
-            raise BudgetRefused(overspent(file.owner, epsilon, run.epsilon, run.spent, left))
-        if epsilon > file.lifetime - file.spent:
-            message = overspent(file.owner, epsilon, file.lifetime, file.spent, left)
-            raise BudgetRefused(f"{message} This is the lifetime budget, over all runs on this data.")
+        refuse_overspending(file.owner, cost, (run.epsilon, run.delta), (run.spent, run.spent_delta), left)
+        refuse_overspending(
+            file.owner, cost, (file.lifetime, file.lifetime_delta), (file.spent, file.spent_delta), left,
+            " This is the lifetime budget, over all runs on this data.",
+        )  # fmt: skip
+        return cost
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         content = np.ascontiguousarray(gradient, dtype="<f8").tobytes()
@@ -341,6 +404,10 @@ class SqliteLedger:
     @property
     def spent(self) -> Fraction:
         return self._totals.spent
+
+    @property
+    def spent_delta(self) -> Fraction:
+        return self._totals.spent_delta
 
     @property
     def head(self) -> str:
@@ -413,6 +480,10 @@ def _line(row: tuple[Any, ...]) -> Line:
 
 def _text(epsilon: Fraction | None) -> str:
     return "" if epsilon is None else f"{epsilon.numerator}/{epsilon.denominator}"
+
+
+def _text_of_delta(delta: Fraction) -> bytes:
+    return _text(delta).encode() if delta > 0 else b""
 
 
 def _digest(theta: Float[Array, " p"]) -> bytes:

@@ -7,7 +7,8 @@
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
-and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`.
+and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Which of them an agreement
+names, and who its talkers are: `agreed`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
@@ -16,7 +17,7 @@ A *talker* is whoever answers at once: one owner, a fixed group of owners, or (s
 rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 
-from copriv.errors import InvalidInput
+from copriv.rules.agreed import Talkers, agreed_rule
 from copriv.rules.async_copies import AsyncCopies
 from copriv.rules.async_memory import AsyncMemory
 from copriv.rules.average_models import AverageModels
@@ -24,7 +25,6 @@ from copriv.rules.descent import Descent, UpdateRule
 from copriv.rules.solve_statistics import SolveStatistics
 from copriv.rules.sync_averaged import SyncAveraged
 from copriv.rules.sync_decay import SyncDecay
-from copriv.types import Array
 
 __all__ = [
     "AsyncCopies",
@@ -34,31 +34,7 @@ __all__ = [
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
+    "Talkers",
     "UpdateRule",
-    "by_name",
+    "agreed_rule",
 ]
-
-
-def by_name(
-    rule: str,
-    descent: Descent,
-    *,
-    step: float | Array,
-    horizon: int,
-    weights: Array,
-    shares: Array | None = None,
-    learner_step: str = "corrected",
-    averaged: bool = True,
-    window: int = 1,
-) -> UpdateRule:
-    """The rule that an agreement names. `weights` are the talkers' n_i/n; `shares` their shares of the talking (A1)."""
-    match rule:
-        case "S1":
-            return SyncDecay(descent, step, horizon)
-        case "S2":
-            return SyncAveraged(descent, step, horizon, averaged)
-        case "A1":
-            return AsyncCopies(descent, step, horizon, weights, shares, learner_step)
-        case "A2":
-            return AsyncMemory(descent, step, weights, window)
-    raise InvalidInput(f"agreement.rule: {rule!r} is not S1, S2, A1 or A2")

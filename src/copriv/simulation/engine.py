@@ -11,17 +11,17 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from copriv.agreement import Agreement
-from copriv.answering import noise_scale, sensitivity_norm
-from copriv.errors import AgreementError, UsageError
+from copriv.answering import moments_scales, noise_scale, sensitivity_norm
+from copriv.errors import UsageError
 from copriv.fitness import relative_fitness
 from copriv.privacy.simulated_noise import SimulatedLaplace, SimulatedNormal
 from copriv.problem import Problem
 from copriv.records import Records
-from copriv.rules import Descent, UpdateRule, by_name
+from copriv.rules import Talkers, agreed_rule
 from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
-from copriv.simulation.one_answer import one_answer_rule, one_answers
+from copriv.simulation.one_answer import one_answers
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
 from copriv.types import Array
 from copriv.validation import count
@@ -32,38 +32,28 @@ NoiseSource = Callable[[int], Float[Array, "runs members p"]]
 
 @dataclass(frozen=True, eq=False)
 class _Talkers:
-    """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
+    """The agreement's talkers, and what only a simulation needs of them: all members' noise, and all their records."""
 
-    members: tuple[tuple[int, ...], ...]
-    weights: Float[Array, " talkers"]
+    agreed: Talkers
     noise: Float[Array, "talkers members"]
     """What each member's draw of scale 1 is multiplied by in its talker's answer."""
-    rates: tuple[float, ...]
 
     @classmethod
     def of(cls, agreement: Agreement, scales: Float[Array, " owners"]) -> "_Talkers":
-        if agreement.synchronous:
-            members = [list(range(agreement.n_owners))]
-        else:
-            groups: dict[Any, list[int]] = {}
-            for i, owner in enumerate(agreement.owner):
-                groups.setdefault(owner.group or i, []).append(i)
-            members = list(groups.values())
-        w = agreement.weights
-        noise = np.zeros((len(members), max(len(g) for g in members)))
-        for j, group in enumerate(members):
+        agreed, w = Talkers.of(agreement), agreement.weights
+        noise = np.zeros((len(agreed.members), max(len(g) for g in agreed.members)))
+        for j, group in enumerate(map(list, agreed.members)):
             share = w[group] / w[group].sum() if w[group].sum() > 0 else np.zeros(len(group))
             noise[j, : len(group)] = share * scales[group]
-        rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
-        return cls(tuple(map(tuple, members)), np.array([w[g].sum() for g in members]), noise, rates)
+        return cls(agreed, noise)
 
     def records(self, problem: Problem) -> tuple[Records, ...]:
         """Each talker's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
         w = problem.agreement.weights
         if problem.stand_in:
-            return (problem.owners[0],) * len(self.members)
+            return (problem.owners[0],) * len(self.agreed.members)
         together = []
-        for group in self.members:
+        for group in self.agreed.members:
             if len(group) == 1:
                 together.append(problem.owners[group[0]])
                 continue
@@ -236,7 +226,8 @@ class _Played:
 def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     talkers = _Talkers.of(agreement, scales)
-    rule = _rule(problem, talkers)
+    # Owners whose clocks differ talk in proportion to their rates.
+    rule = agreed_rule(agreement, talkers.agreed, shares_by_rate=agreement.agreement.schedule == "poisson")
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
     order = sensitivity_norm(agreement)
     gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, order)
@@ -267,7 +258,7 @@ def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[An
         if options.progress is not None:
             options.progress(k + 1, queries)
     clipped = gradients.clipped / max(gradients.asked, 1.0)
-    return _Played(recorded, kept, owner_of, talkers.members, events[0], clipped)
+    return _Played(recorded, kept, owner_of, talkers.agreed.members, events[0], clipped)
 
 
 def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
@@ -278,7 +269,9 @@ def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: 
     answers = one_answers(problem, [s[1] for s in seeds], scales)
     given = [answers(i) for i in range(N)]
     owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
-    rule = one_answer_rule(problem.agreement, problem.agreement.weights, problem.n_parameters, problem.feature_bound)
+    talkers = Talkers.of(problem.agreement)
+    moments = moments_scales(problem.agreement, problem.n_parameters, problem.feature_bound)
+    rule = agreed_rule(problem.agreement, talkers, moments_scale=moments)
     recorded = _recorded(options.record_at, 0, N)
     slot = {int(k): j for j, k in enumerate(recorded)}
     kept = np.empty((len(recorded), runs, problem.n_parameters))
@@ -292,26 +285,7 @@ def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: 
         if options.progress is not None:
             options.progress(k + 1, N)
     first = Events(owner_of[:, 0], np.arange(1.0, N + 1) / N)
-    return _Played(recorded, kept, owner_of, tuple((i,) for i in range(N)), first, 0.0)
-
-
-def _rule(problem: Problem, talkers: _Talkers) -> UpdateRule:
-    agreement = problem.agreement
-    terms = agreement.agreement
-    if terms.rule == "auto":
-        raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast) or name S1, S2, A1 or A2')
-    rates = np.array(talkers.rates)
-    return by_name(
-        terms.rule,
-        Descent(problem.regularizer, problem.box, problem.preconditioner),
-        step=agreement.step,
-        horizon=terms.horizon,
-        weights=talkers.weights,
-        shares=rates / rates.sum() if terms.schedule == "poisson" else None,
-        learner_step=terms.learner_step,
-        averaged=terms.iterate == "averaged",
-        window=terms.window,
-    )
+    return _Played(recorded, kept, owner_of, talkers.members, first, 0.0)
 
 
 def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, rng: np.random.Generator) -> Events:
@@ -320,14 +294,14 @@ def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, 
     if schedule is None:
         match agreement.agreement.schedule:
             case "poisson":
-                schedule = PoissonClocks(talkers.rates)
+                schedule = PoissonClocks(talkers.agreed.rates)
             case "random-order":
                 schedule = RandomOrder(agreement.answers)
             case "rounds":
                 schedule = Rounds()
             case _:
                 schedule = Uniform()
-    return run_events(schedule, rng, len(talkers.members), agreement.agreement.horizon, agreement.answers)
+    return run_events(schedule, rng, len(talkers.agreed.members), agreement.agreement.horizon, agreement.answers)
 
 
 def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Any:

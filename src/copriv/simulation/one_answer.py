@@ -9,41 +9,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement, OwnerTerms
+from copriv.agreement import OwnerTerms
 from copriv.answering import answer_noise, feature_bound_of, perturbation
-from copriv.fitness import Box, Regularizer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.statistics import mean_moments
 from copriv.problem import Problem
 from copriv.records import Records
-from copriv.rules import AverageModels, Descent, SolveStatistics, UpdateRule
 from copriv.types import Array
 
 Answers = Callable[[int], Float[Array, "runs answer"]]
 """The private answers of one owner, one a run."""
-
-
-def one_answer_rule(
-    agreement: Agreement,
-    weights: Float[Array, " talkers"],
-    n_parameters: int | None = None,
-    feature_bound: float | None = None,
-) -> UpdateRule:
-    """What the learner does with the answers. Second moments need p, and B where it is not a number yet."""
-    matrix = agreement.agreement.preconditioner
-    descent = Descent(
-        Regularizer(agreement.model.regularization),
-        Box(agreement.model.theta_max),
-        None if matrix is None else np.array(matrix),
-    )
-    step = agreement.agreement.step if isinstance(agreement.agreement.step, float) else 1.0
-    if agreement.agreement.mechanism == "objective":
-        return AverageModels(descent, weights, step)
-    scales = None
-    if agreement.agreement.moments_share > 0 and n_parameters is not None:
-        p, B = n_parameters, feature_bound_of(agreement, feature_bound)
-        scales = np.array([answer_noise(agreement, owner, p, B)[p] for owner in agreement.owner])
-    return SolveStatistics(descent, weights, scales, agreement.data.public_rows, step)
 
 
 def one_answers(problem: Problem, streams: Sequence[np.random.SeedSequence], scales: Array) -> Answers:

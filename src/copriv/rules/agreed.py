@@ -1,0 +1,78 @@
+"""From an agreement's words to its talkers and its rule: the only place that reads `agreement.rule` and its kin.
+
+Simulations and learners over a network both come here, so that they cannot differ.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+from copriv.fitness import Box, Regularizer
+from copriv.rules.async_copies import AsyncCopies
+from copriv.rules.async_memory import AsyncMemory
+from copriv.rules.average_models import AverageModels
+from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.solve_statistics import SolveStatistics
+from copriv.rules.sync_averaged import SyncAveraged
+from copriv.rules.sync_decay import SyncDecay
+from copriv.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Talkers:
+    """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
+
+    members: tuple[tuple[int, ...], ...]
+    """Each talker's owners, by their places in the agreement."""
+    weights: Float[Array, " talkers"]
+    rates: tuple[float, ...]
+    """Of their clocks."""
+
+    @classmethod
+    def of(cls, agreement: Agreement) -> "Talkers":
+        """Where owners answer once, each is a talker of its own whatever the rule: there is nothing to wait for."""
+        groups: dict[object, list[int]] = {}
+        for i, owner in enumerate(agreement.owner):
+            group = i if agreement.one_answer else "all" if agreement.synchronous else owner.group or i
+            groups.setdefault(group, []).append(i)
+        w, members = agreement.weights, tuple(map(tuple, groups.values()))
+        rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
+        return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
+
+
+def agreed_rule(
+    agreement: Agreement,
+    talkers: Talkers,
+    *,
+    shares_by_rate: bool = False,
+    moments_scale: Float[Array, " owners"] | None = None,
+) -> UpdateRule:
+    """The rule of an agreement.
+
+    shares_by_rate: whether talkers talk in proportion to their clocks' rates, which A1 makes up for (A, Remark 4).
+    moments_scale: of the noise on each owner's mean of x_j² ("statistics" with a moments_share).
+    Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
+    """
+    terms, model = agreement.agreement, agreement.model
+    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
+    descent = Descent(Regularizer(model.regularization), Box(model.theta_max), matrix)
+    if agreement.one_answer:
+        step = terms.step if isinstance(terms.step, float) else 1.0
+        if terms.mechanism == "objective":
+            return AverageModels(descent, talkers.weights, step)
+        return SolveStatistics(descent, talkers.weights, moments_scale, agreement.data.public_rows, step)
+    rates = np.array(talkers.rates)
+    match terms.rule:
+        case "S1":
+            return SyncDecay(descent, agreement.step, terms.horizon)
+        case "S2":
+            return SyncAveraged(descent, agreement.step, terms.horizon, terms.iterate == "averaged")
+        case "A1":
+            shares = rates / rates.sum() if shares_by_rate else None
+            return AsyncCopies(descent, agreement.step, terms.horizon, talkers.weights, shares, terms.learner_step)
+        case "A2":
+            return AsyncMemory(descent, agreement.step, talkers.weights, terms.window)
+    raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast) or name S1, S2, A1 or A2')
