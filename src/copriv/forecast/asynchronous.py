@@ -13,16 +13,14 @@ average of 2b_i² enters. **Beyond reach** the mean is simulated (`spread`), and
 Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic
+from copriv.forecast.events import NEGLIGIBLE, A1Event, A2Event, Counts, as_groups, choices
 from copriv.forecast.moments import Directions, Integers, Moments, OwnerKinds, Rule
 from copriv.forecast.spread import Order, require_regularizer, simulated_costs
 from copriv.types import Array
@@ -32,10 +30,7 @@ MOST_GROUPS = 400
 """A1: different weights that are kept apart; more are grouped."""
 
 MOST_WORK = 3e9
-"""Nanoseconds, by `_Counts.work`, that an exact recursion over counts may take; beyond it the mean is simulated."""
-
-NEGLIGIBLE = 1e-20
-"""Counts less likely than this are dropped: they cannot move a moment by more than rounding does."""
+"""Nanoseconds, by `_work`, that an exact recursion over counts may take; beyond it the mean is simulated."""
 
 
 def a1(
@@ -66,9 +61,9 @@ def a1(
             _a1_sums(d, _grouped(owners, g), ρ / T**2, learner_step, T) for g in (MOST_GROUPS, MOST_GROUPS // 2)
         )
         return moments.around(fine, np.abs(fine - coarse))
-    counts = _Counts.of(d, owners, T, order, remembers=False)
-    if counts.work(d) <= MOST_WORK:
-        return moments.around(_by_counts(d, counts, _A1Event(d, counts, ρ / T**2, learner_step)))
+    counts = Counts.of(d, owners, T, order, remembers=False)
+    if _work(d, counts) <= MOST_WORK:
+        return moments.around(_by_counts(d, counts, A1Event(d, counts, ρ / T**2, learner_step)))
     return moments.alone()
 
 
@@ -86,9 +81,9 @@ def a2(
     T, α = count("horizon", horizon), positive("step", step)
     d = Directions.of(quadratic, owners, start)
     moments = _Simulated("A2", d, owners, α, T, 0.5, order, runs, rng)
-    counts = _Counts.of(d, owners, T, order, remembers=True)
-    if counts.work(d) <= MOST_WORK:
-        return moments.around(_by_counts(d, counts, _A2Event(d, counts, α)))
+    counts = Counts.of(d, owners, T, order, remembers=True)
+    if _work(d, counts) <= MOST_WORK:
+        return moments.around(_by_counts(d, counts, A2Event(d, counts, α)))
     return moments.alone()
 
 
@@ -136,22 +131,13 @@ class _Simulated:
 
 def _pooled(owners: OwnerKinds) -> OwnerKinds:
     """Owners of equal weight as one kind, of the average noise variance."""
-    return _as_groups(owners, np.unique(owners.records, return_inverse=True)[1].reshape(-1))
+    return as_groups(owners, np.unique(owners.records, return_inverse=True)[1].reshape(-1))
 
 
 def _grouped(owners: OwnerKinds, groups: int) -> OwnerKinds:
     """Owners of nearly equal weight as one kind: at most `groups` kinds, each of about as many kinds of owners."""
     pooled = _pooled(owners)
-    return _as_groups(pooled, np.arange(len(pooled.records)) * groups // len(pooled.records))
-
-
-def _as_groups(owners: OwnerKinds, group: Integers) -> OwnerKinds:
-    number = np.bincount(group, weights=owners.counts)
-    share = np.bincount(group, weights=owners.counts * owners.records)
-    # ω²b² is what the noise adds; its sum over the group is kept.
-    noise = np.bincount(group, weights=owners.counts * (owners.records * owners.noise_scale) ** 2)
-    records = share / number
-    return OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64))
+    return as_groups(pooled, np.arange(len(pooled.records)) * groups // len(pooled.records))
 
 
 def _a1_sums(d: Directions, owners: OwnerKinds, α: float, c_L: float, horizon: int) -> Float[Array, " k"]:
@@ -204,131 +190,15 @@ def _a1_sums(d: Directions, owners: OwnerKinds, α: float, c_L: float, horizon: 
     return cost
 
 
-@dataclass(frozen=True, eq=False)
-class _Counts:
-    """Owners by kind and by how often they have answered: class c = (kind, level), and where an answer leads.
-
-    A level is "answers given" under caps; without them "not heard" and "heard" for A2, and one level for A1.
-    """
-
-    kind: Integers
-    level: Integers
-    successor: Integers
-    """The class after an answer; −1 where the cap is reached."""
-    preference: Float[Array, " classes"]
-    """How likely one owner of the class is to talk next, relative to the others."""
-    slot: Integers
-    """Where Σ over the class stands in the state; −1 for owners without a memory."""
-    first: tuple[int, ...]
-    """The owners of each class at the start."""
-    owners: OwnerKinds
-    capped: bool
-    horizon: int
-    events: int
-    """How many happen before every owner has reached its cap."""
-
-    @classmethod
-    def of(cls, d: Directions, owners: OwnerKinds, horizon: int, order: Order, remembers: bool) -> "_Counts":
-        caps = owners.caps(horizon) if order == "uniform" else owners.answers
-        if order == "random order" and caps is None:
-            raise InvalidInput("order: a random order of all answers needs the number of answers of each owner")
-        if d.shared:
-            owners, caps = _same_weight_and_cap(owners, caps)
-        kind: list[int] = []
-        level: list[int] = []
-        successor: list[int] = []
-        preference: list[float] = []
-        first: list[int] = []
-        for κ in range(len(owners.records)):
-            top = int(caps[κ]) if caps is not None else int(remembers)
-            for u in range(top + 1):
-                successor.append(len(kind) + 1 if u < top else (-1 if caps is not None else len(kind)))
-                kind.append(κ)
-                level.append(u)
-                preference.append(float(top - u) if order == "random order" else 1.0)
-                first.append(int(owners.counts[κ]) if u == 0 else 0)
-        has_memory = np.array(level) > 0 if remembers else np.ones(len(level), dtype=bool)
-        slot = np.where(has_memory, np.cumsum(has_memory) - 1, -1)
-        return cls(
-            np.array(kind), np.array(level), np.array(successor), np.array(preference), slot, tuple(first),
-            owners, caps is not None, horizon, horizon if caps is None else min(horizon, int(owners.counts @ caps)),
-        )  # fmt: skip
-
-    def work(self, d: Directions) -> float:
-        """About how many nanoseconds the recursion takes."""
-        states = 1.0
-        for κ, N in enumerate(self.owners.counts.tolist()):
-            levels, heard = int((self.kind == κ).sum()), min(N, self.events)
-            if self.capped:
-                states *= math.comb(heard + levels - 1, levels - 1)
-            elif levels > 1:
-                states *= min(heard + 1.0, 3.0 * math.sqrt(heard) + 10.0)  # others are too unlikely to be kept
-            if states > MOST_WORK:
-                return math.inf
-        if not self.capped:
-            states *= self.events / 5.0  # few at first, and few when all have been heard
-        _, batch, q, _ = d.slope.shape
-        size = 1 + q * (2 + int(self.slot.max()))
-        return states * min(len(self.kind), self.owners.number) * float(batch * (1000 + 4 * q * size**2))
+def _work(d: Directions, counts: Counts) -> float:
+    """About how many nanoseconds `_by_counts` takes."""
+    _, batch, q, _ = d.slope.shape
+    size = 1 + q * (2 + int(counts.slot.max()))
+    classes = min(len(counts.kind), counts.owners.number)
+    return counts.visits(MOST_WORK) * classes * float(batch * (1000 + 4 * q * size**2))
 
 
-def _same_weight_and_cap(owners: OwnerKinds, caps: Integers | None) -> tuple[OwnerKinds, Integers | None]:
-    keys = owners.records[:, None] if caps is None else np.column_stack([owners.records, caps])
-    same, group = np.unique(keys, axis=0, return_inverse=True)
-    return _as_groups(owners, group.reshape(-1)), None if caps is None else same[:, 1].astype(np.int64)
-
-
-class _A1Event:
-    """x_i and θ_L after an answer of an owner, as linear maps of (1, θ_L, x_i)."""
-
-    def __init__(self, d: Directions, counts: _Counts, α: float, c_L: float) -> None:
-        self._d, self._counts, self._α, self._c_L = d, counts, α, c_L
-
-    def memory(self, kind: int) -> tuple[Array, Array, Array, float]:
-        """x_i ← constant + A·θ_L + B·x_i + g·noise; constant (batch q), A and B (batch q q)."""
-        d, α, N = self._d, self._α, self._counts.owners.number
-        ω = float(self._counts.owners.weights[kind])
-        t = d.optimum.reshape(d.offset.shape[1:])
-        slope, offset = _answer(d, kind)
-        gain = N * α / d.sigma * ω
-        half = 0.5 * ((1.0 - α / 2.0) * np.eye(slope.shape[-1]) - gain * slope)
-        return -α / 2.0 * t - gain * offset, half, half, -gain
-
-    def model(self, k: int, kind: int, after: Integers) -> tuple[Array, float, float, Array]:
-        """θ_L ← constant + A·θ_L + B·x_i + Σ_slots C·S': constant (batch q), A, B numbers, C (states slots)."""
-        α, c = self._α, self._c_L
-        t = self._d.optimum.reshape(self._d.offset.shape[1:])
-        keep = 0.5 * (1.0 - c * α)
-        return -c * α * t, keep, keep, np.zeros((len(after), int(self._counts.slot.max()) + 1))
-
-
-class _A2Event:
-    """a_i and θ after an answer of an owner, as linear maps of (1, θ, Σ a_i)."""
-
-    def __init__(self, d: Directions, counts: _Counts, α: float) -> None:
-        self._d, self._counts, self._α = d, counts, α
-
-    def memory(self, kind: int) -> tuple[Array, Array, Array, float]:
-        slope, offset = _answer(self._d, kind)
-        return offset, slope, np.zeros_like(slope), 1.0
-
-    def model(self, k: int, kind: int, after: Integers) -> tuple[Array, float, float, Array]:
-        d, c = self._d, self._counts
-        α = self._α / (1.0 + k / c.owners.number)
-        heard = c.slot >= 0
-        ω = c.owners.weights[c.kind[heard]]
-        weight = after[:, heard] @ ω
-        t = d.optimum.reshape(d.offset.shape[1:])
-        return -α * d.sigma * t, 1.0 - α * d.sigma, 0.0, -α * ω / weight[:, None]
-
-
-def _answer(d: Directions, kind: int) -> tuple[Array, Array]:
-    """Γ (batch q q) and γ (batch q) of one kind's answers."""
-    of = kind if len(d.slope) > 1 else 0
-    return d.slope[of], d.offset[of]
-
-
-def _by_counts(d: Directions, counts: _Counts, event: _A1Event | _A2Event) -> Float[Array, " k"]:
+def _by_counts(d: Directions, counts: Counts, event: A1Event | A2Event) -> Float[Array, " k"]:
     """E f(θ_k) − f(θ*), from the moments of y = (1, θ, S) for each vector of counts; θ and each S are batch × q.
 
     M is E[yyᵀ; counts], whose first entry is the counts' probability, and B is E[Σ a_i a_iᵀ; counts] of each slot.
@@ -351,7 +221,7 @@ def _by_counts(d: Directions, counts: _Counts, event: _A1Event | _A2Event) -> Fl
     for k in range(1, events + 1):
         index: dict[bytes, int] = {}
         steps = []
-        for c, here, chance in _choices(counts, states):
+        for c, here, chance in choices(counts, states):
             after = states[here].copy()
             after[:, c] -= 1
             after[:, counts.successor[c]] += 1
@@ -371,22 +241,12 @@ def _by_counts(d: Directions, counts: _Counts, event: _A1Event | _A2Event) -> Fl
     return np.array(cost + cost[-1:] * (counts.horizon - events))
 
 
-def _choices(counts: _Counts, states: Integers) -> Iterator[tuple[int, Integers, Array]]:
-    """For each class that can talk: the states where it can, and with what probability it does."""
-    likely = states * np.where(counts.successor >= 0, counts.preference, 0.0)
-    chance = likely / likely.sum(axis=1, keepdims=True)
-    for c in range(states.shape[1]):
-        here = np.flatnonzero(chance[:, c] > 0)
-        if len(here):
-            yield c, here, chance[here, c]
-
-
 def _slot(s: int, q: int) -> slice:
     return slice(1 + q * (1 + s), 1 + q * (2 + s))
 
 
 def _event(
-    counts: _Counts, event: _A1Event | _A2Event, k: int, c: int, before: Integers, after: Integers, M: Array, B: Array
+    counts: Counts, event: A1Event | A2Event, k: int, c: int, before: Integers, after: Integers, M: Array, B: Array
 ) -> tuple[Array, Array]:
     """The moments after an owner of class c has answered at event k, given the counts before and after."""
     states, batch, size, _ = M.shape
