@@ -98,7 +98,8 @@ class Consortium:
         name = NAMES[index]
         while not self.address:
             await asyncio.sleep(0.005)
-        with LedgerFile.open(self.folder / f"{name}.ledger", name, Fraction(1)) as file:
+        δ = Fraction(self.agreed.owner[index].delta)
+        with LedgerFile.open(self.folder / f"{name}.ledger", name, Fraction(1), δ) as file:
             agent = OwnerAgent(
                 self.agreed,
                 name,

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
+from copriv.answering import noise_scale, sensitivity_norm
 from copriv.losses import Squared
 from copriv.network.store import RunStore
-from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.schedules import Replay
 from network_parties import records
@@ -39,8 +39,8 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
         for name in step["owners"]:
             i = names.index(name)
             terms = agreed.owner[i]
-            b = laplace_scale(bound, agreed.answers, terms.records, terms.epsilon, terms.overlap)
-            clean = clipped_mean_gradient(Squared(), held[i], θ, bound)
+            b = noise_scale(agreed, terms)
+            clean = clipped_mean_gradient(Squared(), held[i], θ, bound, sensitivity_norm(agreed))
             w.append((given[step["turn"], name] - clean) / b)
         draws.append(np.array(w)[None])
     schedule = Replay([(float(k), step["talker"]) for k, step in enumerate(steps)])

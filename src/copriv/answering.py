@@ -12,7 +12,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.errors import AgreementError
 from copriv.losses import by_name
-from copriv.privacy.accounting import laplace_scale
+from copriv.privacy.accounting import epsilon_per_answer, laplace_scale
 from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import mean_sensitivity
 from copriv.privacy.objective import ObjectiveAnswer, Perturbation, surface_of
@@ -147,6 +147,37 @@ def moments_scales(
 def answer_length(agreement: Agreement, n_parameters: int) -> int:
     """How many numbers an owner's answer has."""
     return statistics_length(n_parameters, _moments_share(agreement))
+
+
+def promise(agreement: Agreement, owner: OwnerTerms) -> str:
+    """All that will ever leave an owner under an agreement, in words: how many of what, with which noise, at what price."""
+    Ξ, m, loss, b = agreement.gradient_bound, agreement.answers, agreement.model.loss, noise_scale(agreement, owner)
+    units = f"{owner.records} {'persons' if owner.unit else 'records'}"
+    clipped = f"each clipped to {Ξ:g} in L{sensitivity_norm(agreement)}"
+    normal = "normal noise of standard deviation"
+    match agreement.agreement.mechanism:
+        case "statistics":
+            moments = " and second moments" if _moments_share(agreement) > 0 else ""
+            what = (
+                f"one answer at the agreed start: a mean gradient of the {loss} loss{moments} over {units}, {clipped}"
+            )
+            noise = f"Laplace noise of scale {b:.3g} on the gradient"
+        case "objective":
+            what = f"one model, fitted to the {loss} loss over {units}, gradients {clipped}"
+            noise = f"its fitness tilted by {normal if owner.delta > 0 else 'Laplace noise of scale'} {b:.3g}"
+        case mechanism:
+            what = f"at most {m} mean gradients of the {loss} loss over {units}, {clipped}"
+            noise = f"{normal if mechanism == 'gaussian' else 'Laplace noise of scale'} {b:.3g}"
+    δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
+    return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
+
+
+def spent_after(agreement: Agreement, owner: OwnerTerms, answers: int) -> tuple[Fraction, Fraction]:
+    """ε and δ that an owner has spent once so many answers are charged: with δ, the first pays for all."""
+    ε, δ, κ = Fraction(owner.epsilon), Fraction(owner.delta), owner.overlap
+    if δ > 0:
+        return (ε / κ, δ / κ) if answers else (Fraction(0), Fraction(0))
+    return epsilon_per_answer(owner.epsilon, agreement.answers, κ) * answers, Fraction(0)
 
 
 def _moments_share(agreement: Agreement) -> float:

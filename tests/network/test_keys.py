@@ -178,6 +178,7 @@ def test_a_policy_may_name_the_learners_certificate(tmp_path: Path) -> None:
         (Policy(highest_epsilon=0.5), "takes epsilon 1 from bank-1, at most 0.5"),
         (Policy(lifetime_epsilon=0.5), "policy.lifetime_epsilon"),
         (Policy(least_records=1000), "no fewer than 1000"),
+        (Policy(mechanisms=("objective",)), "policy.mechanisms: 'laplace'"),
     ],
 )
 def test_an_owners_policy_goes_before_the_agreement(policy: Policy, said: str, tmp_path: Path) -> None:
@@ -199,7 +200,15 @@ def test_hours_may_go_over_midnight() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "policy = 1", "[policy]\nhours = '8-18'", "[policy]\nhighest_epsilon = nan", "[policy]\nlosss = ['x']"]
+    "text",
+    [
+        "",
+        "policy = 1",
+        "[policy]\nhighest_delta = 1",
+        "[policy]\nhours = '8-18'",
+        "[policy]\nhighest_epsilon = nan",
+        "[policy]\nlosss = ['x']",
+    ],
 )
 def test_a_policy_that_cannot_be_understood_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "policy.toml").write_text(text)
@@ -213,3 +222,28 @@ def test_certificates_in_a_policy_need_keys(tmp_path: Path) -> None:
             agreement(), NAMES[0], records(0), Squared(), MemoryLedgers("bank-1"),
             Consortium(tmp_path, agreement()).dialer("bank-1"), policy=Policy(certificates=("0" * 64,)),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Policy(), ""),
+        (Policy(highest_delta=1e-6, lifetime_delta=1e-6, highest_epsilon=1.0, lifetime_epsilon=1.0), ""),
+        (
+            Policy(highest_delta=1e-7),
+            r"policy\.highest_delta: the agreement takes delta 1e-06 from bank-1, at most 1e-07",
+        ),
+        (Policy(lifetime_delta=1e-7), r"policy\.lifetime_delta"),
+        # A policy that speaks of ε alone was written for pure ε.
+        (Policy(highest_epsilon=1.0), r"policy\.highest_delta"),
+        (Policy(lifetime_epsilon=5.0), r"policy\.lifetime_delta"),
+    ],
+)
+def test_delta_is_allowed_by_name_only(policy: Policy, said: str) -> None:
+    agreed = agreement(delta=1e-6).replace(agreement={"mechanism": "gaussian"})
+    if said:
+        with pytest.raises(PolicyRefused, match=said):
+            policy.check(agreed, "bank-1", ())
+    else:
+        policy.check(agreed, "bank-1", ())
+        assert policy.lifetime(agreed, "bank-1") == (1.0, 1e-6)

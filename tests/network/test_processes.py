@@ -25,7 +25,10 @@ pytestmark = pytest.mark.network
 TERMS = {
     "A1": {"rule": "A1", "horizon": 12, "answers": 4, "step": 3.0},
     "A2": {"rule": "A2", "horizon": 12, "answers": 4, "step": 10000.0},
+    "gaussian": {"rule": "A2", "horizon": 12, "answers": 4, "step": 10000.0, "mechanism": "gaussian"},
+    "statistics": {"rule": "A2", "horizon": 3, "answers": 1, "mechanism": "statistics", "moments_share": 0.2},
 }
+DELTA = {"gaussian": 1e-6}
 
 
 def lending(rule: str) -> Agreement:
@@ -34,7 +37,9 @@ def lending(rule: str) -> Agreement:
             "agreement": TERMS[rule],
             "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 1e5, "gradient_bound": 2.0},
             "data": {"dataset": "lending-embedded", "components": 5, "public_rows": 1000},
-            "owner": [{"name": f"bank-{i}", "records": 2900, "epsilon": 1.0} for i in (1, 2, 3)],
+            "owner": [
+                {"name": f"bank-{i}", "records": 2900, "epsilon": 1.0, "delta": DELTA.get(rule, 0.0)} for i in (1, 2, 3)
+            ],
         }
     )
 
@@ -148,6 +153,33 @@ def test_a_learner_that_is_killed_goes_on_where_it_was(site: Site) -> None:
         assert owner.wait(20) == 0
     spent = [verify(site.folder / name / "data.ledger") for name in site.agreed.owner_names]
     assert sum(run.charged for totals in spent for run in totals.runs.values()) == 12, "nothing was asked twice"
+
+
+@pytest.mark.parametrize(
+    ("site", "said"),
+    [
+        ("gaussian", "with normal noise of standard deviation"),
+        ("statistics", "one answer at the agreed start: a mean gradient of the squared loss and second moments"),
+    ],
+    indirect=["site"],
+)
+def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> None:
+    learner = site.learner("--json")
+    owners = [site.owner(f"bank-{i}") for i in (1, 2, 3)]
+    assert learner.wait(60) == 0, learner.errors
+    δ = site.agreed.owner[0].delta
+    for owner in owners:
+        assert owner.wait(20) == 0, owner.errors
+        assert said in owner.errors
+        assert (f"delta {δ:g}" in owner.errors) == (δ > 0)
+    record = json.loads(learner.said)["record"]
+    assert (record["status"], record["mechanism"]) == ("finished", site.agreed.agreement.mechanism)
+    for terms in record["owners"]:
+        totals = verify(site.folder / terms["name"] / "data.ledger")
+        assert (float(totals.spent), float(totals.spent_delta)) == (terms["spent"], terms["spent_delta"]) == (1, δ)
+    shown = site.copriv("ledger", "show", "bank-1/data.ledger")
+    assert shown.wait(20) == 0, shown.errors
+    assert ("delta" in shown.said) == (δ > 0)
 
 
 def answered(ledger: Path) -> int:

@@ -24,12 +24,12 @@ from rich.live import Live
 from rich.table import Table
 
 from copriv.agreement import Agreement
+from copriv.answering import noise_scale, promise, spent_after
 from copriv.cli.console import log, out, plain_table
 from copriv.cli.output import replace_file
 from copriv.data.sql import is_sql, read_sql
 from copriv.errors import CoprivError, Unreachable, UsageError
 from copriv.losses import by_name
-from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.sqlite_ledger import LedgerFile, Totals, read_lines, verify
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def serve(
     declared = declared_schema(terms)
     source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
     records, columns = owner_records(terms, name, source, dictionary)
-    with LedgerFile.open(ledger, name, Fraction(rules.lifetime(terms, name))) as file:
+    with LedgerFile.open(ledger, name, *map(Fraction, rules.lifetime(terms, name))) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         agent = OwnerAgent(
             terms,
@@ -127,10 +127,12 @@ def show(path: LedgerPath, as_json: AsJson = False) -> None:
             json.dumps({"schema": "copriv.ledger/1", **_totals(totals), "lines": [_shown(x) for x in lines]}, indent=2)
         )
         return
-    table = plain_table("line", "time", "what", "run", "query", "epsilon", left=5)
+    with_delta = totals.lifetime_delta > 0
+    table = plain_table("line", "time", "what", "run", "query", "epsilon", *["delta"] * with_delta, left=5)
     for line in lines:
-        ε = "" if line.epsilon is None else f"{float(line.epsilon):.6g}"
-        table.add_row(str(line.number), line.time[:19], line.kind, line.run[:8], line.identity[:12], ε)
+        row = (str(line.number), line.time[:19], line.kind, line.run[:8], line.identity[:12])
+        cost = ("", "") if line.epsilon is None else (f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}")
+        table.add_row(*row, *cost[: 1 + with_delta])
     out().print(table)
     out().print(f"{totals.owner}: {_spent(totals)}. Head {totals.head}")
 
@@ -342,19 +344,16 @@ def demo_network(
 
 def _promise(agreement: Agreement, name: str, address: str, learner_name: str, totals: Totals) -> None:
     """What will be answered and to whom, before anything is."""
-    terms, m = agreement.owner[agreement.owner_names.index(name)], agreement.answers
-    b = laplace_scale(agreement.gradient_bound, m, terms.records, terms.epsilon, terms.overlap)
-    what = "persons" if terms.unit else "records"
     log(f"{name} answers to {learner_name!r} at {address}, under agreement {agreement.fingerprint[:16]}…")
-    log(
-        f"at most {m} mean gradients of the {agreement.model.loss} loss over {terms.records} {what}, each clipped to "
-        f"{agreement.gradient_bound:g}, with Laplace noise of scale {b:.3g}: epsilon {terms.epsilon:g} over the run"
-    )
+    log(promise(agreement, agreement.owner[agreement.owner_names.index(name)]))
     log(f"ledger: {_spent(totals)}")
 
 
 def _spent(totals: Totals) -> str:
-    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent, in {len(totals.runs)} runs"
+    δ = ""
+    if totals.lifetime_delta > 0:
+        δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
+    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{δ}, in {len(totals.runs)} runs"
 
 
 def _totals(totals: Totals) -> dict[str, Any]:
@@ -365,6 +364,8 @@ def _totals(totals: Totals) -> dict[str, Any]:
             "epsilon": float(t.epsilon),
             "spent": float(t.spent),
             "spent_exactly": str(t.spent),
+            "delta": float(t.delta),
+            "spent_delta": float(t.spent_delta),
             "answers": t.charged,
             "lost": t.charged - t.answered,
             "most_answers": t.cap,
@@ -376,6 +377,8 @@ def _totals(totals: Totals) -> dict[str, Any]:
         "lifetime": float(totals.lifetime),
         "spent": float(totals.spent),
         "spent_exactly": str(totals.spent),
+        "lifetime_delta": float(totals.lifetime_delta),
+        "spent_delta": float(totals.spent_delta),
         "runs": runs,
         "head": totals.head,
     }
@@ -389,6 +392,7 @@ def _shown(line: Any) -> dict[str, Any]:
         "run": line.run,
         "identity": line.identity,
         "epsilon": None if line.epsilon is None else str(line.epsilon),
+        "delta": None if line.epsilon is None else str(line.delta),
         "hash": line.hash,
     }
 
@@ -400,23 +404,25 @@ def _record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
     owners = []
     for terms in agreement.owner:
         answered = conductor.parties[terms.name].answered
-        per_answer = terms.epsilon / (agreement.answers * terms.overlap)
-        b = laplace_scale(agreement.gradient_bound, agreement.answers, terms.records, terms.epsilon, terms.overlap)
+        ε, δ = spent_after(agreement, terms, answered)
         owners.append(
             {
                 "name": terms.name,
                 "records": terms.records,
                 "epsilon": terms.epsilon,
+                "delta": terms.delta,
                 "answers": answered,
                 "most_answers": agreement.answers,
                 "lost": lost.count(terms.name),
-                "spent": answered * per_answer,
-                "noise_scale": b,
+                "spent": float(ε),
+                "spent_delta": float(δ),
+                "noise_scale": noise_scale(agreement, terms),
             }
         )
     return {
         "run": conductor.store.run,
         "rule": agreement.agreement.rule,
+        "mechanism": agreement.agreement.mechanism,
         "talk": conductor.conduct.talk,
         "status": None if outcome is None else outcome.status,
         "outcome": None if outcome is None else outcome.reason,
@@ -429,7 +435,18 @@ def _record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
 
 
 def _owners_table(owners: list[dict[str, Any]]) -> Table:
-    table = plain_table("owner", "records", "answers", "of", "lost", "epsilon spent", "noise scale")
+    with_delta = any(owner["delta"] > 0 for owner in owners)
+    columns = (
+        "owner",
+        "records",
+        "answers",
+        "of",
+        "lost",
+        "epsilon spent",
+        *["delta spent"] * with_delta,
+        "noise scale",
+    )
+    table = plain_table(*columns)
     for owner in owners:
         table.add_row(
             owner["name"],
@@ -438,6 +455,7 @@ def _owners_table(owners: list[dict[str, Any]]) -> Table:
             str(owner["most_answers"]),
             str(owner["lost"]),
             f"{owner['spent']:.6g}",
+            *[f"{owner['spent_delta']:.6g}"] * with_delta,
             f"{owner['noise_scale']:.3g}",
         )
     return table

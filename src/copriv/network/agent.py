@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.errors import BudgetRefused, CoprivError, InvalidInput, QueryRefused, Unreachable
+from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
 from copriv.network.keys import Keys
 from copriv.network.messages import (
     Busy,
@@ -227,7 +227,7 @@ def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
         return owner.answer(query), None
     except (LedgerDamaged, LedgerFailed) as error:
         return _refusal(query, "ledger", error), error
-    except AnswerLost as error:
+    except (AnswerLost, NotCertified) as error:  # charged, and there is no answer
         return _refusal(query, "lost", error), None
     except BudgetRefused as error:
         return _refusal(query, "budget", error), None

@@ -27,7 +27,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.answering import answer_length, moments_scales
+from copriv.answering import answer_length, check_delta, moments_scales
 from copriv.errors import AgreementError
 from copriv.network.messages import Busy, Message, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
@@ -125,6 +125,7 @@ class Conductor:
         agreement = store.agreement
         if agreement.agreement.rule == "auto":
             raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
+        check_delta(agreement)
         self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries

@@ -6,9 +6,12 @@
     agreements = ["9b1d…"]               # fingerprints of the agreements to answer under; none: any that passes below
     rules = ["A2"]                       # none given: any
     losses = ["squared", "logistic"]     # none given: any
+    mechanisms = ["laplace"]             # none given: any
     features = ["age", "income"]         # columns that may be used; none given: any
     highest_epsilon = 1.0                # of one run
     lifetime_epsilon = 2.0               # over all runs on this data; default: that of the agreement
+    highest_delta = 1e-6                 # of one run; 0 where highest_epsilon is given and this is not
+    lifetime_delta = 2e-6                # over all runs; 0 where lifetime_epsilon is given and this is not
     least_records = 1000                 # answer on no fewer
     hours = "08:00-18:00"                # local time; default: always
 
@@ -42,18 +45,21 @@ class Policy(BaseModel):
     agreements: _Names = ()
     rules: _Names = ()
     losses: _Names = ()
+    mechanisms: _Names = ()
     features: _Names = ()
     highest_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     lifetime_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    highest_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
+    lifetime_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
     least_records: Annotated[int, Field(ge=1)] = 1
     hours: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] | None = None
 
-    @field_validator("certificates", "agreements", "rules", "losses", "features", mode="before")
+    @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features", mode="before")
     @classmethod
     def _lists(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    @field_validator("highest_epsilon", "lifetime_epsilon", mode="before")
+    @field_validator("highest_epsilon", "lifetime_epsilon", "highest_delta", "lifetime_delta", mode="before")
     @classmethod
     def _whole_numbers(cls, value: Any) -> Any:
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -75,9 +81,13 @@ class Policy(BaseModel):
                 f"{path}: policy.{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}"
             ) from None
 
-    def lifetime(self, agreement: Agreement, owner: str) -> float:
-        """The owner's budget over all runs on its data."""
-        return self.lifetime_epsilon or _terms(agreement, owner).epsilon
+    def lifetime(self, agreement: Agreement, owner: str) -> tuple[float, float]:
+        """The owner's budget over all runs on its data: ε and δ."""
+        if self.lifetime_delta is not None:
+            δ = self.lifetime_delta
+        else:  # a policy that speaks of ε alone was written for pure ε
+            δ = 0.0 if self.lifetime_epsilon is not None else _terms(agreement, owner).delta
+        return self.lifetime_epsilon or _terms(agreement, owner).epsilon, δ
 
     def check(self, agreement: Agreement, owner: str, columns: tuple[str, ...]) -> None:
         """Raise PolicyRefused where the agreement goes beyond this policy. `columns`: those that the features use."""
@@ -86,6 +96,7 @@ class Policy(BaseModel):
             ("agreements", self.agreements, (agreement.fingerprint,)),
             ("rules", self.rules, (said.rule,)),
             ("losses", self.losses, (agreement.model.loss,)),
+            ("mechanisms", self.mechanisms, (said.mechanism,)),
             ("features", self.features, columns),
         )
         for key, allowed, asked in lists:
@@ -104,6 +115,16 @@ class Policy(BaseModel):
                 f"policy.lifetime_epsilon: one run takes {terms.epsilon:g}, more than the {self.lifetime_epsilon:g} "
                 "of all runs"
             )
+        most = 1.0 if self.highest_epsilon is None else 0.0
+        for key, most_delta in (
+            ("highest_delta", most if self.highest_delta is None else self.highest_delta),
+            ("lifetime_delta", self.lifetime(agreement, owner)[1]),
+        ):
+            if terms.delta > most_delta:
+                raise PolicyRefused(
+                    f"policy.{key}: the agreement takes delta {terms.delta:g} from {owner}, at most {most_delta:g} is "
+                    "allowed; agree on a mechanism of pure epsilon, or ask the data officer"
+                )
         if terms.records < self.least_records:
             raise PolicyRefused(
                 f"policy.least_records: {owner} holds {terms.records}; it answers on no fewer than {self.least_records}"

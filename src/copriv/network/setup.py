@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet
 
-from copriv.agreement import Agreement
+from copriv.agreement import Agreement, OwnerTerms
 from copriv.data.consortium import FEATURE_QUANTILE, load_consortium, open_dataset, prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
@@ -70,7 +70,7 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
     learner = Keys.load(folder / "learner").fingerprint
     for owner, name in zip(agreed.owner, names, strict=True):
         issue(folder / "authority", folder / name, owner.name, "owner", days)
-        files.append(_written(folder / name / POLICY, _policy(agreed, owner.epsilon, learner)))
+        files.append(_written(folder / name / POLICY, _policy(agreed, owner, learner)))
     return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", "learner", *names))))
 
 
@@ -218,7 +218,8 @@ def _with_numbers(
 ) -> Agreement:
     model = agreement.model
     for field, value in (("agreement.rule", agreement.agreement.rule), ("agreement.step", agreement.agreement.step)):
-        if value == "auto":
+        # Where owners answer once, a step of "auto" is a whole one.
+        if value == "auto" and not (agreement.one_answer and field == "agreement.step"):
             raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast)')
     if model.gradient_bound == "auto":
         raise AgreementError('model.gradient_bound: still "auto"; plan it first (copriv forecast) or give a number')
@@ -244,15 +245,19 @@ def _folder_name(owner: str) -> str:
     return re.sub(r"[^\w.-]+", "-", owner).strip(".-") or "owner"
 
 
-def _policy(agreement: Agreement, epsilon: float, learner: str) -> str:
+def _policy(agreement: Agreement, owner: OwnerTerms, learner: str) -> str:
+    ε, δ = owner.epsilon, owner.delta
     return f"""# What this owner allows, whatever was agreed. docs/how-to/run-a-consortium.md says what each key means.
 [policy]
 learner = "learner"
 certificates = ["{learner}"]
 agreements = ["{agreement.fingerprint}"]
 losses = ["{agreement.model.loss}"]
-highest_epsilon = {epsilon!r}
-lifetime_epsilon = {epsilon!r}
+mechanisms = ["{agreement.agreement.mechanism}"]
+highest_epsilon = {ε!r}
+lifetime_epsilon = {ε!r}
+highest_delta = {δ!r}
+lifetime_delta = {δ!r}
 """
 
 
