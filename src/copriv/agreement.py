@@ -115,6 +115,8 @@ class DataTerms(_Table):
     target: str | None = None
     bounds: dict[str, tuple[float, float]] | None = None
     categories: dict[str, tuple[str, ...]] | None = None
+    missing: dict[str, float | str] | None = None
+    """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
 
@@ -127,6 +129,13 @@ class DataTerms(_Table):
     @classmethod
     def _features(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _missing(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
 
     @field_validator("bounds", "categories", mode="before")
     @classmethod

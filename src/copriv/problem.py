@@ -7,12 +7,14 @@ which Ξ is a number: "proved" becomes the bound that follows from the declared 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.data.consortium import FEATURE_QUANTILE, Consortium, load_consortium
+from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
@@ -245,7 +247,20 @@ def _loaded(agreement: Agreement, records: Sequence[int], held_out: int) -> Cons
         held_out=held_out,
         scaling=data.scaling,
         schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
+        dictionary=_dictionary(data.dictionary if data.components else None),
     )
+
+
+def _dictionary(path: str | None) -> PublicDictionary | None:
+    if path is None:
+        return None
+    try:
+        return PublicDictionary.from_json(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise AgreementError(
+            f"data.dictionary: {path} cannot be read ({error}); run in the folder that the path starts from, or leave "
+            "the key out to fit one on the public rows"
+        ) from None
 
 
 def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,7 @@ def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: 
     assert json.loads(learner.said)["theta"] == model.theta.tolist()
     assert model.record["status"] == "finished"
     assert model.record["queries"] == 12
+    beside(model.record)
 
     problem = Problem.load(lending(rule))
     _, schedule, noise = replayed(site.agreed, site.folder / "run.db", problem.owners)
@@ -127,6 +129,18 @@ def test_four_commands_train_what_a_simulation_with_the_same_noise_trains(site: 
     estimator = skops.io.load(site.folder / "model.skops")
     rows = problem.owners[0].features[:50]
     np.testing.assert_allclose(estimator.predict(rows), rows @ model.theta)
+
+
+def beside(record: dict[str, Any]) -> None:
+    """What was realised, and what was forecast, say the same things about the same agreement."""
+    realised, forecast = record["realised"], record["forecast"]
+    shared = ("queries", "answers", "epsilon", "delta", "noise_scale")
+    assert {key: realised[key] for key in shared} == {key: forecast[key] for key in shared}
+    assert forecast["relative_fitness"]["low"] < forecast["relative_fitness"]["high"]
+    public = realised["public"]
+    assert public["rows"] == 1000
+    assert public["relative_fitness"] == pytest.approx(public["fitness"] / public["least_fitness"] - 1)
+    assert public["estimate"] < public["relative_fitness"]
 
 
 def test_an_owners_own_file_becomes_the_records_of_the_simulation(site: Site) -> None:
@@ -173,6 +187,7 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
         assert said in owner.errors
         assert (f"delta {δ:g}" in owner.errors) == (δ > 0)
     record = json.loads(learner.said)["record"]
+    beside(record)
     assert (record["status"], record["mechanism"]) == ("finished", site.agreed.agreement.mechanism)
     for terms in record["owners"]:
         totals = verify(site.folder / terms["name"] / "data.ledger")

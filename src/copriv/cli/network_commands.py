@@ -33,8 +33,10 @@ from copriv.losses import by_name
 from copriv.privacy.sqlite_ledger import LedgerFile, Totals, read_lines, verify
 
 if TYPE_CHECKING:
+    from copriv.data.dictionary import PublicDictionary
     from copriv.network.conductor import Conductor
     from copriv.network.store import Event
+    from copriv.records import Records
 
 owner_app = typer.Typer(help="A data owner's own process.", no_args_is_help=True, rich_markup_mode=None)
 ledger_app = typer.Typer(help="What an owner has spent.", no_args_is_help=True, rich_markup_mode=None)
@@ -185,9 +187,20 @@ def learner(
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.")
     ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE", help="The learner's public rows; public.parquet beside the keys, if there is one."
+        ),
+    ] = None,
+    forecast_runs: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Simulated runs of the forecast that the run is held against; 0: none."),
+    ] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
+    from copriv.cli.realised import compared, realised
     from copriv.network.conductor import Conduct, Conductor
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
@@ -208,6 +221,7 @@ def learner(
     )
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
+    rows = _public_rows(terms, public, keys, dictionary)
     begun = time.monotonic()
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
     try:
@@ -225,9 +239,15 @@ def learner(
                     ).run()
                 )
             )
-        result = Model(terms, conductor.model, dictionary, _record(conductor, time.monotonic() - begun))
         path = model or store.with_suffix(".json")
+        seconds = time.monotonic() - begun
+        record = _record(conductor, seconds) | {"realised": realised(conductor, rows, seconds), "forecast": None}
+        result = Model(terms, conductor.model, dictionary, record)
+        # The model is safe before anything else is tried.
         replace_file(path, result.to_json().encode() + b"\n")
+        if rows is not None and forecast_runs > 0 and outcome.status == "finished":
+            record["forecast"] = _expected(terms, rows, forecast_runs)
+            replace_file(path, result.to_json().encode() + b"\n")
         if skops is not None:
             result.save_skops(skops)
     finally:
@@ -236,6 +256,7 @@ def learner(
         typer.echo(result.to_json())
     else:
         out().print(_owners_table(result.record["owners"]))
+        out().print(compared(record["realised"], record["forecast"]))
         out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
@@ -334,7 +355,10 @@ def demo_network(
     if as_json:
         typer.echo(json.dumps(model.record, indent=2))
     else:
+        from copriv.cli.realised import compared
+
         out().print(_owners_table(model.record["owners"]))
+        out().print(compared(model.record["realised"], model.record["forecast"]))
         out().print(f"{model.record['outcome']}, in {model.record['seconds']:.1f} s over mutual TLS on this machine.")
     return model.record
 
@@ -432,6 +456,26 @@ def _record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
         "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
         "owners": owners,
     }
+
+
+def _public_rows(
+    agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
+) -> "Records | None":
+    from copriv.network.setup import PUBLIC, public_records
+
+    if table is None and keys is not None and (keys / PUBLIC).is_file():
+        table = keys / PUBLIC
+    return None if table is None else public_records(agreement, table, dictionary)
+
+
+def _expected(agreement: Agreement, public: "Records", runs: int) -> dict[str, Any] | None:
+    from copriv.cli.realised import expected
+
+    try:
+        return expected(agreement, public, runs)
+    except CoprivError as error:  # the run is over and its model written: it does not fail for want of a comparison
+        log(f"no forecast to hold the run against: {error}")
+        return None
 
 
 def _owners_table(owners: list[dict[str, Any]]) -> Table:

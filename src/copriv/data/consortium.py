@@ -24,7 +24,7 @@ from copriv.data import creditcard, hospital, lending
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
 from copriv.data.source import Source
-from copriv.data.tables import read_table
+from copriv.data.tables import Table, read_table
 from copriv.errors import DataError
 from copriv.records import Records
 from copriv.types import Array
@@ -52,6 +52,8 @@ class Consortium:
     """Bounded features, where `feature_bound` is given."""
     public: Records
     """The learner's own sample, bounded in the same way; never among the owners' records."""
+    public_table: Table
+    """The same rows as they stand in the table."""
     feature_bound: float | None
     """B: the L1 bound that was enforced on features, without the intercept; None: none was."""
     target_bound: float
@@ -131,6 +133,7 @@ def load_consortium(
     return Consortium(
         owners=owners,
         public=made(public_at),
+        public_table=source.table[public_at.tolist()],
         feature_bound=bound,
         target_bound=schema.target_bound,
         feature_names=(*names, "intercept") if intercept else names,

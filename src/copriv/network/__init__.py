@@ -17,6 +17,7 @@
 | learner        | the learner's process                                                                          |
 | setup          | the files that every party of a consortium needs                                               |
 | model          | what a run gives: the model, and predictions from it                                           |
+| flower_app     | where the parties run Flower already: one of its messages starts an owner's session            |
 
 Nothing is pickled, and no code is ever received.
 """

@@ -4,7 +4,7 @@
       agreement.toml     for everybody: every "auto" and "proved" about the data replaced by the number it stands for
       dictionary.json    for everybody: the public dictionary, where the agreement has components
       authority/         stays with the coordinator: its key can certify anybody
-      learner/           the learner's certificate and secret key
+      learner/           the learner's certificate and secret key, and the public rows
       bank-1/ …          each owner's certificate, secret key and a policy to complete; nothing private
 
 The dictionary and the bound on features come from public rows: a table that the coordinator gives, or those of a
@@ -26,13 +26,14 @@ from copriv.data.consortium import FEATURE_QUANTILE, load_consortium, open_datas
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.data.source import Source
+from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.records import Records
 
-AGREEMENT, DICTIONARY, POLICY = "agreement.toml", "dictionary.json", "policy.toml"
+AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "policy.toml", "public.parquet"
 _READS_NO_FILE = {"lending-embedded": "lending", "hospital-simulated": "hospital"}
 """Data sets that are shipped, and what a table of the same columns is called."""
 
@@ -59,7 +60,7 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
         raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
     if len({*names, "learner", "authority"}) < len(names) + 2:
         raise AgreementError("owner.name: two names, or a name and learner or authority, give one folder; change one")
-    dictionary, bound, target_bound = _public_choices(agreement, public)
+    dictionary, bound, target_bound, rows = _public_choices(agreement, public)
     agreed = _with_numbers(agreement, bound, target_bound, dictionary)
     folder.mkdir(parents=True, exist_ok=True)
     files = [_written(folder / AGREEMENT, to_toml(agreed))]
@@ -67,6 +68,7 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
         files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
     make_authority(folder / "authority", agreement.agreement.name, days)
     issue(folder / "authority", folder / "learner", "learner", "learner", days)
+    pyarrow.parquet.write_table(rows.to_arrow(), folder / "learner" / PUBLIC)
     learner = Keys.load(folder / "learner").fingerprint
     for owner, name in zip(agreed.owner, names, strict=True):
         issue(folder / "authority", folder / name, owner.name, "owner", days)
@@ -151,6 +153,17 @@ def owner_records(
     return records, schema.names
 
 
+def public_records(agreement: Agreement, source: object, dictionary: PublicDictionary | None) -> Records:
+    """The learner's own public rows made into records, before the bound on features and the intercept.
+
+    source: the path of a file, or a frame. Raises DataError, naming column and row.
+    """
+    terms = agreement.owner[0]
+    unit = terms.unit if terms.unit is not None and terms.unit in column_names(source) else None
+    table, schema = _own_table(agreement, source, unit)
+    return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
+
+
 def declared_schema(agreement: Agreement) -> Schema | None:
     """The schema that the agreement's [data] declares; None where a built-in data set brings its own."""
     data = agreement.data
@@ -186,8 +199,8 @@ def _own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[
     return opened.table, scaled(opened.schema, agreement)
 
 
-def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDictionary | None, float | None, float]:
-    """The dictionary, the bound on features and the bound on the target."""
+def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDictionary | None, float | None, float, Table]:
+    """The dictionary, the bound on features, the bound on the target, and the public rows."""
     data, model = agreement.data, agreement.model
     if public is None:
         made = load_consortium(
@@ -201,7 +214,7 @@ def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDiction
             schema=declared_schema(agreement) if data.dataset == "table" else None,
             scaling=data.scaling,
         )
-        return made.dictionary, made.feature_bound, made.target_bound
+        return made.dictionary, made.feature_bound, made.target_bound, made.public_table
     table, schema = _own_table(agreement, public, None)
     encoded = schema.encode(table)
     dictionary = PublicDictionary.fit(encoded.features, data.components) if data.components else None
@@ -210,7 +223,7 @@ def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDiction
     if bound == "auto":
         bound = float(np.quantile(np.abs(features).sum(axis=1), FEATURE_QUANTILE))
     by_name(model.loss, model.threshold).check_target(encoded.target)
-    return dictionary, bound or None, schema.target_bound
+    return dictionary, bound or None, schema.target_bound, read_table(table, schema.names)
 
 
 def _with_numbers(

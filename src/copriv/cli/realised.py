@@ -1,0 +1,117 @@
+"""A run beside what was forecast for it: what the learner can know without any private record.
+
+The learner knows what was answered and spent. With public rows of its own it also knows the fitness of its model on them,
+and can say what the same agreement was expected to come to.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from rich.table import Table
+
+from copriv.agreement import Agreement
+from copriv.answering import noise_scale, spent_after
+from copriv.cli.console import plain_table
+from copriv.cli.words import percent
+from copriv.fitness import relative_fitness
+from copriv.forecast.outlook import assess
+from copriv.forecast.sample import PublicSample
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.rules import Talkers
+from copriv.types import Array
+
+if TYPE_CHECKING:
+    from copriv.network.conductor import Conductor
+
+
+def realised(conductor: "Conductor", public: Records | None, seconds: float) -> dict[str, Any]:
+    """What came of the run. ψ is an estimate from the public rows alone, None without them.
+
+    seconds: how long the learner's process took, waiting for owners included.
+    """
+    agreement = conductor.agreement
+    return {
+        **_counted(agreement, [conductor.parties[name].answered for name in agreement.owner_names], conductor.stepped),
+        "seconds": round(seconds, 3),
+        "public": None if public is None else on_public_rows(agreement, conductor.model, public),
+    }
+
+
+def expected(agreement: Agreement, public: Records, runs: int, seed: int = 0) -> dict[str, Any]:
+    """What the agreement was expected to come to, with every answer given: the forecast from the public rows.
+
+    Raises CoprivError where the agreement cannot be forecast.
+    """
+    made = assess(Problem.forecasting(agreement, public), "as agreed", runs, seed)
+    ψ, asked = made.relative_fitness, agreement.queries
+    each = min(round(asked / len(Talkers.of(agreement).members)), agreement.answers)
+    return {
+        **_counted(agreement, [each] * len(agreement.owner), asked),
+        "kind": made.kind,
+        "runs": runs,
+        "relative_fitness": {key: float(getattr(ψ, key)[-1]) for key in ("mean", "median", "low", "high")},
+    }
+
+
+def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Records) -> dict[str, Any]:
+    """f and ψ of a model on the public rows, and ψ as it may be on the owners' records.
+
+    The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
+    n₀ public rows (`forecast.sample`). That is taken off. What remains errs by how far the two samples differ, and may
+    be below 0.
+    """
+    problem = Problem.forecasting(agreement, public)
+    sample = PublicSample.of(problem)
+    of_best = sample.public_only(float(agreement.records.sum()))
+    f = float(problem.fitness.value(theta))
+    ψ = float(relative_fitness(np.array(f), sample.optimum))
+    return {
+        "rows": public.units,
+        "fitness": f,
+        "least_fitness": sample.optimum.value,
+        "relative_fitness": ψ,
+        "of_the_best_model": of_best,
+        "estimate": ψ - of_best,
+    }
+
+
+def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table:
+    """Both as a table for a terminal."""
+    table = plain_table("", "forecast", "realised")
+
+    def row(name: str, key: str, form: str) -> None:
+        before = "" if expected is None else format(sum(expected[key].values()), form)
+        table.add_row(name, before, format(sum(realised[key].values()), form))
+
+    table.add_row("queries", "" if expected is None else str(expected["queries"]), str(realised["queries"]))
+    row("answers, of all owners", "answers", "d")
+    row("epsilon spent, of all owners", "epsilon", ".6g")
+    if sum(realised["delta"].values()) > 0:
+        row("delta spent, of all owners", "delta", ".6g")
+    ψ, public = "", realised["public"]
+    if expected is not None:
+        band = expected["relative_fitness"]
+        kind, (low, high) = expected["kind"], (percent(band["low"]), percent(band["high"]))
+        ψ = f"{percent(band['mean'])} ({low} to {high}, {kind})"
+    if public is not None:
+        table.add_row(
+            "above the best model", ψ, f"about {percent(public['estimate'])}, by {public['rows']:,} public rows"
+        )
+        table.add_row(
+            "fitness on the public rows", "", f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
+        )
+    return table
+
+
+def _counted(agreement: Agreement, answers: list[int], queries: int) -> dict[str, Any]:
+    spent = [spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)]
+    names = agreement.owner_names
+    return {
+        "queries": queries,
+        "answers": dict(zip(names, answers, strict=True)),
+        "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
+        "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
+        "noise_scale": {owner.name: noise_scale(agreement, owner) for owner in agreement.owner},
+    }

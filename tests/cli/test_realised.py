@@ -1,0 +1,103 @@
+"""A run beside its forecast: what the public rows can tell about a model, and that nothing is made up without them."""
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from copriv.agreement import Agreement
+from copriv.cli.realised import compared, expected, on_public_rows, realised
+from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.losses import Squared
+from copriv.network.conductor import Conductor
+from copriv.network.store import RunStore
+from copriv.records import Records
+
+BEST = np.array([1.0, -0.5])
+
+
+def agreement(**terms: Any) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 6, "answers": 3, "step": 0.5, **terms},
+            "model": {"loss": "squared", "regularization": 0.01, "theta_max": 10.0, "gradient_bound": 20.0},
+            "data": {"components": 2, "feature_bound": 0.0},
+            "owner": [{"name": name, "records": 2000, "epsilon": 1.0} for name in ("a", "b")],
+        }
+    )
+
+
+def drawn(rng: np.random.Generator, n: int) -> Records:
+    x = rng.uniform(-1, 1, (n, 2))
+    return Records.of(x, x @ BEST + rng.normal(size=n))
+
+
+def test_the_estimate_is_right_on_average() -> None:
+    """Owners' records and public rows drawn anew each time; the model is off the owners' optimum by the same step."""
+    rng, agreed, off = np.random.default_rng(0), agreement(), np.array([0.1, -0.05])
+    plain, taken_off, shift = [], [], 0.0
+    for _ in range(300):
+        fitness = Fitness(Squared(), Regularizer(0.01), Box(10.0), drawn(rng, 4000))
+        optimum = fitness.minimum()
+        model = optimum.theta + off
+        true = float(relative_fitness(np.array(fitness.value(model)), optimum))
+        found = on_public_rows(agreed, model, drawn(rng, 400))
+        plain.append(found["relative_fitness"] - true)
+        taken_off.append(found["estimate"] - true)
+        shift += found["of_the_best_model"] / 300
+    error = float(np.std(taken_off)) / np.sqrt(300)
+    assert abs(np.mean(taken_off)) < 3 * error
+    assert np.mean(plain) > 3 * error, "without what is taken off it is wrong, and seen to be"
+    assert shift > 0
+
+
+def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:
+    rows = drawn(np.random.default_rng(1), 300)
+    best = Fitness(Squared(), Regularizer(0.01), Box(10.0), rows).minimum()
+    found = on_public_rows(agreement(), best.theta, rows)
+    assert abs(found["relative_fitness"]) < 1e-9
+    assert found["fitness"] == found["least_fitness"] or abs(found["fitness"] / found["least_fitness"] - 1) < 1e-9
+    assert found["estimate"] < 0 < found["of_the_best_model"]
+
+
+def test_without_public_rows_only_what_was_counted_is_said() -> None:
+    conductor = Conductor(RunStore.create(":memory:", agreement(), 2))
+    said = realised(conductor, None, 1.5)
+    assert said["public"] is None
+    assert (said["queries"], said["answers"], said["epsilon"], said["seconds"]) == (
+        0,
+        {"a": 0, "b": 0},
+        {"a": 0, "b": 0},
+        1.5,
+    )
+    assert "public rows" not in shown(said, None)
+
+
+def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
+    rows, agreed = drawn(np.random.default_rng(2), 200), agreement()
+    before = expected(agreed, rows, 20)
+    after = realised(Conductor(RunStore.create(":memory:", agreed, 2)), rows, 1.0)
+    assert set(after) - {"seconds", "public"} == set(before) - {"kind", "runs", "relative_fitness"}
+    assert (before["queries"], before["answers"], before["epsilon"]) == (6, {"a": 3, "b": 3}, {"a": 1.0, "b": 1.0})
+    assert before["noise_scale"]["a"] == 2 * 20.0 * 3 / 2000
+    text = shown(after, before)
+    assert "above the best model" in text
+    assert before["kind"] in text
+    assert "by 200 public rows" in text
+
+
+def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:
+    rows = drawn(np.random.default_rng(3), 200)
+    assert expected(agreement(rule="S2"), rows, 10)["answers"] == {"a": 3, "b": 3}
+    assert expected(agreement(rule="S2"), rows, 10)["queries"] == 3
+    once = agreement(answers=1).replace(
+        agreement={"mechanism": "statistics", "moments_share": 0.2}, data={"feature_bound": 2.0}
+    )
+    assert (expected(once, rows, 10)["queries"], expected(once, rows, 10)["answers"]) == (2, {"a": 1, "b": 1})
+
+
+def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(compared(after, before))
+    return capture.get()
