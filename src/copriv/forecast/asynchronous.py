@@ -9,7 +9,7 @@ those counts owners are exchangeable again, so for each vector of counts it carr
 those owners). The vectors must be few: they are for a few kinds without caps, for a few owners with caps.
 
 Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the
-average of 2b_i² enters. **Beyond reach** the mean is simulated (`spread`), and so is every variance of f(θ_k) here.
+average of 2b_i² enters. The variance is `fluctuation`'s. **Beyond reach** either is that of reduced runs (`spread`).
 Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.fitness import Quadratic
+from copriv.forecast import fluctuation
 from copriv.forecast.events import NEGLIGIBLE, A1Event, A2Event, Counts, as_groups, choices
 from copriv.forecast.moments import Directions, Integers, Moments, OwnerKinds, Rule
 from copriv.forecast.spread import Order, require_regularizer, simulated_costs
@@ -29,8 +30,11 @@ from copriv.validation import count, positive
 MOST_GROUPS = 400
 """A1: different weights that are kept apart; more are grouped."""
 
-MOST_WORK = 3e9
-"""Nanoseconds, by `_work`, that an exact recursion over counts may take; beyond it the mean is simulated."""
+MOST_WORK = 4e9
+"""Nanoseconds, as estimated, that an exact recursion over counts may take; beyond it there are runs instead."""
+
+FEW, MOST_WORK_FOR_MANY = 10, 0.7e9
+"""The variance for more than `FEW` owners may take only this long: beside their exact mean runs are quick and sharp."""
 
 
 def a1(
@@ -46,25 +50,22 @@ def a1(
 ) -> Moments:
     """A1 with ρ = `step` and c_L = `learner_step` (1/2; the paper prints (N−1)/N). T + 1 entries, θ_L,0 first.
 
-    `runs` reduced runs give the variance; with 0 it is left out (NaN), which makes an exact mean cheap.
-    Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
+    The variance is exact where that is within reach, and else that of `runs` reduced runs; with runs = 0 it is left out
+    (NaN), which makes an exact mean cheap. Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
     """
     require_regularizer(quadratic.regularizer.strength)
     T, ρ = count("horizon", horizon), positive("step", step)
     d = Directions.of(quadratic, owners, start)
-    moments = _Simulated("A1", d, owners, ρ, T, learner_step, order, runs, rng)
+    terms = _Terms("A1", d, owners, ρ, T, learner_step, order, runs, rng)
     if d.shared and order == "uniform" and owners.caps(T) is None:
         weights = len(np.unique(owners.weights))
         if weights <= MOST_GROUPS:
-            return moments.around(_a1_sums(d, _pooled(owners), ρ / T**2, learner_step, T))
+            return terms.around(_a1_sums(d, _pooled(owners), ρ / T**2, learner_step, T))
         fine, coarse = (
             _a1_sums(d, _grouped(owners, g), ρ / T**2, learner_step, T) for g in (MOST_GROUPS, MOST_GROUPS // 2)
         )
-        return moments.around(fine, np.abs(fine - coarse))
-    counts = Counts.of(d, owners, T, order, remembers=False)
-    if _work(d, counts) <= MOST_WORK:
-        return moments.around(_by_counts(d, counts, A1Event(d, counts, ρ / T**2, learner_step)))
-    return moments.alone()
+        return terms.around(fine, np.abs(fine - coarse))
+    return terms.by_counts()
 
 
 def a2(
@@ -80,16 +81,12 @@ def a2(
     """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` as for A1."""
     T, α = count("horizon", horizon), positive("step", step)
     d = Directions.of(quadratic, owners, start)
-    moments = _Simulated("A2", d, owners, α, T, 0.5, order, runs, rng)
-    counts = Counts.of(d, owners, T, order, remembers=True)
-    if _work(d, counts) <= MOST_WORK:
-        return moments.around(_by_counts(d, counts, A2Event(d, counts, α)))
-    return moments.alone()
+    return _Terms("A2", d, owners, α, T, 0.5, order, runs, rng).by_counts()
 
 
 @dataclass(frozen=True, eq=False)
-class _Simulated:
-    """What reduced runs say, as the whole answer or beside an exact mean."""
+class _Terms:
+    """What is run; its moments exactly where they are within reach, and else from reduced runs."""
 
     rule: Rule
     directions: Directions
@@ -101,16 +98,30 @@ class _Simulated:
     runs: int
     rng: np.random.Generator
 
+    def by_counts(self) -> Moments:
+        """Both exactly or both simulated."""
+        counts, event = self._events(noise_apart=False)
+        if _work(self.directions, counts) <= MOST_WORK:
+            return self.around(_by_counts(self.directions, counts, event))
+        return self.simulated()
+
     def around(self, mean: Array, grouping: Array | None = None) -> Moments:
+        """A variance to a mean that is known."""
         kind: Literal["exact", "grouped"] = "exact" if grouping is None else "grouped"
         error = np.zeros_like(mean) if grouping is None else grouping
         if self.runs == 0:
             unknown = np.full_like(mean, np.nan)
             return Moments(kind, mean, error, "none", unknown, unknown)
-        simulated = self.alone()
+        counts, event = self._events(noise_apart=True)
+        most = MOST_WORK if self.owners.number <= FEW else MOST_WORK_FOR_MANY
+        if self.directions.shared and fluctuation.work(self.directions, counts, most) <= most:
+            variance = fluctuation.variances(self.directions, counts, event)
+            return Moments(kind, mean, error, "exact", variance, np.zeros_like(mean))
+        simulated = self.simulated()
         return Moments(kind, mean, error, "simulated", simulated.variance, simulated.variance_error)
 
-    def alone(self) -> Moments:
+    def simulated(self) -> Moments:
+        """Both from runs."""
         runs = count("runs", self.runs, 2)
         costs = simulated_costs(
             self.rule,
@@ -127,6 +138,13 @@ class _Simulated:
         fourth = np.mean((costs - mean) ** 4, axis=0)
         error = np.sqrt(np.maximum(fourth - variance**2, 0.0) / runs)
         return Moments("simulated", mean, np.sqrt(variance / runs), "simulated", variance, error)
+
+    def _events(self, noise_apart: bool) -> tuple[Counts, A1Event | A2Event]:
+        d = self.directions
+        counts = Counts.of(d, self.owners, self.horizon, self.order, self.rule == "A2", noise_apart)
+        if self.rule == "A2":
+            return counts, A2Event(d, counts, self.step)
+        return counts, A1Event(d, counts, self.step / self.horizon**2, self.learner_step)
 
 
 def _pooled(owners: OwnerKinds) -> OwnerKinds:
