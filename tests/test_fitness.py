@@ -8,6 +8,7 @@ from scipy.optimize import linprog, lsq_linear, minimize
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
+import copriv.fitness as fitness_module
 import oracle
 from copriv import losses
 from copriv.errors import InvalidInput
@@ -157,3 +158,19 @@ def test_bound_that_cannot_be_proved_says_what_to_do():
     custom = losses.Custom("own", lambda t, X, y: y, lambda t, X, y: X)
     with pytest.raises(InvalidInput, match="enforced by clipping"):
         gradient_bound_over(custom, 1.0, 1.0, Box(1.0))
+
+
+@pytest.mark.parametrize("c", [1e-5, 1e-3])
+@pytest.mark.parametrize("apart", [1.5, 6.0])
+def test_the_few_records_that_matter_give_the_whole_optimum(c, apart, monkeypatch):
+    """Of classes that overlap, and of classes that can be separated, where f(θ*) is a millionth of f(0)."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(2000) < 0.05, 1.0, -1.0)
+    x = np.column_stack([rng.normal(size=(2000, 3)) + apart * y[:, None], np.ones(2000)])
+    f = Fitness(losses.Hinge(), Regularizer(c), Box(1e5), Records.of(x, y))
+    whole = fitness_module._hinge_minimum(f, f.minimum().value)
+    monkeypatch.setattr(fitness_module, "WORKING_SET", 150)
+    small = f.minimum()
+    assert small.value == pytest.approx(whole.value, rel=1e-7)
+    assert small.gap <= 1e-8 * small.value
+    assert small.value == pytest.approx(float(f.value(small.theta)), rel=1e-12)

@@ -27,6 +27,8 @@ from copriv.validation import non_negative, positive
 
 ACCURACY = 1e-8
 """What `minimum` guarantees: (f(θ) − f(θ*)) / |f(θ*)|."""
+WORKING_SET = 4000
+"""Records a hinge problem starts from, where most of them will have no loss."""
 
 
 @dataclass(frozen=True)
@@ -196,9 +198,11 @@ class Fitness:
         elif self.loss.smooth:
             best = self._certified(_smooth_minimum(self))
         else:
-            best = _bundle_minimum(self)
-            if not _accurate(best) and self.loss.name == "hinge":
-                best = _hinge_minimum(self)  # tens of times slower, and sure
+            best = _working_set_minimum(self) if _few_records_matter(self) else _bundle_minimum(self)
+            if self.loss.name == "hinge" and not _to_scale(best):
+                best = _hinge_minimum(self, 1.0)  # tens of times slower, and sure
+                if not _to_scale(best):
+                    best = _hinge_minimum(self, best.value)
         if not _accurate(best):
             raise NotCertified(
                 f"optimum: the gap left is {best.gap:.2g} at fitness {best.value:.6g}, more than {ACCURACY:g} of it; "
@@ -223,6 +227,11 @@ class Fitness:
 
 def _accurate(optimum: Optimum) -> bool:
     return optimum.gap <= ACCURACY * abs(optimum.value) + 1e-12
+
+
+def _to_scale(optimum: Optimum) -> bool:
+    """Accurate for ψ = f/f(θ*) − 1 too, unless f(θ*) is as good as 0."""
+    return optimum.gap <= ACCURACY * optimum.value or optimum.value <= 1e-12
 
 
 def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float[Array, "*batch"]:
@@ -316,18 +325,19 @@ def _newton_polish(fitness: Fitness, loss: LinearLoss, theta: Array) -> Array:
     return theta
 
 
-def _hinge_minimum(fitness: Fitness) -> Optimum:
+def _hinge_minimum(fitness: Fitness, unit: float) -> Optimum:
     """min (c/2)θᵀθ + Σ w ξ/n with ξ ≥ 0, ξ ≥ 1 − y xᵀθ, θ in Θ: a quadratic programme, by Clarabel's interior point.
 
-    θ is measured in units of 1/std of its feature and the objective in units of f(0) = 1, so that the solver's
-    tolerances mean the same for every data set. The gap is Clarabel's own primal − dual, at the θ returned.
+    θ is measured in units of 1/std of its feature and the objective in `unit`: 1 = f(0), so that the solver's tolerances
+    mean the same for every data set; or near f(θ*), where records that can almost be separated leave little of f(0).
+    The gap is Clarabel's own primal − dual, at the θ returned.
     """
     r, c, box = fitness.records, fitness.regularizer.strength, fitness.box
     n, p = len(r), r.n_parameters
     scale = 1.0 / np.sqrt(np.square(r.features).mean(axis=0) + np.finfo(float).tiny)
     margin_rows = r.features * (scale * r.target[:, None])
-    P = sp.block_diag([sp.diags(c * scale**2), sp.csc_matrix((n, n))], format="csc")
-    q = np.concatenate([np.zeros(p), r.weight / r.weight.sum()])
+    P = sp.block_diag([sp.diags(c * scale**2 / unit), sp.csc_matrix((n, n))], format="csc")
+    q = np.concatenate([np.zeros(p), r.weight / r.weight.sum() / unit])
     eye = sp.identity(n, format="csc")
     rows = [
         sp.hstack([sp.csc_matrix(-margin_rows), -eye]),
@@ -349,7 +359,43 @@ def _hinge_minimum(fitness: Fitness) -> Optimum:
     ).solve()
     theta = box.project(np.asarray(solution.x[:p]) * scale)
     value = float(fitness.value(theta))
-    return Optimum(theta, value, max(value - float(solution.obj_val_dual), 0.0))
+    return Optimum(theta, value, max(value - unit * float(solution.obj_val_dual), 0.0))
+
+
+def _few_records_matter(fitness: Fitness) -> bool:
+    """Whether most records will lie beyond the margin: a hinge loss, weakly regularised, on many records."""
+    weak = fitness.regularizer.strength < 1e-2
+    return fitness.loss.name == "hinge" and weak and len(fitness.records) >= 2 * WORKING_SET
+
+
+def _working_set_minimum(fitness: Fitness) -> Optimum:
+    """θ* of a hinge problem from the few records that matter.
+
+    Leaving records out of the sum lowers f everywhere, so the least value over the records kept is a proved lower bound
+    on f(θ*); where the ones left out have no loss at its minimiser, the bound is attained. Records with a loss are added
+    until it is, to ACCURACY of f. On 90,000 card transactions: 7,000 records and seconds, where the whole takes minutes.
+    """
+    records, c = fitness.records, fitness.regularizer.strength
+    rare = records.target == (1.0 if np.mean(records.target) < 0 else -1.0)
+    kept = rare | (np.arange(len(records)) % (len(records) // WORKING_SET) == 0)
+    n, best, missed = records.weight.sum(), Optimum(np.zeros(records.n_parameters), 1.0, np.inf), kept
+    while kept.mean() < 0.5 and best.gap > ACCURACY * best.value:
+        unit, known = best.value, len(missed) == 0
+        some = Records(records.features[kept], records.target[kept], records.weight[kept])
+        share = float(some.weight.sum() / n)
+        # f over the kept ones, (c/2)θᵀθ + Σ w ℓ/n, is `share` times a fitness with a regulariser of c/share.
+        part = _hinge_minimum(Fitness(fitness.loss, Regularizer(c / share), fitness.box, some), unit)
+        value = float(fitness.value(part.theta))
+        best = Optimum(part.theta, value, max(value - share * (part.value - part.gap), 0.0))
+        margin = records.target * (records.features @ part.theta)
+        margin[kept] = np.inf
+        # Records just beyond the margin would be the next to be missed, but they may be most of the table.
+        nearest = np.argsort(margin, kind="stable")[:WORKING_SET]
+        missed = nearest[margin[nearest] < 1 + 1e-3]
+        if known and len(missed) == 0:
+            break  # the same programme in the right unit, and all that rounding leaves
+        kept[missed] = True
+    return best
 
 
 def _bundle_minimum(fitness: Fitness, rounds: int = 400) -> Optimum:

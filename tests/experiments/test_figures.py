@@ -1,6 +1,5 @@
 """What the figures run, and what they say of it: verdicts on made-up rows whose truth is known."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,17 +10,12 @@ from PIL import Image
 
 from copriv.data import hospital
 from copriv.experiments import FIGURES, Effort, consortia, drawing
-from copriv.experiments import reference as reference_module
 from copriv.experiments.consortia import A_HOSPITAL, HOSPITAL_RECORDS, S_LENDING, hospital_records
 from copriv.experiments.figures.grids import slope
 from copriv.experiments.figures.region import MECHANISMS, OWNERS, Region, frontier
 from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv.experiments.figures.timing import TIMINGS
-from copriv.experiments.reference import optimum_of
-from copriv.fitness import Box, Fitness, Regularizer
-from copriv.losses import by_name
 from copriv.problem import Problem
-from copriv.records import Records
 
 BY_ID = {figure.identity: figure for figure in FIGURES}
 
@@ -233,18 +227,3 @@ def test_with_the_papers_hospital_file_each_owner_is_one_hospital(
     assert [len(owner) for owner in problem.owners] == list(records)
     # A table that does not name hospitals keeps the 86 of the other data.
     assert hospital_records(A_HOSPITAL, {"hospital": str(tmp_path / "none.csv")}) == HOSPITAL_RECORDS
-
-
-@pytest.mark.parametrize("regularization", [1e-5, 1e-3])
-def test_the_few_records_that_matter_give_the_whole_optimum(
-    regularization: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reference_module, "_FIRST", 150)
-    rng = np.random.default_rng(0)
-    y = np.where(rng.random(2000) < 0.05, 1.0, -1.0)
-    x = np.column_stack([rng.normal(size=(2000, 3)) + 1.5 * y[:, None], np.ones(2000)])
-    fitness = Fitness(by_name("hinge"), Regularizer(regularization), Box(1e5), Records.of(x, y))
-    small, whole = optimum_of(fitness), fitness.minimum()
-    assert small.value == pytest.approx(whole.value, rel=1e-7)
-    assert small.gap <= 1e-8 * small.value
-    assert replace(small).value == pytest.approx(float(fitness.value(small.theta)))

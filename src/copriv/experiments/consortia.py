@@ -32,7 +32,6 @@ from copriv.agreement import Agreement
 from copriv.data import hospital
 from copriv.data.consortium import load_consortium
 from copriv.errors import DataError
-from copriv.experiments.reference import optimum_of
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import by_name
 from copriv.problem import Problem
@@ -225,5 +224,4 @@ def _on_public_rows(setting: Setting, step: float, path: str | None) -> float:
         }
     )
     problem = Problem.forecasting(agreement, public_sample(setting, path))
-    problem.__dict__["optimum"] = optimum_of(problem.fitness)
     return simulate(problem, runs=8, seed=0, record_at=(), workers=1, alone=False).relative_fitness.final["mean"]

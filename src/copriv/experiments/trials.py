@@ -17,7 +17,6 @@ from sklearn.metrics import average_precision_score
 from copriv.agreement import Agreement
 from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
 from copriv.experiments.published import OneNumberAnAnswer
-from copriv.experiments.reference import optimum_of
 from copriv.fitness import Optimum, relative_fitness
 from copriv.forecast.planning import plan
 from copriv.problem import Problem
@@ -130,12 +129,12 @@ def reference(trial: Trial) -> Reference:
     if trial.mechanism == "planned":
         planned = plan(problem.under(trial.agreement), keep=False).agreement
         problem = problem.under(planned)
-    optimum = optimum_of(problem.fitness)
+    optimum = problem.optimum
     own = list(problem.owners[: trial.alone])
     if trial.alone and problem.public is not None:
         own.append(problem.public)
     ψ = [
-        float(relative_fitness(problem.fitness.value(optimum_of(problem.fitness_of(records)).theta), optimum))
+        float(relative_fitness(problem.fitness.value(problem.fitness_of(records).minimum().theta), optimum))
         for records in own
     ]
     public_only = ψ[trial.alone] if len(ψ) > trial.alone else float("nan")
