@@ -219,9 +219,47 @@ def test_many_owners_take_less_than_a_second(owners):
         (s1, 1e5, {}), (s2, 0.01, {}), (a1, 10.0, {"rng": rng}), (a2, 0.05, {"rng": rng})
     ):  # fmt: skip
         began = time.process_time()
-        found = forecast(quadratic, owners, step, 300, np.zeros(10), **randomness)
+        found = forecast(quadratic, owners, step, 1000, np.zeros(10), **randomness)
         assert time.process_time() - began < 1.0
-        assert np.isfinite(found.mean).all() and np.isfinite(found.variance).all()
+        assert np.isfinite(found.mean).all()
+        assert np.isfinite(found.variance).all()
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        OwnerKinds.of([3.0, 9.0], [1.0, 0.5], counts=[5, 4]),
+        OwnerKinds.of(np.arange(1.0, 9.0), np.linspace(0.2, 1.0, 8)),
+        OwnerKinds.of([3.0], [1.0], counts=[3]),
+    ],
+    ids=["two kinds", "all different", "one kind"],
+)
+def test_paths_of_counts_agree_with_all_counts(monkeypatch, owners):
+    rng = np.random.default_rng(8)
+    quadratic = quadratic_of(some_records(rng, 30, 4))
+    exact = a2(quadratic, owners, 0.2, 30, np.ones(4), rng, runs=0)
+    monkeypatch.setattr(asynchronous, "MOST_WORK", 0)
+    drawn = a2(quadratic, owners, 0.2, 30, np.ones(4), rng, runs=1000)
+    assert (exact.kind, drawn.kind) == ("exact", "simulated")
+    # 8 blocks: Student's t of 7 degrees is above 14 once in a million
+    assert (np.abs(drawn.mean - exact.mean) <= 14 * drawn.mean_error + 1e-12 * exact.mean.max()).all()
+    directions = asynchronous.Directions.of(quadratic, owners, np.ones(4))
+    costs = asynchronous.simulated_costs("A2", directions, owners, 0.2, 30, 1000, rng)
+    assert drawn.mean_error[-1] < 0.5 * costs[:, -1].std() / np.sqrt(1000)
+
+
+def test_a_thousand_owners_of_ten_kinds_are_forecast_sharply():
+    owners = OwnerKinds.of(1000.0 * np.arange(1, 11), np.linspace(0.1, 1.0, 10), counts=[100] * 10)
+    rng = np.random.default_rng(9)
+    quadratic, T = quadratic_of(some_records(rng, 30, 10)), 100
+    found = a2(quadratic, owners, 0.3, T, np.ones(10), rng)
+    directions = asynchronous.Directions.of(quadratic, owners, np.ones(10))
+    costs = asynchronous.simulated_costs("A2", directions, owners, 0.3, T, 4_000, rng)
+    error = costs.std(axis=0) / np.sqrt(4_000)
+    assert (np.abs(found.mean - costs.mean(axis=0)) <= 4.9 * np.hypot(error, 2 * found.mean_error) + 1e-10).all()
+    assert np.median(found.mean_error / found.mean) < 0.005
+    one_kind = a2(quadratic, OwnerKinds.of([1.0], [0.62], counts=[1000]), 0.3, T, np.ones(10), rng, runs=0)
+    assert abs(one_kind.mean[-1] - found.mean[-1]) > 14 * found.mean_error[-1]  # kinds cannot be thrown together
 
 
 def test_grouping_states_its_error_and_it_covers_the_truth(monkeypatch):

@@ -8,12 +8,15 @@ a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners
 those counts owners are exchangeable again, so for each vector of counts it carries the moments of (1, θ, Σ a_i over
 those owners). The vectors must be few: they are for a few kinds without caps, for a few owners with caps.
 
+Where they are not few, A2 without caps still needs only some of them (`_a2_paths`): counts are drawn, and the rest is
+exact given them, which leaves a small part of the error of as many runs.
+
 Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the
 average of 2b_i² enters. The variance is `fluctuation`'s. **Beyond reach** either is that of reduced runs (`spread`).
 Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,6 +35,9 @@ MOST_GROUPS = 400
 
 MOST_WORK = 4e9
 """Nanoseconds, as estimated, that an exact recursion over counts may take; beyond it there are runs instead."""
+
+BLOCKS, AT_ONCE = 8, 20_000
+"""Independent blocks of paths of counts, which give the standard error, and about how many numbers they may hold."""
 
 FEW, MOST_WORK_FOR_MANY = 10, 0.7e9
 """The variance for more than `FEW` owners may take only this long: beside their exact mean runs are quick and sharp."""
@@ -99,11 +105,19 @@ class _Terms:
     rng: np.random.Generator
 
     def by_counts(self) -> Moments:
-        """Both exactly or both simulated."""
+        """Exactly, or else from paths of counts, or else both from runs."""
         counts, event = self._events(noise_apart=False)
         if _work(self.directions, counts) <= MOST_WORK:
             return self.around(_by_counts(self.directions, counts, event))
-        return self.simulated()
+        runs = self.simulated()
+        if self.rule == "A1" or counts.capped or not self.directions.shared:
+            return runs
+        numbers = len(self.directions.curvature) * len(counts.owners.records)
+        if numbers > AT_ONCE:
+            return runs
+        paths = max(2, min(self.runs, AT_ONCE // numbers) // BLOCKS)
+        mean, error = _a2_paths(self.directions, counts.owners, self.step, self.horizon, paths, self.rng)
+        return replace(runs, mean=mean, mean_error=error)
 
     def around(self, mean: Array, grouping: Array | None = None) -> Moments:
         """A variance to a mean that is known."""
@@ -206,6 +220,55 @@ def _a1_sums(d: Directions, owners: OwnerKinds, α: float, c_L: float, horizon: 
         LX, B = new_LX, new_B
         cost[k + 1] = 0.5 * float(d.curvature @ LL[:, 0])
     return cost
+
+
+def _a2_paths(
+    d: Directions, owners: OwnerKinds, α: float, horizon: int, paths: int, rng: np.random.Generator
+) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """E f(θ_k) − f(θ*) of A2 without caps, and its standard error: exact given how many of each kind have been heard.
+
+    That path is drawn, `BLOCKS` times `paths` of them; the noise, and who of the heard talks again, are averaged. With
+    X = Σ a_i over the heard of a kind and S = Σ ωX, it carries the moments of (1, θ, X), E XS and B = E Σ a_i²; a kind
+    gains `gain` of an answer y = Γθ + γ and loses `leave` of what it holds. Arrays are paths × directions (× kinds).
+    """
+    N, n, σ, K = owners.number, owners.counts.astype(np.float64), d.sigma, len(owners.records)
+    ω, V = owners.weights, 2.0 * owners.noise_scale**2
+    Γ, γ, R = d.slope[0, :, 0, 0], d.offset[0, :, 0], BLOCKS * paths
+    heard = np.zeros((R, K))
+    l = np.repeat(d.start[None], R, axis=0)
+    LL = l**2
+    x, LX, XS, B = np.zeros((4, R, len(l[0]), K))
+    costs = np.empty((BLOCKS, horizon + 1))
+    costs[:, 0] = 0.5 * float(LL[0] @ d.curvature)
+    for k in range(1, horizon + 1):
+        # A Latin hypercube: at each event the draws of a block are spread evenly, which settles most of the choice.
+        strata = rng.permuted(np.tile(np.arange(paths), (BLOCKS, 1)), axis=1).reshape(-1, 1)
+        place = N * (strata + rng.random((R, 1))) / paths
+        unheard = np.cumsum(n - heard, axis=1)
+        new = (unheard > place) & (unheard - (n - heard) <= place)
+        fresh = new.any(axis=1, keepdims=True)
+        number = np.maximum(heard.sum(axis=1, keepdims=True), 1.0)
+        gain = np.where(fresh, new, heard / number)[:, None, :]
+        leave = np.where(fresh, 0.0, 1.0 / number)[:, :, None]
+        heard += new
+
+        Ly, yy = (Γ * LL + γ * l)[:, :, None], (Γ**2 * LL + 2.0 * Γ * γ * l + γ**2)[:, :, None]
+        yX = Γ[:, None] * LX + γ[:, None] * x
+        squares = gain * (yy + V)
+        XS += gain * (yX @ ω)[:, :, None] + yX * (gain @ ω)[:, :, None] - 2.0 * leave * XS
+        XS += ω * (squares - 2.0 * leave * yX + leave * B)
+        B += squares - leave * B
+        x += gain * (Γ * l + γ)[:, :, None] - leave * x
+        LX += gain * Ly - leave * LX
+
+        α_k = α / (1.0 + k / N)
+        keep, c, g = 1.0 - α_k * σ, -α_k * σ * d.optimum, α_k / (heard @ ω)[:, None]
+        S, LS, SS = x @ ω, LX @ ω, XS @ ω
+        LX = keep * LX + c[:, None] * x - g[:, :, None] * XS
+        LL = keep**2 * LL + c**2 + g**2 * SS + 2.0 * (keep * c * l - keep * g * LS - c * g * S)
+        l = keep * l + c - g * S
+        costs[:, k] = 0.5 * (LL @ d.curvature).reshape(BLOCKS, paths).mean(axis=1)
+    return costs.mean(axis=0), costs.std(axis=0, ddof=1) / np.sqrt(BLOCKS)
 
 
 def _work(d: Directions, counts: Counts) -> float:

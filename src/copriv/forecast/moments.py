@@ -8,13 +8,17 @@ and the covariance of θ_k obey an exact recursion as long as nothing is clipped
 Everything here works with z = Uᵀ(θ − θ*), U the eigenvectors of A: where the owners' data share one (H, c), the p
 directions never meet, and each is a scalar recursion. Owners whose (H, c) differ couple the directions again.
 
-| rule     | mean                                                        | variance of f(θ_k)            |
-| -------- | ----------------------------------------------------------- | ----------------------------- |
-| S1, S2   | exact, any owners                                           | exact                         |
-| A1       | exact without caps; grouped beyond 400 different weights    | simulated (`spread`)          |
-| A2       | exact for few kinds of owners; else simulated               | simulated                     |
-| A1 or A2 with caps | exact for a few owners (or few answers each); else simulated | simulated          |
+| rule               | mean                                                 | variance of f(θ_k)                     |
+| ------------------ | ---------------------------------------------------- | -------------------------------------- |
+| S1, S2             | exact, any owners                                    | exact, any owners                      |
+| A1                 | exact; grouped beyond 400 different weights          | exact for a few kinds of owners        |
+| A2                 | exact for a few kinds; else simulated, by paths      | exact for a few owners or short runs   |
+| A1 or A2 with caps | exact for a few owners or few answers each           | the same, a little sooner out of reach |
+| owners' data differ (A1, A2) | exact for a few owners                     | simulated                              |
 
+"Few" is a matter of work: exact up to about 4 s (the variance for more than 10 owners up to 0.7 s), which covers 6
+different owners with p = 8 and T = 60 under any rule; a million identical owners up to T = 1,000 for all means and for
+A1's variance, T = 70 for A2's. What is out of reach is that of reduced runs (`spread`), with its standard error.
 `Moments.kind` and `Moments.variance_kind` say which it was. Source: algorithms "What can be computed exactly instead".
 """
 
@@ -108,8 +112,9 @@ class Moments:
 
     S1 and S2 make T − 1 updates, so entry k is θ[k+1] and there are T entries; A1 and A2 have T + 1.
     `kind`: "exact" (to rounding), "grouped" (owners of nearly equal weight taken as equal; `mean_error` is the change
-    from half as many groups, an estimate) or "simulated" (`mean_error` is one standard error). `variance_kind` ("none"
-    and NaN where no runs were asked for) and `variance_error` say the same of the variance.
+    from half as many groups, an estimate) or "simulated" (`mean_error` is one standard error). `variance_kind` and
+    `variance_error` say the same of the variance: "exact" (for A1 and A2 to about 1e-13 of the mean's square),
+    "simulated", or "none" (NaN) where no runs were asked for.
     """
 
     kind: Literal["exact", "grouped", "simulated"]
