@@ -69,7 +69,7 @@ class Owner:
         per_answer = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
         δ = Fraction(self._terms.delta)
         # With δ, all answers are paid for together (copriv.privacy.ledger).
-        self._charge, self._charged_delta = per_answer * (agreement.answers if δ > 0 else 1), δ / self._terms.overlap
+        self._cost = (per_answer,) if δ == 0 else (per_answer * agreement.answers, δ / self._terms.overlap)
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
         self._other: PrivateAnswer | None = None
         if agreement.agreement.mechanism == "laplace":
@@ -89,7 +89,7 @@ class Owner:
         self._check(query)
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
-            self.ledger.charge(query.identity, query.theta, self._charge, self._charged_delta)
+            self.ledger.charge(query.identity, query.theta, *self._cost)
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)

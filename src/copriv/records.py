@@ -6,7 +6,10 @@ weighted sum, and a person whose records' gradients are each at most Ξ in L1 co
 Rows that stand several times in a resampled table are kept once, with their number as weight: the same sums, cheaper.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +17,28 @@ from jaxtyping import Float
 from copriv.errors import DataError, InvalidInput
 from copriv.types import Array
 from copriv.validation import finite_array
+
+BLOCK = 4096
+"""Rows a block: their predictions for one θ stay in the nearest cache."""
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """Records of which no more than a block has to be in memory."""
+
+    @property
+    def units(self) -> int:
+        """n: how many records, or persons, the rows stand for."""
+        ...
+
+    @property
+    def n_parameters(self) -> int:
+        """p: the length of θ."""
+        ...
+
+    def blocks(self) -> "Iterable[Records]":
+        """All rows in their order, BLOCK at a time. Raises DataError where they cannot be read, or are other ones."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +108,22 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.target)
+
+    def blocks(self) -> "tuple[Records, ...]":
+        """All rows, BLOCK at a time, without a copy."""
+        return self._blocks
+
+    @cached_property
+    def _blocks(self) -> "tuple[Records, ...]":
+        if len(self) <= BLOCK:
+            return (self,)
+        cuts = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]
+        return tuple(Records(self.features[rows], self.target[rows], self.weight[rows]) for rows in cuts)
+
+    @cached_property
+    def lengths(self) -> Float[Array, " records"]:
+        """‖x‖₁ of each row. Worked out once: it is the dearest part of a clipped gradient."""
+        return np.asarray(np.abs(self.features).sum(axis=1))
 
     def bounded(self, feature_bound: float) -> "Records":
         """Each x scaled into the L1 ball of radius `feature_bound`: x · min(1, B/‖x‖₁). A row sees only itself."""

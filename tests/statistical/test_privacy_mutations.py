@@ -220,7 +220,7 @@ def a_mean_over_rows_in_place_of_persons(patch: Patch) -> None:
 
 @mutation("cap")
 def m_plus_1_answers(patch: Patch) -> None:
-    def ledger(owner: str, epsilon: Fraction, answers: int) -> MemoryLedger:
+    def ledger(owner: str, epsilon: Fraction, answers: int, delta: Fraction) -> MemoryLedger:
         return MemoryLedger(owner, 2 * epsilon, answers + 1)
 
     patch.setattr(copriv.owner, "MemoryLedger", ledger)
@@ -243,7 +243,9 @@ def overlap_ignored(patch: Patch) -> None:
 def the_whole_budget_for_each_answer(patch: Patch) -> None:
     patch.setattr(copriv.owner, "epsilon_per_answer", lambda epsilon, answers, overlap: Fraction(epsilon))
     patch.setattr(
-        copriv.owner, "MemoryLedger", lambda owner, epsilon, answers: MemoryLedger(owner, answers * epsilon, answers)
+        copriv.owner,
+        "MemoryLedger",
+        lambda owner, epsilon, answers, delta: MemoryLedger(owner, answers * epsilon, answers),
     )
 
 

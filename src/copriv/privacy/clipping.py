@@ -31,11 +31,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
-from copriv.records import Records
+from copriv.records import BLOCK as BLOCK
+from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss, is_linear
 
-BLOCK = 4096
-"""Rows a block: their predictions for one θ stay in the nearest cache."""
 ROUNDING = (BLOCK + 128) * 2.0**-53
 """How far a mean is rounded, as a share of Ξ: a block's sum, and 128 for the weights, their sum and the division."""
 SMALLEST_FACTOR = float(np.finfo(np.float64).tiny)
@@ -68,30 +67,38 @@ def clip_rows(
 
 
 def clipped_mean_gradient(
-    loss: Loss, records: Records, theta: Float[Array, " p"], bound: float, order: Literal[1, 2] = 1
+    loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"], bound: float, order: Literal[1, 2] = 1
 ) -> Float[Array, " p"]:
     """Σ w clip(∇ℓ, Ξ)/n at one θ: what an owner computes for one answer, one pass in blocks.
 
-    For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁.
+    It does not depend on whether the blocks are in memory: their sums are the same, and are added up exactly.
     """
-    sums = []
-    for start in range(0, len(records), BLOCK):
-        rows = slice(start, start + BLOCK)
-        x, y, w = records.features[rows], records.target[rows], records.weight[rows]
-        if is_linear(loss):
-            norms = row_norms(x, order)
-            limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
-            limit[limit < SMALLEST_FACTOR] = 0.0
-            # Not x @ theta: its last bits depend on where in the block a row stands. A person with one row more would
-            # move all the others, and at the hinge's kink a last bit is a whole gradient.
-            predictions = np.einsum("ij,j->i", x, theta)
-            slope = np.nan_to_num(_shaped(loss, loss.slope(predictions, y), y.shape), nan=0.0, posinf=0.0, neginf=0.0)
-            sums.append((w * np.clip(slope, -limit, limit)) @ x)
-        else:
-            sums.append(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
-    total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1)])
-    mean: Array = total / records.weight.sum()
+    sums, weights = [], []
+    for block in records.blocks():
+        sums.append(_clipped_sum(loss, block, theta, bound, order))
+        weights.append(block.weight.sum())
+    total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1).tolist()])
+    mean: Array = total / math.fsum(weights)
     return mean
+
+
+def _clipped_sum(
+    loss: Loss, block: Records, theta: Float[Array, " p"], bound: float, order: Literal[1, 2]
+) -> Float[Array, " p"]:
+    """For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁."""
+    x, y, w = block.features, block.target, block.weight
+    if not is_linear(loss):
+        return np.asarray(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
+    norms = block.lengths if order == 1 else row_norms(x, order)
+    limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
+    limit[limit < SMALLEST_FACTOR] = 0.0
+    # Not x @ theta: its last bits depend on where in the block a row stands. A person with one row more would
+    # move all the others, and at the hinge's kink a last bit is a whole gradient.
+    predictions = np.einsum("ij,j->i", x, theta)
+    slope = _shaped(loss, loss.slope(predictions, y), y.shape)
+    if not np.isfinite(slope).all():
+        slope = np.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.asarray((w * np.minimum(np.maximum(slope, -limit), limit)) @ x)
 
 
 def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
