@@ -15,7 +15,7 @@ models = []
 for run in range(terms["runs"]):
     row = []
     for i in range(terms["owners"]):
-        x, y = tables[f"x{i}"], tables[f"y{i}"]
+        x, y = (np.repeat(tables[f"{name}{i}"], tables[f"n{i}"], axis=0) for name in "xy")
         if terms["loss"] == "squared":
             model = LinearRegression(
                 epsilon=ε, bounds_X=(-B, B), bounds_y=(-Y, Y), fit_intercept=False, random_state=run * 1000 + i

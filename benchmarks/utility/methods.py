@@ -13,6 +13,8 @@ from copriv.forecast.sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.types import Array
 
+PLAN, PLAN_WITH_DELTA = "plan", "plan, δ = 1e-6"
+"""The rows that all others are held against."""
 Method = Callable[[Cell, Problem, int], tuple[Array, str]]
 """ψ of each run, and the settings in words."""
 
@@ -22,6 +24,17 @@ def _simulated(problem: Problem, agreement: Agreement, runs: int) -> Array:
     # Against the records as the cell bounds them, whatever B a plan chose to train on.
     theta = result.theta
     return np.asarray(relative_fitness(problem.fitness.value(theta), problem.optimum))
+
+
+def overall(delta: float) -> Method:
+    """What `plan` picks among everything: pure ε, or with δ where the owners state one."""
+
+    def run(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
+        free = problem.under(problem.terms.replace(agreement={"communication": "any"}, owner={"delta": delta}))
+        found = plan(free, one_answer=True)
+        return _simulated(problem, found.agreement, runs), found.choice.describe()
+
+    return run
 
 
 def planned(communication: str, public: bool) -> Method:
@@ -103,6 +116,8 @@ def alone(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
 def ours(cell: Cell) -> Sequence[tuple[str, Method]]:
     """(name, method) in the order of the table."""
     methods: list[tuple[str, Method]] = [
+        (PLAN, overall(0.0)),
+        (PLAN_WITH_DELTA, overall(DELTA)),
         ("plan, asynchronous", planned("asynchronous", False)),
         ("plan, asynchronous, public start", planned("asynchronous", True)),
         ("plan, synchronous", planned("synchronous", False)),

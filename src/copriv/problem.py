@@ -185,6 +185,7 @@ class Problem:
             raise DataError("public: a forecast needs a public sample; give public = (X, y), or data.public_rows")
         return replace(
             self, unbounded=(sample,) * self.terms.n_owners, stand_in=True, source="public", unbounded_held_out=None,
+            known_optimum=None,
             description=f"the learner's own {sample.units:,} public records in every owner's place",
         )  # fmt: skip
 

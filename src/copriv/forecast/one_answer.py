@@ -31,9 +31,14 @@ FIRST_RUNS = 4
 """Of every candidate, in one world."""
 KEPT = 8
 """Candidates that are tried in all worlds."""
-BOUNDS = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.996, 1.0)
-"""Candidates for Ξ: quantiles of the public rows' gradient norms at the start."""
+BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
+PARTS = (0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
+"""Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
+all classification gradients are alike, and quantiles say nothing of how few will matter at the optimum."""
+APART = 1.15
+"""Candidates for Ξ that differ by less than this factor are one."""
 STEPS = (1.0, 0.6, 0.3)
+"""How far to go from the start to what the answers say: a public model knows something, and noise does not."""
 SPENT = (0.4, 0.15, 0.05, 0.01)
 """Candidates for the share of ε that the anchor spends on curvature."""
 
@@ -133,9 +138,9 @@ def _objective(problem: Problem, base: Agreement, sample: PublicSample, worlds: 
                 λ = _anchor(replace(plain, bound=Ξ, metric=metric, reach=reach), n, share * ε)
                 if λ <= 0:
                     if share == SPENT[0]:
-                        yield _Setting(Ξ, _steps(problem, (1.0,)), shape)  # the regulariser is enough of an anchor
+                        yield _Setting(Ξ, _steps(problem, STEPS), shape)  # the regulariser is enough of an anchor
                     continue
-                steps = (1.0,) if metric is None else (1.0, 1.0 + λ)
+                steps = STEPS if metric is None else (1.0 + λ, *STEPS)
                 yield _Setting(Ξ, _steps(problem, steps), {**shape, "anchor": λ})
 
 
@@ -164,7 +169,13 @@ def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Literal[1, 2]
         r, loss = world.owners[0], world.loss
         assert is_linear(loss)
         seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
-    return sorted({float(q) for q in np.quantile(np.concatenate(seen), BOUNDS) if q > 0})
+    norms = np.concatenate(seen)
+    candidates = np.sort(np.concatenate([np.quantile(norms, BOUNDS), norms.max() * np.array(PARTS)]))[::-1]
+    kept: list[float] = []
+    for Ξ in candidates[candidates > 0]:
+        if not kept or kept[-1] > APART * Ξ:
+            kept.append(float(Ξ))
+    return kept
 
 
 def _costs(worlds: Worlds, base: Agreement, setting: _Setting, runs: int, seed: int) -> Float[Array, " steps"]:
