@@ -158,7 +158,8 @@ class Problem:
     @cached_property
     def owners(self) -> tuple[Records, ...]:
         """Each owner's records as they are answered from; equal objects stay one object."""
-        made = {id(records): self._as_agreed(records) for records in self.unbounded}
+        distinct = {id(records): records for records in self.unbounded}
+        made = {name: self._as_agreed(records) for name, records in distinct.items()}
         return tuple(made[id(records)] for records in self.unbounded)
 
     @cached_property
