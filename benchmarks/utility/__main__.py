@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from copriv.experiments.reference import optimum_of
 
 from benchmarks.utility.cells import Cell, grid, quick
 from benchmarks.utility.methods import ours
@@ -37,7 +36,7 @@ def main() -> None:
         if cell.data not in loaded:
             loaded.clear()  # one at a time: the largest has millions of records
             whole = Problem.load(cell.agreement())
-            loaded[cell.data] = replace(whole, known_optimum=optimum_of(whole.fitness))
+            loaded[cell.data] = replace(whole, known_optimum=whole.optimum)
         problem = loaded[cell.data].under(cell.agreement())
         for method, run in missing:
             row = _entry(cell, method, run, problem, options.runs)
