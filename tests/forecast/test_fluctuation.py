@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast import asynchronous, fluctuation
+from copriv.forecast import fluctuation
 from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.moments import OwnerKinds
+from copriv.forecast.moments import Directions, OwnerKinds
+from copriv.forecast.spread import simulated_costs
 
 FORECAST = {"A1": a1, "A2": a2}
 
@@ -155,8 +156,8 @@ def test_many_identical_owners_are_few_labels(rule):
     owners = OwnerKinds.of([2.0], [0.7], counts=[12])
     arguments = (quadratic, owners, step_of(rule, T) / 4, T, np.ones(3), rng)
     exact = FORECAST[rule](*arguments)
-    costs = asynchronous.simulated_costs(
-        rule, asynchronous.Directions.of(quadratic, owners, np.ones(3)), owners, step_of(rule, T) / 4, T, runs, rng
+    costs = simulated_costs(
+        rule, Directions.of(quadratic, owners, np.ones(3)), owners, step_of(rule, T) / 4, T, runs, rng
     )
     fourth = ((costs - costs.mean(axis=0)) ** 4).mean(axis=0)
     error = np.sqrt(np.maximum(fourth - costs.var(axis=0) ** 2, 0) / runs)

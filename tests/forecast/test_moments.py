@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import oracle
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast import asynchronous
+from copriv.forecast import asynchronous, counting
 from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.moments import OwnerKinds
-from copriv.forecast.spread import draw_talkers, spread
+from copriv.forecast.events import A1Event, A2Event, Counts
+from copriv.forecast.moments import Directions, OwnerKinds
+from copriv.forecast.spread import draw_talkers, simulated_costs, spread
 from copriv.forecast.synchronous import s1, s2
 
 σ = 0.3
@@ -225,27 +226,35 @@ def test_many_owners_take_less_than_a_second(owners):
         assert np.isfinite(found.variance).all()
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    "owners",
+    ("owners", "order"),
     [
-        OwnerKinds.of([3.0, 9.0], [1.0, 0.5], counts=[5, 4]),
-        OwnerKinds.of(np.arange(1.0, 9.0), np.linspace(0.2, 1.0, 8)),
-        OwnerKinds.of([3.0], [1.0], counts=[3]),
+        (OwnerKinds.of([3.0, 9.0], [1.0, 0.5], counts=[5, 4]), "uniform"),
+        (OwnerKinds.of(np.arange(1.0, 9.0), np.linspace(0.2, 1.0, 8)), "uniform"),
+        (OwnerKinds.of([3.0], [1.0], counts=[3]), "uniform"),
+        (OwnerKinds.of([3.0], [1.0], counts=[6], answers=3), "random order"),
+        (OwnerKinds.of([3.0, 9.0], [1.0, 0.5], counts=[2, 1], answers=[2, 4]), "uniform"),
     ],
-    ids=["two kinds", "all different", "one kind"],
+    ids=["two kinds", "all different", "one kind", "caps", "different caps"],
 )
-def test_paths_of_counts_agree_with_all_counts(monkeypatch, owners):
+def test_paths_of_counts_agree_with_all_counts(monkeypatch, rule, owners, order):
     rng = np.random.default_rng(8)
-    quadratic = quadratic_of(some_records(rng, 30, 4))
-    exact = a2(quadratic, owners, 0.2, 30, np.ones(4), rng, runs=0)
-    monkeypatch.setattr(asynchronous, "MOST_WORK", 0)
-    drawn = a2(quadratic, owners, 0.2, 30, np.ones(4), rng, runs=1000)
-    assert (exact.kind, drawn.kind) == ("exact", "simulated")
-    # 8 blocks: Student's t of 7 degrees is above 14 once in a million
-    assert (np.abs(drawn.mean - exact.mean) <= 14 * drawn.mean_error + 1e-12 * exact.mean.max()).all()
-    directions = asynchronous.Directions.of(quadratic, owners, np.ones(4))
-    costs = asynchronous.simulated_costs("A2", directions, owners, 0.2, 30, 1000, rng)
-    assert drawn.mean_error[-1] < 0.5 * costs[:, -1].std() / np.sqrt(1000)
+    quadratic, T = quadratic_of(some_records(rng, 30, 4)), 24
+    arguments = (quadratic, owners, step_of(rule, T) / 2, T, np.ones(4), rng)
+    exact = RULES[rule][0](*arguments, order=order, runs=0)
+    directions = Directions.of(quadratic, owners, np.ones(4))
+    counts = Counts.of(directions, owners, T, order, rule == "A2")
+    α, paths = step_of(rule, T) / 2, 100
+    event = A1Event(directions, counts, α / T**2, 0.5) if rule == "A1" else A2Event(directions, counts, α)
+    estimates = [counting.by_paths(directions, counts, event, paths, rng)]
+    if rule == "A2" and owners.answers is None:
+        estimates.append(counting.a2_paths(directions, counts.owners, α, T, paths, rng))
+    costs = simulated_costs(rule, directions, owners, α, T, 8 * paths, rng, order=order)
+    for mean, error in estimates:
+        # 8 blocks: Student's t of 7 degrees is above 14 once in a million
+        assert (np.abs(mean - exact.mean) <= 14 * error + 1e-12 * exact.mean.max()).all()
+        assert error[-1] < 0.6 * costs[:, -1].std() / np.sqrt(8 * paths)
 
 
 def test_a_thousand_owners_of_ten_kinds_are_forecast_sharply():
@@ -253,8 +262,8 @@ def test_a_thousand_owners_of_ten_kinds_are_forecast_sharply():
     rng = np.random.default_rng(9)
     quadratic, T = quadratic_of(some_records(rng, 30, 10)), 100
     found = a2(quadratic, owners, 0.3, T, np.ones(10), rng)
-    directions = asynchronous.Directions.of(quadratic, owners, np.ones(10))
-    costs = asynchronous.simulated_costs("A2", directions, owners, 0.3, T, 4_000, rng)
+    directions = Directions.of(quadratic, owners, np.ones(10))
+    costs = simulated_costs("A2", directions, owners, 0.3, T, 4_000, rng)
     error = costs.std(axis=0) / np.sqrt(4_000)
     assert (np.abs(found.mean - costs.mean(axis=0)) <= 4.9 * np.hypot(error, 2 * found.mean_error) + 1e-10).all()
     assert np.median(found.mean_error / found.mean) < 0.005
@@ -285,12 +294,12 @@ def test_simulated_means_agree_with_exact_ones(monkeypatch, rule, order, shared)
     forecast, T = RULES[rule][0], 12  # three events more than there are answers
     exact = forecast(pooled, owner_kinds, step_of(rule, T), T, np.ones(2), rng, order=order, runs=2)
     monkeypatch.setattr(asynchronous, "MOST_WORK", 0)
-    simulated = forecast(pooled, owner_kinds, step_of(rule, T), T, np.ones(2), rng, order=order, runs=20_000)
+    simulated = forecast(pooled, owner_kinds, step_of(rule, T), T, np.ones(2), rng, order=order, runs=2_000)
     assert (exact.kind, simulated.kind) == ("exact", "simulated")
     assert len(exact.mean) == len(simulated.mean) == T + 1
     # A1's first θ_L is not random: both are the same number there, to rounding.
     z = (simulated.mean - exact.mean) / (simulated.mean_error + 1e-10)
-    assert np.abs(z).max() < 4.9
+    assert np.abs(z).max() < 14  # Student's t of 7 degrees: see above
     assert exact.mean[-1] == exact.mean[-3]
 
 

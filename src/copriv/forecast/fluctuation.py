@@ -43,16 +43,22 @@ Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 def work(d: Directions, counts: Counts, most: float) -> float:
     """About how many nanoseconds `variances` takes; infinite above `most`."""
-    p, base, total = len(d.curvature), _base(counts), 0.0
+    base, total = _base(counts), 0.0
+    pairs = len(d.curvature) * (len(d.curvature) + 1) / 2
+    if (
+        math.isinf(counts.visits(MOST_HELD))
+        or pairs * _entries_of(base + sum(_sizes(counts, counts.first))) > MOST_HELD
+    ):
+        return math.inf
     for moves in _walk(counts):
         held = 0.0
         new = base > SUM  # else a first answer and a later one are taken together
         for after, joined, _ in {(a, int(counts.successor[c]), new and counts.slot[c] < 0) for _, c, _, a in moves}:
             sizes = _sizes(counts, after)
-            labels, members = base + sum(sizes), sizes[joined]
-            entries = (labels * (labels + 1) / 2) ** 2
-            total += 3e5 + p * (p + 1) / 2 * entries * (2.0 + 0.4 * labels + 2.7 * (members - 1) + 5.0 * new)
-            held += p * (p + 1) / 2 * entries
+            labels = base + sum(sizes)
+            numbers = pairs * _entries_of(labels)
+            total += 3e5 + numbers * (2.0 + 0.4 * labels + 2.7 * (sizes[joined] - 1) + 5.0 * new)
+            held += numbers
         if total > most or held > MOST_HELD:
             return math.inf
     return total
@@ -233,6 +239,10 @@ class _Recursion:
             second += moments[self._same, θθ, 0]
         twice = np.where(self._j == self._l, 0.25, 0.5)
         return max(0.0, float(twice * a[self._j] * a[self._l] @ fourth) - float(0.5 * a @ second) ** 2)
+
+
+def _entries_of(labels: int) -> int:
+    return (labels * (labels + 1) // 2) ** 2
 
 
 def _base(counts: Counts) -> int:

@@ -8,13 +8,13 @@ and the covariance of θ_k obey an exact recursion as long as nothing is clipped
 Everything here works with z = Uᵀ(θ − θ*), U the eigenvectors of A: where the owners' data share one (H, c), the p
 directions never meet, and each is a scalar recursion. Owners whose (H, c) differ couple the directions again.
 
-| rule               | mean                                                 | variance of f(θ_k)                     |
-| ------------------ | ---------------------------------------------------- | -------------------------------------- |
-| S1, S2             | exact, any owners                                    | exact, any owners                      |
-| A1                 | exact; grouped beyond 400 different weights          | exact for a few kinds of owners        |
-| A2                 | exact for a few kinds; else simulated, by paths      | exact for a few owners or short runs   |
-| A1 or A2 with caps | exact for a few owners or few answers each           | the same, a little sooner out of reach |
-| owners' data differ (A1, A2) | exact for a few owners                     | simulated                              |
+| rule                    | mean                                            | variance of f(θ_k)                     |
+| ----------------------- | ----------------------------------------------- | -------------------------------------- |
+| S1, S2                  | exact, any owners                               | exact, any owners                      |
+| A1                      | exact; grouped beyond 400 different weights     | exact for a few kinds of owners        |
+| A2                      | exact for a few kinds; else simulated, by paths | exact for a few owners, or short runs  |
+| A1, A2 with caps        | exact for a few owners, or few answers each     | the same, a little sooner out of reach |
+| A1, A2, data that differ | exact for a few owners                         | simulated                              |
 
 "Few" is a matter of work: exact up to about 4 s (the variance for more than 10 owners up to 0.7 s), which covers 6
 different owners with p = 8 and T = 60 under any rule; a million identical owners up to T = 1,000 for all means and for
