@@ -129,6 +129,7 @@ class Conductor:
         self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
+        self._weights = agreement.weights
         self._p, self._length = store.n_parameters, answer_length(agreement, store.n_parameters)
         self._several_at_once = agreement.one_answer or agreement.agreement.rule == "A2"
         self._rounds = agreement.synchronous and not agreement.one_answer
@@ -347,6 +348,8 @@ class Conductor:
         free = [j for j, members in enumerate(self.talkers) if self._may_ask(members[0])]
         quick = [j for j in free if not any(self.parties[name].late for name in self.talkers[j])]
         free = quick or free
+        if len(free) == 1:
+            return free
         random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
         return free[:room]
 
@@ -409,9 +412,12 @@ class Conductor:
 
     def _move(self, talker: int, used: list[str], answers: dict[str, Array]) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
-        w = self.agreement.weights[[self.parties[name].index for name in used]]
-        share = w / w.sum() if w.sum() > 0 else w
-        answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._length))
+        w = self._weights[[self.parties[name].index for name in used]]
+        if len(used) == 1 and w[0] > 0:
+            answer = answers[used[0]]
+        else:
+            share = w / w.sum() if w.sum() > 0 else w
+            answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._length))
         self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
         self.stepped += 1
 

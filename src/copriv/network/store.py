@@ -83,6 +83,7 @@ class RunStore:
         self.run, self.agreement = run, agreement
         self.on_event: Callable[[Event], None] | None = None
         self._connection, self._writer = connection, writer
+        self._cursor = connection.cursor()
         self._events = int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
     @classmethod
@@ -127,32 +128,25 @@ class RunStore:
 
     def event(self, kind: str, **data: Any) -> None:
         """Note that something happened."""
-        self._begin()
         self._events += 1
-        event = Event(self._events, time.time(), kind, data)
-        values = (event.number, event.time, kind, json.dumps(data))
-        self._connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", values)
+        now = time.time()
+        self._write("INSERT INTO events VALUES (?, ?, ?, ?)", (self._events, now, kind, json.dumps(data)))
         if self.on_event is not None:
-            self.on_event(event)
+            self.on_event(Event(self._events, now, kind, data))
 
     def turn(self, number: int, talker: int, theta: Float[Array, " p"]) -> None:
         """A point at which a talker is to be asked."""
-        self._begin()
-        self._connection.execute("INSERT INTO turns VALUES (?, ?, ?)", (number, talker, theta.tobytes()))
+        self._write("INSERT INTO turns VALUES (?, ?, ?)", (number, talker, theta.tobytes()))
         self.event("asked", turn=number, talker=talker)
 
     def query(self, identity: str, turn: int, owner: str, sequence: int) -> None:
         """A query that is about to be sent."""
-        self._begin()
-        self._connection.execute("INSERT INTO queries VALUES (?, ?, ?, ?)", (identity, turn, owner, sequence))
+        self._write("INSERT INTO queries VALUES (?, ?, ?, ?)", (identity, turn, owner, sequence))
 
     def answer(self, answer: Answer) -> None:
         """An answer that came."""
-        self._begin()
-        self._connection.execute(
-            "INSERT INTO answers VALUES (?, ?, ?, ?)",
-            (answer.identity, answer.gradient.tobytes(), answer.answered, answer.chain_head),
-        )
+        values = (answer.identity, answer.gradient.tobytes(), answer.answered, answer.chain_head)
+        self._write("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
 
     def commit(self) -> None:
         """Wait until everything so far is on the disk."""
@@ -193,9 +187,11 @@ class RunStore:
         self.commit()
         _close(self._connection, self._writer)
 
-    def _begin(self) -> None:
+    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+        # One cursor for all: making one costs as much as an insertion.
         if not self._connection.in_transaction:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._cursor.execute("BEGIN IMMEDIATE")
+        self._cursor.execute(statement, values)
 
 
 def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
