@@ -24,6 +24,7 @@ its agreement has δ = 0. `Plan.trades` says what each promise costs.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -300,6 +301,7 @@ class _Table:
     def sample(self) -> PublicSample:
         return self.bounded.sample
 
+    @cached_property
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
         a, U = np.linalg.eigh(self.sample.hessian)
@@ -321,7 +323,7 @@ class _Table:
 
     def price(self, table: Response, variance: "dict[str, float]") -> "list[_Priced]":
         """One a mechanism of noise; `variance` is v(m) of each."""
-        a, P, z2, t = self.directions()
+        a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
         R, V = table.at(step[:, None] * (P * a), self.sample.wobble)

@@ -27,6 +27,8 @@ from copriv.types import Array
 
 GAINS = np.geomspace(0.002, 8.0, 64)
 """First step times curvature; a plain descent diverges at 2."""
+FINE = np.geomspace(GAINS[0], GAINS[-1], 8 * 63 + 1)
+"""What is averaged over the uncertainty of a gain bends more sharply near 2."""
 MOST_TALKERS = 32
 """A2: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
 DRAWS = 32
@@ -51,22 +53,31 @@ class Response:
 
         A step that is exactly right for the public curvature is not for the owners': R would promise too much.
         """
-        nodes, weights = np.polynomial.hermite_e.hermegauss(9)
-        parts = [self._exactly(gain * max(1.0 + wobble * x, 0.0)) for x in nodes]
-        share = weights / weights.sum()
-        R = sum(w * part[0] for w, part in zip(share, parts, strict=True))
-        V = sum(w * part[1] for w, part in zip(share, parts, strict=True))
-        return np.asarray(R), np.asarray(V)
+        R, V = _blurred(self, wobble)
+        return _interpolated(gain, FINE, R, V)
 
-    def _exactly(self, gain: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """Interpolated on log axes; beyond the largest tabled gain both are huge, as the run diverges."""
-        x, known = np.log(np.clip(gain, GAINS[0], GAINS[-1])), np.log(GAINS)
-        R = np.exp(np.interp(x, known, np.log(np.maximum(self.start, 1e-30))))
-        V = np.exp(np.interp(x, known, np.log(np.maximum(self.noise, 1e-30))))
-        # Below the table R goes to 1 as (1 − cg)² does.
-        R = np.where(gain < GAINS[0], R ** np.minimum(gain / GAINS[0], 1.0), R)
-        too_far = gain > GAINS[-1]
-        return np.where(too_far, 1e30, R), np.where(too_far, 1e30, V)
+
+@lru_cache(maxsize=4096)
+def _blurred(response: Response, wobble: float) -> tuple[Float[Array, " fine"], Float[Array, " fine"]]:
+    """R and V at each of FINE, averaged over the spread of a gain: once for all that is priced under one sample."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    share = weights / weights.sum()
+    seen = FINE * np.maximum(1.0 + wobble * nodes, 0.0)[:, None]
+    R, V = _interpolated(seen, GAINS, response.start, response.noise)
+    return np.asarray(share @ R), np.asarray(share @ V)
+
+
+def _interpolated(
+    gain: Float[Array, "*batch"], known: Float[Array, " known"], R: Float[Array, " known"], V: Float[Array, " known"]
+) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
+    """On log axes; beyond the largest known gain both are huge, as the run diverges."""
+    x, at = np.log(np.clip(gain, known[0], known[-1])), np.log(known)
+    r = np.exp(np.interp(x, at, np.log(np.maximum(R, 1e-30))))
+    v = np.exp(np.interp(x, at, np.log(np.maximum(V, 1e-30))))
+    # Below the table R goes to 1 as (1 − cg)² does.
+    r = np.where(gain < known[0], r ** np.minimum(gain / known[0], 1.0), r)
+    too_far = gain > known[-1]
+    return np.asarray(np.where(too_far, 1e30, r)), np.asarray(np.where(too_far, 1e30, v))
 
 
 @lru_cache(maxsize=256)
