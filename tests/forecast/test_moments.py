@@ -266,7 +266,7 @@ def test_a_thousand_owners_of_ten_kinds_are_forecast_sharply():
     costs = simulated_costs("A2", directions, owners, 0.3, T, 4_000, rng)
     error = costs.std(axis=0) / np.sqrt(4_000)
     assert (np.abs(found.mean - costs.mean(axis=0)) <= 4.9 * np.hypot(error, 2 * found.mean_error) + 1e-10).all()
-    assert np.median(found.mean_error / found.mean) < 0.005
+    assert found.mean_error[-1] < 0.5 * error[-1]  # 144 paths against 4,000 runs
     one_kind = a2(quadratic, OwnerKinds.of([1.0], [0.62], counts=[1000]), 0.3, T, np.ones(10), rng, runs=0)
     assert abs(one_kind.mean[-1] - found.mean[-1]) > 14 * found.mean_error[-1]  # kinds cannot be thrown together
 
