@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.utility.cells import Cell, grid, quick
 from benchmarks.utility.methods import ours
+from benchmarks.utility.page import page
 from benchmarks.utility.peers import peers
 from copriv import CoprivError, Problem
 
@@ -23,12 +24,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cells whose name contains this")
     parser.add_argument("--methods", default="", help="methods whose name contains this")
     parser.add_argument("--out", type=Path, default=Path("docs/reference"))
+    parser.add_argument("--page", action="store_true", help="write the page from the table as it is, and run nothing")
     options = parser.parse_args()
     name = "utility-quick" if options.quick else "utility"
     table = options.out / f"{name}.csv"
     done = {(row["cell"], row["method"]): row for row in _rows(table)}
-    loaded: dict[tuple[str, str, int, int], Problem] = {}
-    for cell in quick() if options.quick else grid():
+    loaded: dict[Cell, Problem] = {}
+    for cell in () if options.page else quick() if options.quick else grid():
         wanted = [m for m in (*ours(cell), *peers(cell)) if options.methods in m[0]]
         missing = [m for m in wanted if (cell.name, m[0]) not in done]
         if options.only not in cell.name or not missing:
@@ -43,7 +45,21 @@ def main() -> None:
             done[cell.name, method] = row
             print(f"{cell.name:40} {method:36} {row['median']:>10}  {row['settings']}", flush=True)
             _write(table, list(done.values()))
-    _markdown(options.out / f"{name}.md", list(done.values()), options.quick)
+        _publish(options, name, done)
+    _publish(options, name, done)
+
+
+def _publish(options: argparse.Namespace, name: str, done: dict[tuple[str, str], dict[str, str]]) -> None:
+    """The page, in the order of the grid, whatever order entries were made in."""
+    cells = {cell.name: i for i, cell in enumerate(quick() if options.quick else grid())}
+    order = {
+        (cell.name, method): i
+        for cell in (quick() if options.quick else grid())
+        for i, (method, _) in enumerate((*ours(cell), *peers(cell)))
+    }
+    known = sorted((key for key in done if key in order), key=lambda key: (cells[key[0]], order[key]))
+    made_by = f"python -m benchmarks.utility{' --quick' if options.quick else ''}"
+    (options.out / f"{name}.md").write_text(page([done[key] for key in known], made_by), encoding="utf-8")
 
 
 def _entry(cell: Cell, method: str, run: object, problem: Problem, runs: int) -> dict[str, str]:
@@ -71,25 +87,6 @@ def _write(path: Path, rows: list[dict[str, str]]) -> None:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
-
-
-def _markdown(path: Path, rows: list[dict[str, str]], quick: bool) -> None:
-    lines = [
-        "# Utility at the same privacy",
-        "",
-        f"Made by `python -m benchmarks.utility{' --quick' if quick else ''}`.",
-        "Relative fitness ψ on all owners' records, median (25 % to 75 %) over runs; lower is better. Settings were chosen",
-        "on public rows only.",
-        "",
-    ]
-    for cell in dict.fromkeys(row["cell"] for row in rows):
-        lines += [f"## {cell}", "", "| method | ψ | settings |", "| --- | --- | --- |"]
-        for row in rows:
-            if row["cell"] == cell:
-                value = f"{row['median']} ({row['p25']} to {row['p75']})" if row["median"] else "—"
-                lines.append(f"| {row['method']} | {value} | {row['settings']} |")
-        lines.append("")
-    path.write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

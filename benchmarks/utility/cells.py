@@ -1,7 +1,7 @@
 """The cells of the table, each an agreement that leaves to the plan all that a plan may choose."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from copriv import Agreement
 
@@ -13,35 +13,38 @@ DELTA = 1e-6
 
 @dataclass(frozen=True)
 class Cell:
-    """`records` are those of each owner."""
+    """`records` are those of each owner. Cards have ‖x‖₁ ≤ 4; an intercept comes on top of that, or inside it."""
 
     dataset: str
     loss: str
     owners: int
     records: int
     epsilon: float
+    intercept: Literal["none", "on top", "inside"] = "none"
 
     @property
-    def data(self) -> tuple[str, str, int, int]:
-        """What records and fitness depend on."""
-        return self.dataset, self.loss, self.owners, self.records
+    def data(self) -> "Cell":
+        """What records and fitness depend on: the cell at ε = 1."""
+        return replace(self, epsilon=1.0)
 
     @property
     def name(self) -> str:
-        return f"{self.dataset}-{self.loss}-N{self.owners}-n{self.records}-eps{self.epsilon:g}"
+        extra = {"none": "", "on top": "-intercept", "inside": "-intercept-inside"}[self.intercept]
+        return f"{self.dataset}-{self.loss}{extra}-N{self.owners}-n{self.records}-eps{self.epsilon:g}"
 
     def agreement(self, delta: float = 0.0, **terms: Any) -> Agreement:
         """Everything "auto" that can be."""
         data: dict[str, Any] = {"dataset": self.dataset}
         if self.dataset == "creditcard":
-            data |= {"components": 0, "feature_bound": 4.0, "public_rows": 10_000}
+            bound = 3.0 if self.intercept == "inside" else 4.0
+            data |= {"components": 0, "feature_bound": bound, "public_rows": 10_000}
         elif self.dataset == "hospital":
             data |= {"components": 9}
         owner = {"records": self.records, "epsilon": self.epsilon, "delta": delta}
         return Agreement.of(
             {
                 "agreement": {"rule": "auto", "communication": "asynchronous", "horizon": 1000, **terms},
-                "model": {"loss": self.loss, "regularization": 1e-5},
+                "model": {"loss": self.loss, "regularization": 1e-5, "intercept": self.intercept != "none"},
                 "data": data,
                 "owner": [{"name": f"owner-{i + 1}", **owner} for i in range(self.owners)],
             }
@@ -50,12 +53,13 @@ class Cell:
 
 def grid() -> list[Cell]:
     """All cells, the first ε first."""
-    data: list[tuple[str, str, int, int]] = [
-        *(("lending", "squared", N, n) for N in (3, 10, 86) for n in (3_000, 10_000, 250_000)),
-        ("hospital", "squared", 86, 10_000),
-        *(("creditcard", loss, 3, 30_000) for loss in ("logistic", "hinge")),
-    ]
-    return [Cell(*terms, ε) for ε in EPSILONS for terms in data]
+    lending = [Cell("lending", "squared", N, n, 1.0) for N in (3, 10, 86) for n in (3_000, 10_000, 250_000)]
+    cards = Cell("creditcard", "logistic", 3, 30_000, 1.0)
+    data = [
+        *lending, Cell("hospital", "squared", 86, 10_000, 1.0),
+        cards, replace(cards, loss="hinge"), replace(cards, intercept="on top"), replace(cards, intercept="inside"),
+    ]  # fmt: skip
+    return [replace(cell, epsilon=ε) for ε in EPSILONS for cell in data]
 
 
 def quick() -> list[Cell]:

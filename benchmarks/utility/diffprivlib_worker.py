@@ -23,7 +23,7 @@ for run in range(terms["runs"]):
         else:
             model = LogisticRegression(
                 epsilon=ε,
-                data_norm=B,
+                data_norm=float(np.hypot(B, terms["intercept"])),
                 C=1 / (len(y) * c),
                 fit_intercept=False,
                 max_iter=2000,

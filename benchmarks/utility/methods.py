@@ -127,6 +127,7 @@ def ours(cell: Cell) -> Sequence[tuple[str, Method]]:
         methods += [("statistics, public start", one_answer("statistics"))]
     methods += [
         ("objective", one_answer("objective", False)),
+        ("objective, δ = 1e-6", one_answer("objective", False, DELTA)),
         ("objective, public start", one_answer("objective")),
         ("objective, public start, δ = 1e-6", one_answer("objective", True, DELTA)),
         ("gaussian, public start, δ = 1e-6", gaussian),

@@ -1,9 +1,10 @@
 """What others would run: each owner fits privately by itself, the models are averaged by weight.
 
 Output perturbation and DP-SGD are written here, from their papers, and `tests/test_benchmark_peers.py` checks their
-noise; diffprivlib runs in an environment of its own, because it fails on today's scikit-learn:
-`.venv-peers/`, made when first needed. Its LinearRegression takes symmetric bounds here (with a lower bound of 0 it
-adds no noise to squares).
+noise. diffprivlib and Opacus run in environments of their own, made when first needed: diffprivlib fails on today's
+scikit-learn, and torch is large. diffprivlib's LinearRegression takes symmetric bounds here (with a lower bound of 0 it
+adds no noise to squares). Opacus accounts for a record added or removed, which is a weaker promise than for one
+replaced: at the same ε its noise is up to a half.
 
 Settings of the peers (regularisation, steps, clipping) are searched for on bootstrap worlds of the public rows, exactly
 as ours are.
@@ -33,6 +34,9 @@ from copriv.types import Array
 
 PINNED = ("diffprivlib==0.6.5", "scikit-learn==1.4.2", "numpy==1.26.4", "scipy==1.13.1")
 ENVIRONMENT = Path(".venv-peers")
+OPACUS, OPACUS_ENVIRONMENT = ("torch==2.13.0", "opacus==1.6.0"), Path(".venv-opacus")
+OPACUS_RUNS, OPACUS_TRIALS = 5, 2
+"""It takes seconds a model: fewer runs than the others, and as many for each setting that is tried."""
 MOST_ROWS, MOST_FITS = 30_000_000, 500
 """diffprivlib works on every row, for every owner and run: it is run less often where that would be more than this."""
 LEAST_RUNS = 3
@@ -77,7 +81,8 @@ class OutputPerturbation:
 
         # The tilted fitness without a tilt is the regularised one with each gradient clipped in L2.
         agreed = Perturbation(
-            surface_of(problem.loss, 0.5), self.clip, 2, float(problem.feature_bound or 1e9), False,
+            surface_of(problem.loss, 0.5), self.clip, 2, float(problem.feature_bound or 1e9),
+            problem.terms.model.intercept,
             np.zeros(records.n_parameters), self.strength, anchor=0.0,
         )  # fmt: skip
         return agreed.tied(records.units, 1.0).prepared(records).minimum(np.zeros(records.n_parameters))
@@ -123,7 +128,7 @@ class DPSGD:
 def output_perturbations(problem: Problem, sample: PublicSample) -> Iterator[OutputPerturbation]:
     top = float(np.linalg.eigvalsh(sample.hessian)[-1])
     for clip in _clips(problem, sample):
-        for share in (1.0, 0.1, 0.01, 1e-3):
+        for share in (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5):
             yield OutputPerturbation(top * share, clip)
 
 
@@ -164,9 +169,11 @@ def searched(settings: object) -> Method:
 
 
 def _trial(peer: Peer, world: Problem, cell: Cell, rng: np.random.Generator) -> float:
-    # A few models stand for N: the average's noise is smaller by √N, which is put in by hand.
-    records = world.owners[0]
-    some = peer.fit(world, records, Terms(cell.records, cell.epsilon, 6), rng)
+    return _averaged_cost(world, cell, peer.fit(world, world.owners[0], Terms(cell.records, cell.epsilon, 6), rng))
+
+
+def _averaged_cost(world: Problem, cell: Cell, some: Array) -> float:
+    """f of the average over N owners: a few models of one stand for it, with their spread smaller by √N."""
     centre = some.mean(axis=0)
     averaged = centre + (some - centre) / np.sqrt(cell.owners)
     return float(world.fitness.value(world.box.project(averaged)).mean())
@@ -174,9 +181,9 @@ def _trial(peer: Peer, world: Problem, cell: Cell, rng: np.random.Generator) -> 
 
 def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
     """LinearRegression or LogisticRegression, each owner by itself; bounds as everybody has them."""
-    python = _environment()
+    python = _environment(ENVIRONMENT, PINNED)
     with tempfile.TemporaryDirectory() as folder:
-        tables = {}
+        tables: dict[str, Array] = {}
         for i, records in enumerate(problem.owners):
             tables |= {
                 f"x{i}": records.features,
@@ -189,7 +196,7 @@ def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
         some = max(min(MOST_ROWS // (cell.owners * cell.records), MOST_FITS // cell.owners, runs), LEAST_RUNS)
         terms = {
             "loss": cell.loss, "epsilon": cell.epsilon, "runs": some, "owners": cell.owners,
-            "feature_bound": problem.feature_bound, "target_bound": target,
+            "feature_bound": problem.feature_bound, "target_bound": target, "intercept": problem.terms.model.intercept,
             "regularization": problem.terms.model.regularization,
         }  # fmt: skip
         (Path(folder) / "in.json").write_text(json.dumps(terms))
@@ -200,11 +207,62 @@ def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
     return np.asarray(relative_fitness(problem.fitness.value(theta), problem.optimum)), ", ".join(PINNED[:2])
 
 
-def _environment() -> str:
-    python = ENVIRONMENT / "bin" / "python"
+def opacus(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
+    """DP-SGD by Opacus, each owner by itself: Poisson batches, a linear model, settings tried on bootstrap worlds."""
+    sample = PublicSample.of(problem)
+    worlds, top = sample.worlds(2), float(np.linalg.eigvalsh(sample.hessian)[-1])
+    settings = [
+        {"clip": clip, "epochs": epochs, "rate": 0.05, "step": gain / top}
+        for clip in _clips(problem, sample)
+        for epochs in (3, 10)
+        for gain in (0.1, 0.5, 2.0)
+    ]
+    tried = [(setting, k) for setting in settings for k in range(len(worlds))]
+    models = _by_opacus(cell, problem, [w.owners[0] for w in worlds], [(*t, OPACUS_TRIALS) for t in tried])
+    costs = np.zeros(len(settings))
+    for j, ((_, k), some) in enumerate(zip(tried, models, strict=True)):
+        costs[j // len(worlds)] += _averaged_cost(worlds[k], cell, some)
+    best, some_runs = settings[int(np.argmin(costs))], min(OPACUS_RUNS, runs)
+    jobs = [(best, i, some_runs) for i in range(cell.owners)]
+    theta = np.average(_by_opacus(cell, problem, list(problem.owners), jobs), axis=0, weights=problem.terms.weights)
+    ψ = np.asarray(relative_fitness(problem.fitness.value(problem.box.project(theta)), problem.optimum))
+    words = (
+        f"{OPACUS[1]}, {best['epochs']} epochs, rate {best['rate']:g}, step {best['step']:.3g}, clip {best['clip']:.3g}"
+    )
+    return ψ, words + " (a record added or removed)"
+
+
+def _by_opacus(
+    cell: Cell, problem: Problem, tables: list[Records], jobs: list[tuple[dict[str, float], int, int]]
+) -> list[Array]:
+    """The models of each job: (setting, table, runs)."""
+    python = _environment(OPACUS_ENVIRONMENT, OPACUS)
+    common = {
+        "epsilon": cell.epsilon, "delta": DELTA, "loss": cell.loss, "units": cell.records,
+        "regularization": problem.terms.model.regularization,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        arrays: dict[str, Array] = {}
+        for i, records in enumerate(tables):
+            arrays |= {
+                f"x{i}": records.features,
+                f"y{i}": records.target,
+                f"n{i}": np.round(records.weight).astype(int),
+            }
+        np.savez(Path(folder) / "in.npz", **arrays)
+        listed = [{**common, **setting, "table": str(table), "runs": count} for setting, table, count in jobs]
+        (Path(folder) / "in.json").write_text(json.dumps(listed))
+        script = Path(__file__).with_name("opacus_worker.py")
+        subprocess.run([python, "-W", "ignore", str(script), folder], check=True)
+        found = np.load(Path(folder) / "out.npz")
+        return [found[str(k)].astype(np.float64) for k in range(len(jobs))]
+
+
+def _environment(folder: Path, packages: Sequence[str]) -> str:
+    python = folder / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *PINNED], check=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *packages], check=True)
     return str(python)
 
 
@@ -216,4 +274,6 @@ def peers(cell: Cell) -> Sequence[tuple[str, Method]]:
     ]
     if cell.loss in ("squared", "logistic"):
         found.append(("diffprivlib", diffprivlib))
+    if cell.loss in ("logistic", "hinge"):
+        found.append(("Opacus DP-SGD, each owner, δ = 1e-6", opacus))
     return found
