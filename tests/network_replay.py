@@ -31,7 +31,9 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
         store.close()
     names, bound = agreed.owner_names, agreed.gradient_bound
     asked_at = [turns[step["turn"]][1] for step in steps]
-    current = _points(agreed, steps, given) if agreed.agreement.rule == "A2" else asked_at
+    # In rounds (a window of everybody) an answer is always at the rule's own θ.
+    in_flight = agreed.agreement.rule == "A2" and agreed.agreement.window == 1
+    current = _points(agreed, steps, given) if in_flight else asked_at
 
     draws = []
     for step, θ in zip(steps, current, strict=True):

@@ -307,3 +307,100 @@ def test_a_preconditioner_of_another_size_is_refused_before_anybody_is_asked() -
     agreed = agreement().replace(agreement={"preconditioner": np.eye(2).tolist()})
     with pytest.raises(AgreementError, match="needs 3 rows of 3 numbers"):
         Conductor(RunStore.create(":memory:", agreed, 3))
+
+
+def in_rounds(window: int = 3) -> Agreement:
+    return agreement("A2").replace(agreement={"window": window})
+
+
+def stepped_by(table: Table) -> list[str]:
+    return [event.data["owners"][0] for event in table.store.events("stepped")]
+
+
+def test_in_rounds_everybody_is_heard_before_anybody_again() -> None:
+    table = Table(":memory:", in_rounds(), WAIT)
+    table.all_join()
+    assert set(table.asked) == set(NAMES)
+    table.reply("bank-1")
+    assert "bank-1" not in table.asked, "it was heard at this θ, and the others are at work"
+    table.reply("bank-3")
+    assert set(table.asked) == {"bank-2"}
+    table.reply("bank-2")
+    assert set(table.asked) == set(NAMES), "the model has moved"
+    assert len({table.asked[name].theta.tobytes() for name in NAMES}) == 1
+    for _ in range(9):
+        table.reply(next(iter(table.asked)))
+    heard = stepped_by(table)
+    assert [set(heard[k : k + 3]) for k in range(0, 12, 3)] == [set(NAMES)] * 4
+    assert table.conductor.outcome is not None
+    assert table.conductor.outcome.status == "finished"
+
+
+def test_in_rounds_nobody_waits_for_an_owner_that_is_late_or_away() -> None:
+    table = Table(":memory:", in_rounds(), WAIT)
+    table.all_join()
+    table.reply("bank-1")
+    table.reply("bank-2")
+    assert set(table.asked) == {"bank-3"}
+    table.later(11)
+    again = set(table.asked) - {"bank-3"}
+    assert len(again) == 1, "one answer is lacking, and one is asked for"
+    table.reply(again.pop())
+    assert table.conductor.stepped == 3
+    assert set(table.asked) == set(NAMES)
+
+    table = Table(":memory:", in_rounds(), WAIT)
+    table.all_join()
+    table.conductor.left("bank-3", 1.0)
+    table.collect()
+    table.asked.pop("bank-3")
+    table.reply("bank-1")
+    assert set(table.asked) == {"bank-1", "bank-2"}, "a third answer has to come from somebody"
+    table.reply("bank-2")
+    table.reply("bank-1")
+    assert stepped_by(table) == ["bank-1", "bank-2", "bank-1"]
+
+
+def test_a_window_smaller_than_the_consortium_keeps_everybody_at_work() -> None:
+    table = Table(":memory:", in_rounds(2), WAIT)
+    table.all_join()
+    assert set(table.asked) == set(NAMES)
+    table.reply("bank-1")
+    assert set(table.asked) == {"bank-2", "bank-3"}
+    table.reply("bank-2")
+    assert set(table.asked) == set(NAMES), "a new window"
+
+
+def test_in_rounds_an_offer_is_for_those_that_were_not_heard() -> None:
+    table = Table(":memory:", in_rounds(), Conduct(talk="broadcast"))
+    table.all_join()
+
+    def offered() -> list[str]:
+        table.collect()
+        names = [owner for owner, message in table.others if isinstance(message, Offer)]
+        table.others.clear()
+        return sorted(names)
+
+    assert offered() == list(NAMES)
+    table.conductor.ready("bank-2", 1, 0.0)
+    table.collect()
+    table.reply("bank-2")
+    assert offered() == ["bank-1", "bank-3"]
+    table.conductor.ready("bank-2", 2, 0.0)  # of an offer that was not made to it
+    table.collect()
+    assert not table.asked
+    table.conductor.ready("bank-3", 2, 0.0)
+    table.collect()
+    table.reply("bank-3")
+    assert offered() == ["bank-1"]
+
+
+def test_a_window_is_known_again_after_a_restart(tmp_path: Path) -> None:
+    table = Table(tmp_path / "run.db", in_rounds(), WAIT)
+    table.all_join()
+    table.reply("bank-1")
+    table.store.close()
+    again = Table(tmp_path / "run.db", in_rounds(), WAIT, resume=True)
+    again.all_join()
+    assert set(again.asked) == {"bank-2", "bank-3"}
+    again.store.close()

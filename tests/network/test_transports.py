@@ -144,6 +144,7 @@ def test_a_link_that_is_silent_for_a_minute_is_still_there(tmp_path: Path) -> No
 CONDUCTS = {
     "A2": Conduct(deadline=2.0, patience=5.0),
     "A2 one at a time": Conduct(at_once=1, deadline=2.0, patience=5.0),
+    "A2 in rounds": Conduct(deadline=2.0, patience=5.0),
     "A1": Conduct(deadline=2.0, patience=5.0),
     "A1 broadcast": Conduct(talk="broadcast", deadline=2.0, patience=5.0),
     "A1 request": Conduct(talk="request", deadline=2.0, patience=5.0),
@@ -156,6 +157,8 @@ CONDUCTS = {
 @pytest.mark.parametrize("name", CONDUCTS)
 def test_a_run_equals_the_simulation_with_its_schedule_and_noise(tmp_path: Path, kind: str, name: str) -> None:
     agreed = agreement(name[:2], horizon=5 if name[0] == "S" else 12, answers=5)
+    if "rounds" in name:
+        agreed = agreed.replace(agreement={"window": 3, "horizon": 15})
     consortium = Consortium(tmp_path, agreed, kind)
     conductor = asyncio.run(consortium.run(CONDUCTS[name], pace=0.002))
     assert finished(conductor), conductor.outcome

@@ -12,7 +12,8 @@ owner is late or gone follows from the rule's own meaning:
 | A1     | 1             | its turn is given up, another owner is asked  | kept, not used: θ_L has moved on from it    |
 | A2     | several       | the others go on                              | used: an answer at an older θ is still good |
 
-Where owners answer once ("statistics", "objective"), all are asked at once, whatever the rule, and it is as for A2.
+With a window ("A2 in rounds"), who was not yet heard at the present θ is asked first, and who was heard is asked again
+only for answers that the window would otherwise lack: somebody is away, or late. Where owners answer once ("statistics", "objective"), all are asked at once, whatever the rule, and it is as for A2.
 
 Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
 the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
@@ -133,6 +134,7 @@ class Conductor:
         self._p, self._length = store.n_parameters, answer_length(agreement, store.n_parameters)
         self._several_at_once = agreement.one_answer or agreement.agreement.rule == "A2"
         self._rounds = agreement.synchronous and not agreement.one_answer
+        self._window = agreement.agreement.window if self._several_at_once and not agreement.one_answer else 1
         talkers, names = Talkers.of(agreement), agreement.owner_names
         self.talkers = tuple(tuple(names[i] for i in group) for group in talkers.members)
         # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
@@ -151,6 +153,8 @@ class Conductor:
         self._asked: dict[str, _Asked] = {}
         self._outbox: list[tuple[str, Message]] = []
         self._n_turns, self._now, self._progress = 0, now, now
+        self._heard: set[int] = set()
+        """Talkers that answered since the model last moved (A2 with a window)."""
         self._offered: set[str] = set()
         """Who has the offer of the next turn."""
         start = agreement.agreement.start
@@ -258,7 +262,8 @@ class Conductor:
         """An owner replies to an offer, or asks to be asked: the first one gets the turn."""
         self._now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self._n_turns + 1)
-        if self.outcome is None and not self._turns and wanted and self._may_ask(owner) and self._left() > 0:
+        wanted = wanted and self._may_ask(owner) and self._is_due(owner)
+        if self.outcome is None and not self._turns and wanted and self._left() > 0:
             self._open(self._talker_of(owner))
         elif talk == "request":
             self._outbox.append((owner, Busy(number)))
@@ -299,7 +304,8 @@ class Conductor:
             for j in self._free():
                 self._open(j)
         elif self.conduct.talk == "broadcast" and not self._turns:
-            offered = {name for name in self.parties if name not in self._offered and self._may_ask(name)}
+            new = (name for name in self.parties if name not in self._offered)
+            offered = {name for name in new if self._may_ask(name) and self._is_due(name)}
             self._offered |= offered
             self._outbox += [(name, Offer(self._n_turns + 1)) for name in sorted(offered)]
 
@@ -348,10 +354,24 @@ class Conductor:
         free = [j for j, members in enumerate(self.talkers) if self._may_ask(members[0])]
         quick = [j for j in free if not any(self.parties[name].late for name in self.talkers[j])]
         free = quick or free
-        if len(free) == 1:
-            return free
-        random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
-        return free[:room]
+        if len(free) > 1:
+            random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
+        if self._window == 1:
+            return free[:room]
+        fresh = [j for j in free if j not in self._heard][:room]
+        again = [j for j in free if j in self._heard]
+        return fresh + again[: max(min(self._lacking() - len(fresh), room - len(fresh)), 0)]
+
+    def _lacking(self) -> int:
+        """Answers that this window lacks, but for those that are on their way."""
+        return self._window - self.stepped % self._window - sum(not turn.late for turn in self._turns.values())
+
+    def _is_due(self, owner: str) -> bool:
+        """Whether to offer an owner the next turn: not one that was heard, while others can complete the window."""
+        if self._window == 1 or self._talker_of(owner) not in self._heard:
+            return True
+        others = (members[0] for j, members in enumerate(self.talkers) if j not in self._heard)
+        return not any(self._may_ask(name) for name in others)
 
     def _open(self, talker: int) -> None:
         self._n_turns += 1
@@ -420,6 +440,9 @@ class Conductor:
             answer = sum((s * answers[name] for s, name in zip(share, used, strict=True)), np.zeros(self._length))
         self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
         self.stepped += 1
+        self._heard.add(talker)
+        if self.stepped % self._window == 0:
+            self._heard.clear()
 
     def _wrong(self, answer: Answer, asked: _Asked | None) -> str:
         if asked is None or asked.owner != answer.owner:
