@@ -6,7 +6,7 @@ Candidates for bounds are quantiles of what the public rows show; for the anchor
 curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ FIRST_RUNS = 4
 KEPT = 8
 """Candidates that are tried in all worlds."""
 BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
-PARTS = (0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
+PARTS = (1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
 all classification gradients are alike, and quantiles say nothing of how few will matter at the optimum."""
 APART = 1.15
@@ -60,10 +60,12 @@ def plan_one_answer(
     public_start: bool = True,
     seed: int = 0,
     sample: PublicSample | None = None,
+    unseen: Callable[[float], float] | None = None,
 ) -> Agreement:
     """The agreement with `mechanism` ("statistics" or "objective") and every setting of it chosen on the public rows.
 
     sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
+    unseen: what a Ξ costs beyond what the public rows show, in the unit of ψ.
     Raises DataError without a public sample, AgreementError where no candidate can be kept.
     """
     sample = PublicSample.of(problem) if sample is None else sample
@@ -80,17 +82,18 @@ def plan_one_answer(
         data={} if B is None else {"feature_bound": B},
     )  # fmt: skip
     made = _statistics if mechanism == "statistics" else _objective
+    more = unseen or (lambda bound: 0.0)
     worlds = sample.worlds(WORLDS, seed)
     first: list[tuple[float, int, _Setting]] = []
     for setting in made(problem, base, sample, worlds):
         try:
-            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
+            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed) + more(setting.bound)
         except AgreementError:
             continue  # this anchor leaves no budget for noise
         first.append((float(cost.min()), len(first), setting))
     best, cheapest = None, np.inf
     for _, _, setting in sorted(first)[:KEPT]:
-        cost = _costs(worlds, base, setting, RUNS, seed)
+        cost = _costs(worlds, base, setting, RUNS, seed) + more(setting.bound)
         if cost.min() < cheapest:
             best, cheapest = _signed(base, setting, setting.steps[int(np.argmin(cost))]), float(cost.min())
     if best is None:

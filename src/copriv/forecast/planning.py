@@ -281,12 +281,19 @@ class _Bounded:
     sample: PublicSample
     bounds: dict[int, Float[Array, " bounds"]]
     """By the order of the norm."""
-    bias: dict[int, Float[Array, " bounds"]]
-    """With caution."""
+    seen: dict[int, Float[Array, " bounds"]]
+    """The bias on the public rows."""
+    tail: dict[int, Float[Array, " bounds"]]
+    """The same, where few public rows are so large: at least what the tail of their sizes says."""
 
-    def cautious(self, bound: float, order: int) -> float:
-        """The bias that a Ξ is priced at."""
-        return float(np.interp(np.log(bound), np.log(self.bounds[order]), self.bias[order]))
+    def bias(self, order: int) -> Float[Array, " bounds"]:
+        """With caution: what each Ξ is priced at."""
+        return np.maximum(CAUTION * self.seen[order], self.tail[order])
+
+    def unseen(self, bound: float, order: int, caution: float) -> float:
+        """In the unit of ψ: what public rows do not show, since they show their own bias only."""
+        more = np.maximum(np.maximum(caution * self.seen[order], self.tail[order]) - self.seen[order], 0.0)
+        return float(np.interp(np.log(bound), np.log(self.bounds[order]), more)) / self.sample.optimum.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +339,7 @@ class _Table:
         priced = []
         for mechanism, v in variance.items():
             order = _order(mechanism)
-            fixed = rest[:, None] + self.bounded.bias[order][None, :]
+            fixed = rest[:, None] + self.bounded.bias(order)[None, :]
             noise = loud[:, None] * self.bounded.bounds[order][None, :] ** 2 * v
             cost = fixed + noise
             where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
@@ -515,7 +522,8 @@ def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> _Bounded:
     r, theta = sample.records, sample.optimum.theta
     gradients = public.loss.gradients(theta, r.features, r.target)
     candidates: dict[int, Array] = {}
-    biases: dict[int, Array] = {}
+    seen: dict[int, Array] = {}
+    tail: dict[int, Array] = {}
     for order in orders:
         norms = row_norms(gradients, order)
         if isinstance(given, float):
@@ -524,9 +532,11 @@ def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> _Bounded:
             low, high = 0.2 * float(np.median(norms[norms > 0])), 1.5 * float(norms.max())
             bounds = np.geomspace(low, high, GRADIENT_BOUNDS)
         bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
-        candidates[order] = bounds
-        biases[order] = np.maximum(CAUTION * bias, _tail_bias(norms, bounds, bias))
-    return _Bounded(public, sample, candidates, biases)
+        candidates[order], seen[order] = bounds, bias
+        # Where slopes are bounded, as a classifier's are, sizes of gradients have no tail.
+        heavy = not is_linear(public.loss) or not np.isfinite(public.loss.slope_bound(np.inf, 1.0))
+        tail[order] = _tail_bias(norms, bounds, bias) if heavy else bias
+    return _Bounded(public, sample, candidates, seen, tail)
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
@@ -585,10 +595,7 @@ def _measure(public: Problem, candidate: _Candidate, runs: int, seed: int) -> Ch
     bounded, sample = candidate.priced.table.bounded, candidate.priced.table.sample
     agreement = candidate.agreement(public.terms)
     mean = float(measured_psi(public.under(_fewer(agreement)), sample, runs, seed)[:, -1].mean())
-    # The public rows show their own bias; what caution adds is added here too, or a tighter Ξ would look free.
-    Ξ, order = candidate.gradient_bound, _order(candidate.priced.mechanism)
-    seen = _bias(bounded.problem, sample, Ξ, order)
-    mean += max(bounded.cautious(Ξ, order) - seen, 0.0) / sample.optimum.value
+    mean += bounded.unseen(candidate.gradient_bound, candidate.priced.order, CAUTION)
     return Choice(
         agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
         (1.0 + mean) * sample.optimum.value,
@@ -632,10 +639,19 @@ def _once(bounded: _Bounded, mechanism: str, pure: bool, public_start: bool, run
     public, sample = bounded.problem, bounded.sample
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
-    agreement = plan_one_answer(public, mechanism, public_start=public_start, seed=seed, sample=sample)
+    order: Literal[1, 2] = 1 if pure else 2
+    agreement = plan_one_answer(
+        public,
+        mechanism,
+        public_start=public_start,
+        seed=seed,
+        sample=sample,
+        unseen=lambda Ξ: bounded.unseen(Ξ, order, 1.0),
+    )
     each = 2 * -(-runs // (2 * WORLDS))
     # Other noise than the setting was chosen by.
     mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
+    mean += bounded.unseen(agreement.gradient_bound, order, 1.0)
     start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
