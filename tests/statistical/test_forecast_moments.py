@@ -2,7 +2,8 @@
 
 The mean of f must agree at every k by a z-test at 1e-6 (two-sided), and so must the variance; the five quantiles of the
 last f must lie within 10 % of those of the runs, plus what the draws of both sides leave open (4 standard errors,
-which is most of the tolerance only where p = 1 and f has no least density).
+which is most of the tolerance only where p = 1 and f has no least density). Variances are compared where the kurtosis
+of the runs is below 10: above, a few schedules carry the variance (an owner that hardly talks), and no z-test holds.
 """
 
 import numpy as np
@@ -98,9 +99,8 @@ def compare(rule, N, p, T, seed, runs):
     assert (np.abs(costs.mean(axis=0) - found.mean) <= Z * deviation / np.sqrt(runs) + rounding).all()
     fourth = ((costs - costs.mean(axis=0)) ** 4).mean(axis=0)
     variance_error = np.sqrt(np.maximum(fourth - deviation**4, 0) / runs)
-    assert (
-        np.abs(deviation**2 - found.variance) <= Z * variance_error + 1e-12 * (found.mean + found.mean.max()) ** 2
-    ).all()
+    tolerance = Z * variance_error + 1e-12 * (found.mean + found.mean.max()) ** 2
+    assert (np.abs(deviation**2 - found.variance) <= tolerance)[fourth <= 10 * deviation**4].all()
 
     forecast = spread(rule, quadratic, owners, step, T, start, rng, LEVELS, runs=runs)
     simulated = np.quantile(costs[:, -1], LEVELS)
