@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.answering import noise_scale
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast import planning
 from copriv.forecast.asynchronous import a2
 from copriv.forecast.moments import OwnerKinds
-from copriv.forecast.planning import NoiseCurve, noise_of, plan
+from copriv.forecast.planning import NoiseCurve, noise_of, noise_variance, plan
 from copriv.forecast.response import GAINS, response
 from copriv.forecast.synchronous import s1, s2
 from copriv.problem import Problem
@@ -256,6 +257,106 @@ def test_less_noise_never_costs_more():
     assert ψ[0] > ψ[1]
 
 
+# (ε, δ)
+
+
+def opted(**owner):
+    return agreed(terms={"communication": "any"}, delta=1e-5, **owner)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "laplace-composed"])
+@pytest.mark.parametrize("answers", [1, 19])
+def test_the_variance_of_noise_is_that_of_the_owners_own_scales(mechanism, answers):
+    pytest.importorskip("dp_accounting")
+    terms = {"rule": "S2", "step": 1.0, "answers": answers, "mechanism": mechanism}
+    made = agreed(terms=terms, model={"gradient_bound": 3.0}, overlap=2, delta=0.0 if mechanism == "laplace" else 1e-5)
+    scale = np.array([noise_scale(made, owner) for owner in made.owner])
+    each = 1.0 if mechanism == "gaussian" else 2.0
+    variance = each * np.sum((made.weights * scale) ** 2)
+    assert 9.0 * noise_variance(made, mechanism, answers) == pytest.approx(variance, rel=1e-9)
+
+
+def test_without_a_delta_a_plan_is_pure_whatever_it_weighs():
+    found = plan(problem_of(agreed(terms={"communication": "any"})), keep=False, **QUICK)
+    assert all(choice.pure for choice in found.measured)
+    assert "pure ε against (ε, δ)" not in found.trades()
+
+
+def test_a_delta_of_some_owners_is_no_opt_in():
+    owners = [{**owner, "delta": 1e-5 * i} for i, owner in enumerate(agreed().to_dict()["owner"])]
+    found = plan(problem_of(agreed().replace(owner=owners)), keep=False, one_answer=False, **QUICK)
+    assert all(choice.pure for choice in found.measured)
+
+
+def test_where_all_owners_state_a_delta_both_promises_are_weighed_and_the_agreement_says_which():
+    pytest.importorskip("dp_accounting")
+    problem = problem_of(opted(epsilon=4.0))
+    found = plan(problem, keep=False, **QUICK)
+    pure, approximate = found.trades()["pure ε against (ε, δ)"]
+    assert pure.pure
+    assert not approximate.pure
+    assert found.choice.fitness <= min(pure.fitness, approximate.fitness)
+    for choice in (pure, approximate):
+        terms = choice.agreement
+        assert {owner.delta for owner in terms.owner} == ({0.0} if choice.pure else {1e-5})
+        assert ("(ε, δ)" in choice.describe()) is not choice.pure
+        simulate(problem.under(terms), runs=1, alone=False)  # its mechanism can be kept
+    strict = plan(problem.under(agreed(terms={"communication": "any"}, epsilon=4.0)), keep=False, **QUICK)
+    assert found.choice.fitness <= strict.choice.fitness * 1.02  # more to choose from
+
+
+def test_many_answers_are_cheaper_with_a_delta():
+    """Pure noise grows with m, normal noise with its root."""
+    pytest.importorskip("dp_accounting")
+    fixed = {"communication": "synchronous", "answers": 19}
+    both = plan(problem_of(agreed(terms=fixed, delta=1e-5)), **QUICK)
+    assert both.choice.agreement.agreement.mechanism in ("gaussian", "laplace-composed")
+    pure, approximate = both.trades()["pure ε against (ε, δ)"]
+    assert approximate.relative_fitness < 0.9 * pure.relative_fitness
+
+
+def test_trades_name_the_best_of_either_side():
+    found = plan(problem_of(agreed(terms={"communication": "any"})), keep=False, **QUICK)
+    trades = found.trades()
+    assert set(trades) == {"one answer against many", "asynchronous against synchronous"}
+    once, many = trades["one answer against many"]
+    assert once.agreement.answers == 1 < many.agreement.answers
+    assert once.fitness == min(c.fitness for c in found.measured if c.agreement.answers == 1)
+    alone, together = trades["asynchronous against synchronous"]
+    assert not alone.agreement.synchronous
+    assert together.agreement.synchronous
+    words = found.trades_in_words()
+    assert len(words) == 2
+    assert f"{once.relative_fitness:.3g} against {many.relative_fitness:.3g}" in words[0]
+
+
+def test_composed_answers_are_left_out_where_budgets_are_many():
+    names = planning._noises(opted(owners=3))
+    assert names == ("laplace", "gaussian", "laplace-composed")
+    owners = [{**owner, "epsilon": 1.0 + i} for i, owner in enumerate(opted(owners=6).to_dict()["owner"])]
+    assert planning._noises(opted(owners=6).replace(owner=owners)) == ("laplace", "gaussian")
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace-composed", "objective"])
+def test_a_mechanism_that_is_agreed_is_kept(mechanism):
+    pytest.importorskip("dp_accounting")
+    answers = {"answers": 1} if mechanism == "objective" else {}
+    terms = {"communication": "any", "mechanism": mechanism, **answers}
+    found = plan(problem_of(agreed(terms=terms, data={"feature_bound": 2.0}, delta=1e-5)), keep=True, **QUICK)
+    assert {choice.agreement.agreement.mechanism for choice in found.measured} == {mechanism}
+    assert {owner.delta for owner in found.agreement.owner} == {1e-5}
+    assert isinstance(found.agreement.step, float)
+
+
+def test_one_answer_is_weighed_beside_what_is_kept_where_it_is_asked_for():
+    problem = problem_of(agreed(terms={"communication": "any"}, data={"feature_bound": 1.5}))
+    for asked in (True, False):
+        found = plan(problem, keep=True, one_answer=asked, **QUICK)
+        once = [choice for choice in found.measured if choice.agreement.one_answer]
+        assert bool(once) is asked
+        assert all(choice.agreement.data.feature_bound == 1.5 for choice in found.measured)
+
+
 # Nothing private
 
 
@@ -279,6 +380,12 @@ def test_other_private_records_give_the_same_plan():
     assert one.agreement == other.agreement
     assert one.choice.relative_fitness == other.choice.relative_fitness
     np.testing.assert_array_equal(one.curve.fixed, other.curve.fixed)
+
+
+def test_an_optimum_that_somebody_knows_is_not_taken_for_the_public_one():
+    problem = problem_of(agreed(data={"feature_bound": 1.5}))
+    told = replace(problem, known_optimum=problem.optimum)
+    assert told.on_public().optimum.value == problem.on_public().optimum.value != problem.optimum.value
 
 
 def test_the_public_sample_decides_the_plan():

@@ -505,7 +505,7 @@ def _starts(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
 
 def _candidate_bounds(public: Problem, noises: Sequence[str]) -> list[_Bounded]:
     """The public problem at each candidate B."""
-    orders = sorted({_order(noise) for noise in noises})
+    orders = sorted({*(_order(noise) for noise in noises), sensitivity_norm(public.terms)})
     agreed = public.terms.data.feature_bound
     if agreed != "auto":
         return [_at_bound(public, orders)]
