@@ -114,7 +114,7 @@ class _Linear:
         self._kept = place[first[self._rest], second[self._rest]]
         a, b = first[self._rows][:, None], second[self._rows][:, None]
         self._square = F[:, a, c] * F[:, b, d] + np.where(c == d, 0.0, F[:, a, d] * F[:, b, c])
-        self._g, noise = g, g[first] * g[second]
+        noise = g[first] * g[second]
         self._noisy = np.flatnonzero(noise)
         self._noise = noise[self._noisy]
         # In one direction both factors share their draw: E y_a y_c · g_b g_d V, and a, b and c, d the other way round.
