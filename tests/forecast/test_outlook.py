@@ -16,7 +16,7 @@ from copriv.simulation import simulate
 
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
-ADDED = {"joining_pays", "verdict", "best_subset", "best_weights", "runner_up", "flatness", "description"}
+ADDED = {"joining_pays", "verdict", "best_subset", "best_weights", "runner_up", "trades", "flatness", "description"}
 TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}

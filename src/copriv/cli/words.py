@@ -101,11 +101,19 @@ def terms_in_words(outlook: Forecast) -> list[str]:
 
 
 def next_best(outlook: Forecast) -> list[str]:
-    """The runner-up, and how flat the optimum is."""
+    """The runner-up, what each promise costs, and how flat the optimum is."""
     plan, said = outlook.plan, []
     if plan.runner_up is not None:
         expected = percent(plan.runner_up.relative_fitness)
         said.append(f"Runner-up: {plan.runner_up.describe()}: {expected} above the best.")
+    promises = {
+        "pure": "Pure ε against (ε, δ)",
+        "one_answer": "One answer of each owner against many",
+        "asynchronous": "Asynchronous against rounds of all owners",
+    }
+    for name, (kept, given_up) in plan.trades().items():
+        costs = (percent(choice.relative_fitness) for choice in (kept, given_up))
+        said.append(f"{promises[name]}: {' against '.join(costs)}.")
     names = {"step": "the step", "gradient_bound": "the gradient bound", "answers": "the answers"}
     parts = [f"{names[key]}, {half:.2g} or {twice:.2g} times" for key, (half, twice) in plan.flatness.items()]
     if parts:

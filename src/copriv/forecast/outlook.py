@@ -175,6 +175,10 @@ class Forecast:
             "runner_up": None if self.plan.runner_up is None else {
                 "words": self.plan.runner_up.describe(), "relative_fitness": self.plan.runner_up.relative_fitness,
             },
+            "trades": {
+                name: [{"words": c.describe(), "relative_fitness": c.relative_fitness} for c in sides]
+                for name, sides in self.plan.trades().items()
+            },
             "flatness": self.plan.flatness,
             "description": self.description,
         }  # fmt: skip

@@ -151,33 +151,22 @@ class Plan:
         return self.choice.agreement
 
     def trades(self) -> dict[str, tuple[Choice, Choice]]:
-        """The best of either side of each promise that both sides of were run: what keeping it costs.
+        """The best that keeps each promise and the best that does not, where both were run: what keeping it costs.
 
-        Keys: "pure ε against (ε, δ)", "one answer against many", "asynchronous against synchronous".
+        Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
         """
-        sides: dict[str, Callable[[Choice], bool]] = {
-            "pure ε against (ε, δ)": lambda choice: choice.pure,
-            "one answer against many": lambda choice: choice.agreement.answers == 1,
-            "asynchronous against synchronous": lambda choice: not choice.agreement.synchronous,
+        kept: dict[str, Callable[[Choice], bool]] = {
+            "pure": lambda choice: choice.pure,
+            "one_answer": lambda choice: choice.agreement.answers == 1,
+            "asynchronous": lambda choice: not choice.agreement.synchronous,
         }
         found = {}
-        for name, side in sides.items():
-            one = [choice for choice in self.measured if side(choice)]
-            other = [choice for choice in self.measured if not side(choice)]
-            if one and other:
-                found[name] = (one[0], other[0])
+        for name, keeps in kept.items():
+            with_it = [choice for choice in self.measured if keeps(choice)]
+            without = [choice for choice in self.measured if not keeps(choice)]
+            if with_it and without:
+                found[name] = (with_it[0], without[0])
         return found
-
-    def trades_in_words(self) -> list[str]:
-        """A line a trade: "pure ε against (ε, δ): ψ 0.0012 against 0.0008 (S1, …)"."""
-        lines = []
-        for name, (one, other) in self.trades().items():
-            less = other if one is self.choice else one
-            lines.append(
-                f"{name}: ψ {one.relative_fitness:.3g} against {other.relative_fitness:.3g} "
-                f"({'the latter' if less is other else 'the former'} by {less.describe()})"
-            )
-        return lines
 
 
 def noise_of(agreement: Agreement, weights: Array | None = None) -> float:
