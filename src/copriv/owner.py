@@ -21,12 +21,12 @@ from copriv.agreement import Agreement
 from copriv.answering import check_delta, private_answer
 from copriv.errors import AgreementError, QueryRefused
 from copriv.privacy.accounting import epsilon_per_answer
-from copriv.privacy.answering import PrivateAnswer
+from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.protocol import Answer, Query
-from copriv.records import Records
+from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss
 
 
@@ -36,10 +36,12 @@ class Owner:
     Raises AgreementError when the agreement cannot be kept (a bound that nothing enforces, a wrong number of records),
     DataError when the loss cannot take the targets, and InvalidInput when the bound is so small that no noise can be
     certified: all before anything is spent.
+
+    Records that are not in memory (`InBlocks`) are passed over once here, to be checked, and once for each answer.
     """
 
     def __init__(
-        self, agreement: Agreement, name: str, records: Records, loss: Loss, ledger: Ledger | None = None
+        self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss, ledger: Ledger | None = None
     ) -> None:
         if name not in agreement.owner_names:
             raise AgreementError(
@@ -58,12 +60,7 @@ class Owner:
                 f"{'persons' if self._terms.unit else 'records'}, "
                 f"its data has {records.units}; the noise depends on it: correct the agreement"
             )
-        if abs(float(records.weight.sum()) - records.units) > 1e-6:
-            raise AgreementError(
-                f"owner.records: the weights of {name}'s rows add up to {float(records.weight.sum()):.6f}; one "
-                "record, or one person's rows together, weighs 1: make them with Records.of or Records.of_persons"
-            )
-        loss.check_target(records.target)
+        self._check_records(agreement, name, records, loss)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
         per_answer = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
@@ -95,10 +92,32 @@ class Owner:
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        if isinstance(self._other, ClippedGradient):
+            return self._other.answer(self._loss, self._records, theta)
         if self._other is not None:
+            assert isinstance(self._records, Records)
             return self._other.answer(self._loss, self._records, theta)
         gradient = clipped_mean_gradient(self._loss, self._records, theta, self._agreement.gradient_bound)
         return self._mechanism.release(gradient)
+
+    def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
+        if isinstance(records, Records):
+            loss.check_target(records.target)
+            if abs(float(records.weight.sum()) - records.units) > 1e-6:
+                raise AgreementError(
+                    f"owner.records: the weights of {name}'s rows add up to {float(records.weight.sum()):.6f}; one "
+                    "record, or one person's rows together, weighs 1: make them with Records.of or Records.of_persons"
+                )
+            return
+        if agreement.one_answer or self._terms.unit is not None:
+            what = (
+                f'mechanism "{agreement.agreement.mechanism}"' if agreement.one_answer else "a unit of several records"
+            )
+            raise AgreementError(f"owner: {what} needs {name}'s records in memory; raise the limit (--memory)")
+        for block in records.blocks():
+            loss.check_target(block.target)
+            if not (block.weight == 1).all():
+                raise AgreementError("owner.records: records that are not in memory weigh 1 each")
 
     def _check(self, query: Query) -> None:
         if query.owner != self.name:

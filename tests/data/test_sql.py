@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.data.sql import is_sql, read_sql
+from copriv.data.sql import is_sql, read_sql, stream_sql
 from copriv.errors import DataError
-from copriv.network.setup import owner_records
+from copriv.network.setup import owner_records, streamed_records
 
 duckdb = pytest.importorskip("duckdb", reason="the extra [sql] is not installed")
 psycopg = pytest.importorskip("psycopg", reason="the extra [sql] is not installed")
@@ -112,6 +112,30 @@ def test_a_duckdb_table_goes_through_the_schema(duckdb_file: str) -> None:
 
 def test_a_postgresql_table_goes_through_the_schema(postgresql: str) -> None:
     through_the_schema(read_sql(postgresql, QUERY, ("income", "grade", "repaid")))
+
+
+def test_both_come_in_pieces_that_make_the_whole(duckdb_file: str, postgresql: str) -> None:
+    for address in (duckdb_file, postgresql):
+        passes = stream_sql(address, QUERY + " ORDER BY income", ("income", "grade", "repaid"), 2)
+        for _ in range(2):  # each pass asks anew
+            pieces = list(passes())
+            assert sum(piece.num_rows for piece in pieces) == 3
+            assert pa.concat_tables(pieces, promote_options="permissive")["income"].to_pylist() == [0.0, 50.25, 100.0]
+        assert next(iter(passes())).column_names == ["income", "grade", "repaid"]
+        records, columns = streamed_records(AGREED, "bank", address, QUERY + " ORDER BY income", None)
+        held, _ = owner_records(AGREED, "bank", read_sql(address, QUERY + " ORDER BY income", columns), None)
+        (block,) = records.blocks()
+        np.testing.assert_array_equal(block.features, held.features)
+        np.testing.assert_array_equal(block.target, held.target)
+
+
+def test_a_postgresql_table_comes_a_few_rows_at_a_time(postgresql: str) -> None:
+    """A million rows of 100 bytes are 100 MB; the first pieces come while the server still makes the others."""
+    query = "SELECT g AS income, repeat('x', 100) AS grade FROM generate_series(1, 1000000) AS g"
+    pieces = stream_sql(postgresql, query, None, 1000)()
+    assert next(pieces).num_rows == 1000
+    assert pa.total_allocated_bytes() < 20e6
+    pieces.close()
 
 
 def test_neither_is_written_to(duckdb_file: str, postgresql: str) -> None:

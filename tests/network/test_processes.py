@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from copriv.agreement import Agreement
@@ -48,10 +50,11 @@ def lending(rule: str) -> Agreement:
 class Site:
     """A consortium's folder, and its parties as processes that are always ended."""
 
-    def __init__(self, folder: Path, agreed: Agreement) -> None:
+    def __init__(self, folder: Path, agreed: Agreement, public: pa.Table | None = None) -> None:
         self.folder = folder / "consortium"
-        make_consortium(agreed, self.folder)
-        share_out(agreed, self.folder)
+        make_consortium(agreed, self.folder, public)
+        if public is None:
+            share_out(agreed, self.folder)
         self.agreed = Agreement.load(self.folder / "agreement.toml")
         self.commands: list[Command] = []
         self.address = "127.0.0.1:0"
@@ -141,6 +144,48 @@ def beside(record: dict[str, Any]) -> None:
     assert public["rows"] == 1000
     assert public["relative_fitness"] == pytest.approx(public["fitness"] / public["least_fitness"] - 1)
     assert public["estimate"] < public["relative_fitness"]
+
+
+def test_tables_above_the_memory_limit_are_streamed(tmp_path: Path) -> None:
+    """Four commands again, on declared columns; two owners are held to less memory than their tables take."""
+    n, rng = 5000, np.random.default_rng(0)
+    agreed = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 6, "answers": 3, "step": 0.5},
+            "model": {"loss": "squared", "regularization": 1e-3, "theta_max": 10.0, "gradient_bound": 2.0},
+            "data": {
+                "components": 0,
+                "feature_bound": 1.5,
+                "features": ["a", "b"],
+                "target": "y",
+                "bounds": {"a": [-1, 1], "b": [0, 10], "y": [-5, 5]},
+            },
+            "owner": [{"name": f"bank-{i}", "records": n, "epsilon": 1.0} for i in (1, 2)],
+        }
+    )
+
+    def rows(count: int) -> pa.Table:
+        a, b = rng.uniform(-1, 1, count), rng.uniform(0, 10, count)
+        return pa.table({"a": a, "b": b, "y": a - 0.2 * b + rng.uniform(-1, 1, count)})
+
+    site = Site(tmp_path, agreed, rows(500))
+    for i in (1, 2):
+        pa.parquet.write_table(rows(n), site.folder / f"bank-{i}" / "data.parquet")
+    try:
+        learner = site.learner("--json")
+        owners = [site.owner("bank-1", "--memory", "0.1"), site.owner("bank-2", "--memory", "1000")]
+        assert learner.wait(60) == 0, learner.errors
+        assert [owner.wait(20) for owner in owners] == [0, 0]
+        assert ["read in blocks" in owner.errors for owner in owners] == [True, False]
+        model = Model.load(site.folder / "run.json")
+        assert model.record["queries"] == 6
+        assert model.record["realised"]["public"]["rows"] == 500
+        held = [owner_records(agreed, f"bank-{i}", site.folder / f"bank-{i}" / "data.parquet", None)[0] for i in (1, 2)]
+        data, schedule, noise = replayed(site.agreed, site.folder / "run.db", held)
+        same = simulate(site.agreed.replace(data={"feature_bound": 0.0}), data, runs=1, schedule=schedule, noise=noise)
+        np.testing.assert_allclose(model.theta, same.theta[0], rtol=1e-9)
+    finally:
+        site.end()
 
 
 def test_an_owners_own_file_becomes_the_records_of_the_simulation(site: Site) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
     from copriv.network.conductor import Conductor
     from copriv.network.store import Event
-    from copriv.records import Records
+    from copriv.records import InBlocks, Records
 
 owner_app = typer.Typer(help="A data owner's own process.", no_args_is_help=True, rich_markup_mode=None)
 ledger_app = typer.Typer(help="What an owner has spent.", no_args_is_help=True, rich_markup_mode=None)
@@ -83,6 +83,12 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="What this owner allows; policy.toml beside the keys, if there is one."),
     ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MB", min=0, help="Larger tables are read in blocks for each answer.", envvar="COPRIV_MEMORY"
+        ),
+    ] = None,
     give_up: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.")
     ] = 600.0,
@@ -90,16 +96,14 @@ def serve(
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
     from copriv.network.agent import OwnerAgent, Patience
     from copriv.network.grpc_transport import GrpcDialer
-    from copriv.network.setup import declared_schema, load_dictionary, owner_records
+    from copriv.network.setup import load_dictionary
 
     terms = Agreement.load(agreement)
     own = _keys(keys, "owner")
     name = name or own.name
     rules = _policy(policy, keys)
     dictionary = load_dictionary(terms, agreement)
-    declared = declared_schema(terms)
-    source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
-    records, columns = owner_records(terms, name, source, dictionary)
+    records, columns = _own_records(terms, name, data, query, dictionary, memory)
     with LedgerFile.open(ledger, name, *map(Fraction, rules.lifetime(terms, name))) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         agent = OwnerAgent(
@@ -371,6 +375,24 @@ def _promise(agreement: Agreement, name: str, address: str, learner_name: str, t
     log(f"{name} answers to {learner_name!r} at {address}, under agreement {agreement.fingerprint[:16]}…")
     log(promise(agreement, agreement.owner[agreement.owner_names.index(name)]))
     log(f"ledger: {_spent(totals)}")
+
+
+def _own_records(
+    agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
+) -> "tuple[Records | InBlocks, tuple[str, ...]]":
+    """An owner's records, in memory unless they take more of it than `memory` megabytes."""
+    from copriv.network.setup import declared_schema, memory_needed, n_parameters, owner_records, streamed_records
+
+    if memory is not None and name in agreement.owner_names:
+        needed = memory_needed(agreement, name, n_parameters(agreement, dictionary)) / 1e6
+        if needed > memory:
+            log(
+                f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
+            )
+            return streamed_records(agreement, name, data, query, dictionary)
+    declared = declared_schema(agreement)
+    source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
+    return owner_records(agreement, name, source, dictionary)
 
 
 def _spent(totals: Totals) -> str:

@@ -2,16 +2,19 @@
 
     read_sql("duckdb:loans.duckdb", "SELECT * FROM loans")
     read_sql("postgresql://agent@db.bank.example/loans", "SELECT * FROM loans WHERE year = 2024")
+    stream_sql(address, query)()     # the same rows in pieces, for copriv.data.stream
 
 Nothing is decided here about what the columns mean: the table goes through the declared schema as a file's would, and
 only its columns are kept. Both data bases are opened for reading only. A password belongs in the environment
 (PGPASSWORD, or ~/.pgpass), not in an address that a shell keeps in its history; messages never quote an address.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -32,13 +35,27 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> 
     """
     if not query.strip():
         raise DataError("query: a data base needs a query; give one with --query 'SELECT ... FROM ...'")
-    table = _duckdb(address, query) if address.startswith("duckdb:") else _postgresql(address, query)
-    if table.num_rows == 0:
+    pieces = list(stream_sql(address, query, columns, None)())
+    if sum(piece.num_rows for piece in pieces) == 0:
         raise DataError("query: gave no rows; an owner needs at least one record")
-    return table if columns is None else table.select([name for name in table.column_names if name in set(columns)])
+    return pa.concat_tables(pieces, promote_options="permissive")
 
 
-def _duckdb(address: str, query: str) -> pa.Table:
+def stream_sql(
+    address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
+) -> Callable[[], Iterator[pa.Table]]:
+    """Passes over the rows of a query, `rows` at a time (None: all); each pass asks the data base anew. As `read_sql`."""
+    passed = _duckdb if address.startswith("duckdb:") else _postgresql
+
+    def one_pass() -> Iterator[pa.Table]:
+        for table in passed(address, query, rows):
+            names = table.column_names
+            yield table if columns is None else table.select([name for name in names if name in set(columns)])
+
+    return one_pass
+
+
+def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
     try:
         import duckdb
     except ImportError:
@@ -48,12 +65,13 @@ def _duckdb(address: str, query: str) -> pa.Table:
         raise DataError(f"{path}: there is no such DuckDB file; give duckdb:PATH")
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
-            return _plain(connection.sql(query).to_arrow_table())
+            for batch in connection.sql(query).to_arrow_reader(rows or 1_000_000):
+                yield _plain(pa.Table.from_batches([batch]))
     except duckdb.Error as error:
         raise DataError(f"{path.name}: {_first_line(error)}; correct the query, or the file") from None
 
 
-def _postgresql(address: str, query: str) -> pa.Table:
+def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
     try:
         import psycopg
     except ImportError:
@@ -61,14 +79,17 @@ def _postgresql(address: str, query: str) -> pa.Table:
     try:
         with psycopg.connect(address, connect_timeout=10, application_name="copriv owner") as connection:
             connection.read_only = True
-            cursor = connection.execute(query.encode())
-            names = [column.name for column in cursor.description or ()]
-            rows = cursor.fetchall()
+            cursor = connection.cursor()
+            # Rows as the server sends them; `execute` would hold all of them first. A stream that is left half-way must
+            # be closed before its connection is, which would wait for it.
+            with closing(cast(Any, cursor.stream(query.encode()))) as answer:
+                while values := list(islice(answer, rows)):
+                    names = [column.name for column in cursor.description or ()]
+                    if len(set(names)) < len(names) or not names:
+                        raise DataError("query: needs columns with different names; name them with AS")
+                    yield pa.table({name: _column([row[j] for row in values]) for j, name in enumerate(names)})
     except psycopg.Error as error:
         raise DataError(f"PostgreSQL: {_first_line(error)}; correct the address or the query") from None
-    if len(set(names)) < len(names) or not names:
-        raise DataError("query: needs columns with different names; name them with AS")
-    return pa.table({name: _column([row[j] for row in rows]) for j, name in enumerate(names)})
 
 
 def _column(values: list[Any]) -> pa.Array:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
+from copriv.errors import BudgetRefused, CoprivError, DataError, InvalidInput, NotCertified, QueryRefused, Unreachable
 from copriv.network.keys import Keys
 from copriv.network.messages import (
     Busy,
@@ -43,7 +43,7 @@ from copriv.owner import Owner
 from copriv.privacy.ledger import Ledger
 from copriv.privacy.sqlite_ledger import AnswerLost, LedgerDamaged, LedgerFailed
 from copriv.protocol import Query
-from copriv.records import Records
+from copriv.records import InBlocks, Records
 from copriv.types import Loss
 
 _CHANCE = random.SystemRandom()
@@ -90,7 +90,7 @@ class OwnerAgent:
         self,
         agreement: Agreement,
         name: str,
-        records: Records,
+        records: Records | InBlocks,
         loss: Loss,
         ledgers: Ledgers,
         dialer: Dialer,
@@ -229,14 +229,17 @@ def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
         return _refusal(query, "ledger", error), error
     except (AnswerLost, NotCertified) as error:  # charged, and there is no answer
         return _refusal(query, "lost", error), None
+    except DataError as error:  # a table that is read anew for each answer, and is another one now
+        # The reason quotes the table: it is for its owner, and not for sending on.
+        return _refusal(query, "lost", "its table cannot be read as it was agreed"), error
     except BudgetRefused as error:
         return _refusal(query, "budget", error), None
     except QueryRefused as error:
         return _refusal(query, "query", error), None
 
 
-def _refusal(query: Query, code: str, error: CoprivError) -> Refusal:
-    return Refusal(query.identity[:200], code, str(error)[:500])
+def _refusal(query: Query, code: str, why: CoprivError | str) -> Refusal:
+    return Refusal(query.identity[:200], code, str(why)[:500])
 
 
 class _Clock:

@@ -13,7 +13,8 @@ owner is late or gone follows from the rule's own meaning:
 | A2     | several       | the others go on                              | used: an answer at an older θ is still good |
 
 With a window ("A2 in rounds"), who was not yet heard at the present θ is asked first, and who was heard is asked again
-only for answers that the window would otherwise lack: somebody is away, or late. Where owners answer once ("statistics", "objective"), all are asked at once, whatever the rule, and it is as for A2.
+only for answers that the window would otherwise lack: somebody is away, or late. Where owners answer once
+("statistics", "objective"), all are asked at once, whatever the rule, and it is as for A2.
 
 Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
 the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).

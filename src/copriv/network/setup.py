@@ -26,12 +26,14 @@ from copriv.data.consortium import FEATURE_QUANTILE, load_consortium, open_datas
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.data.source import Source
+from copriv.data.sql import is_sql, stream_sql
+from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
 from copriv.network.keys import Keys, issue, make_authority
-from copriv.records import Records
+from copriv.records import BLOCK, Records
 
 AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "policy.toml", "public.parquet"
 _READS_NO_FILE = {"lending-embedded": "lending", "hospital-simulated": "hospital"}
@@ -135,22 +137,60 @@ def owner_records(
     if name not in agreement.owner_names:
         raise AgreementError(f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}")
     terms = agreement.owner[agreement.owner_names.index(name)]
-    bound = agreement.data.feature_bound
-    if bound == "auto":
-        raise AgreementError(
-            'data.feature_bound: still "auto"; make the files with copriv init --network, or give a number'
-        )
+    bound = _bound(agreement)
     table, schema = _own_table(agreement, source, terms.unit)
     records = prepare_owner(
         table,
         schema,
         dictionary,
-        bound or None,
+        bound,
         records=terms.records,
         intercept=agreement.model.intercept,
         unit_records=terms.unit_records,
     )
     return records, schema.names
+
+
+def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
+    """About how many bytes an owner's records take while they are read: the table's columns, and what is made of them."""
+    n, columns = agreement.owner[agreement.owner_names.index(name)].records, len(agreement.data.features or ()) + 1
+    return 8 * n * (columns + n_parameters + 3)
+
+
+def streamed_records(
+    agreement: Agreement, name: str, source: str, query: str, dictionary: PublicDictionary | None
+) -> tuple[StreamedRecords, tuple[str, ...]]:
+    """As `owner_records`, for a table that is read anew for every answer and never held whole.
+
+    source: the path of a file or the address of a data base; query: for the latter. Raises AgreementError where columns
+    are not declared, or persons are the units (whose rows may stand anywhere).
+    """
+    terms, bound, schema = (
+        agreement.owner[agreement.owner_names.index(name)],
+        _bound(agreement),
+        declared_schema(agreement),
+    )
+    if schema is None or agreement.data.dataset != "table" or terms.unit is not None:
+        raise AgreementError(
+            'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
+            "read in blocks; raise the memory limit (--memory)"
+        )
+    schema = scaled(schema, agreement)
+    chunks = stream_sql(source, query, schema.names, BLOCK) if is_sql(source) else table_chunks(source, schema)
+
+    def prepare(table: Any) -> Records:
+        return prepare_owner(table, schema, dictionary, bound, intercept=agreement.model.intercept)
+
+    return StreamedRecords(chunks, prepare, terms.records, n_parameters(agreement, dictionary)), schema.names
+
+
+def _bound(agreement: Agreement) -> float | None:
+    bound = agreement.data.feature_bound
+    if bound == "auto":
+        raise AgreementError(
+            'data.feature_bound: still "auto"; make the files with copriv init --network, or give a number'
+        )
+    return bound or None
 
 
 def public_records(agreement: Agreement, source: object, dictionary: PublicDictionary | None) -> Records:

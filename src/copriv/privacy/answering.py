@@ -17,7 +17,7 @@ from typing import Literal, Protocol, runtime_checkable
 from jaxtyping import Float
 
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.records import Records
+from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss
 
 
@@ -52,5 +52,5 @@ class ClippedGradient:
     bound: float
     order: Literal[1, 2]
 
-    def answer(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         return self.noise.release(clipped_mean_gradient(loss, records, theta, self.bound, self.order))
