@@ -96,7 +96,7 @@ def _against_peers(cells: Mapping[str, Mapping[str, Row]]) -> list[str]:
         lines.append(
             f"| {cell} | {pure:.3g} | {best_pure[0]:.3g} ({best_pure[1]}) | {approximate:.3g} | {best[0]:.3g} ({best[1]}) |"
         )
-        for ψ, (other, peer) in {(pure, best_pure), (approximate, best)}:
+        for ψ, (other, peer) in dict.fromkeys([(pure, best_pure), (approximate, best)]):
             if other * BETTER < ψ:
                 better.append(
                     f"- {cell}: {peer}, {other:.3g} against {ψ:.3g}. {REASONS.get((cell, peer), '')}".rstrip()

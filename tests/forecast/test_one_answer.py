@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from copriv import Agreement, Problem, Records, simulate
-from copriv.forecast.one_answer import plan_one_answer
+from copriv.forecast.one_answer import expected_psi, plan_one_answer
 from copriv.types import Array
 
 
@@ -58,3 +58,37 @@ def test_runs_do_not_depend_on_their_batch() -> None:
     np.testing.assert_allclose(whole.theta, parts[0].merge(parts[1:]).theta, rtol=1e-10)
     assert whole.relative_fitness.k.tolist() == [0, 1, 2, 3]
     assert {owner.answers for owner in whole.owners} == {1}
+
+
+def test_a_start_a_step_a_matrix_and_a_bound_that_are_agreed_stay() -> None:
+    made = problem("logistic", 2.0)
+    fixed = {"start": [0.1, 0.2, 0.3], "step": 0.5, "preconditioner": np.diag([1.0, 2.0, 3.0]).tolist()}
+    terms = made.terms.replace(agreement=fixed, model={"gradient_bound": 0.4})
+    found = plan_one_answer(made.under(terms), "objective")
+    assert found.agreement.start == (0.1, 0.2, 0.3)
+    assert found.step == 0.5
+    assert found.gradient_bound == 0.4
+    np.testing.assert_array_equal(found.agreement.preconditioner, fixed["preconditioner"])
+
+
+def test_what_a_bound_costs_unseen_moves_the_plan_to_a_looser_one() -> None:
+    made = problem("squared", 20.0)
+    plain = plan_one_answer(made, "statistics")
+    wary = plan_one_answer(made, "statistics", unseen=lambda Ξ: 10.0 if 1.2 * plain.gradient_bound > Ξ else 0.0)
+    assert wary.gradient_bound > 1.2 * plain.gradient_bound
+
+
+@pytest.mark.parametrize(("loss", "mechanism"), [("squared", "statistics"), ("logistic", "objective")])
+def test_the_expected_psi_is_that_of_runs(loss: str, mechanism: str) -> None:
+    """The shortcuts (all owners' noise as one's, N models from one's spread) against the engine, in the same world."""
+    made = problem(loss, 3.0).on_public()
+    planned = plan_one_answer(made, mechanism)
+    world = made.under(planned)
+    expected = expected_psi((world,), planned, 400, 1)
+    runs = simulate(world, runs=300, alone=False).relative_fitness.runs[:, -1]
+    assert expected == pytest.approx(runs.mean(), abs=4 * runs.std() / np.sqrt(300) + 0.02 * runs.mean())
+
+
+def test_epsilon_without_limit_overflows_nowhere() -> None:
+    with np.errstate(over="raise"):
+        plan_one_answer(problem("logistic", 1e5), "objective")

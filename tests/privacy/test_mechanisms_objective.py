@@ -70,6 +70,16 @@ def worst_ratio(made: Perturbation, ε: float, trials: int = 60, n: int = 4, p: 
     return worst
 
 
+@pytest.mark.parametrize("regularization", [0.0, 0.05])
+def test_a_huge_epsilon_overflows_nowhere_and_is_kept(regularization: float) -> None:
+    made = agreed(anchor=None, regularization=regularization)
+    with np.errstate(all="raise", under="ignore"):
+        for ε in (10.0, 1e3, 1e6):
+            assert made.firmness(100, ε) >= 0
+            assert 0 < made.curvature_cost(100, ε) < ε
+            assert made.noise_scale(100, ε) == pytest.approx(2 * made.bound / (100 * made.noise_budget(100, ε)))
+
+
 @pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
 def test_the_density_ratio_never_passes_epsilon(surface: Surface) -> None:
     """With ε₁ + ε₂ the whole of what the draw of b spends; the search comes near it."""
