@@ -89,7 +89,8 @@ def summary(rows: list[str]) -> str:
     ratios = [float(line.split("|")[6]) for line in rows]
     return (
         f"\n{len(rows)} cells: the ratio is {np.median(ratios):.2f} in the median, from {min(ratios):.2f} to "
-        f"{max(ratios):.2f}. Below 1 the plan\nbeats the whole grid, which has S2 only and no bounds on features other than the default.\n"
+        f"{max(ratios):.2f}. Below 1 the plan\nbeats the whole grid, "
+        "which has S2 only and no bounds on features other than the default.\n"
     )
 
 
