@@ -3,14 +3,16 @@
     python -m benchmarks.throughput [--records 10000] [--answers 600] [--repeats 5] [--json]
 
 Two processes, one query at a time, 10 parameters, records of the embedded lending table (drawn again and again where it
-has fewer). Four things are measured in turn, `repeats` times; shown are the best of each, and the median of its ratios
+has fewer). Five things are measured in turn, `repeats` times; shown are the best of each, and the median of its ratios
 to the echoes just before and after it: a machine that is busy with other things is so for both.
 
 - `echo`: frames of the same sizes as queries and answers go to and fro on the same kind of stream, and nothing is done
   with them;
 - `ledger off`: owner, noise, rule and messages as in a run; ledger and store in memory;
 - `ledger on`: the ledger on the disk, two flushes an answer (charge, answer); the store in memory;
-- `all durable`: the learner's store on the disk as well, one more flush an answer. This is what `copriv` runs.
+- `paid ahead`: the same with eight answers paid for ahead (`copriv owner serve --ahead 8`): one flush an answer;
+- `all durable`: as `ledger on`, and the learner's store on the disk as well, one more flush an answer. This is
+  what `copriv` runs.
 
 `owner alone` is how many answers a second the owner computes with nothing in between (its clipped gradient and its
 noise), and `noise alone` how many draws of the noise: what no network can beat. `flush alone` is how often a second this
@@ -81,10 +83,11 @@ class InMemory:
         return True
 
 
-def owner_process(folder: str, address: str, answers: int, n: int, ledger: bool) -> None:
+def owner_process(folder: str, address: str, answers: int, n: int, ledger: bool, ahead: int) -> None:
     """The owner's side of a run."""
     keys = Keys.load(Path(folder) / "bank")
-    file = LedgerFile.open(Path(folder) / f"{time.time_ns()}.ledger", "bank", Fraction(1000)) if ledger else None
+    path = Path(folder) / f"{time.time_ns()}.ledger"
+    file = LedgerFile.open(path, "bank", Fraction(1000), ahead=ahead) if ledger else None
     agent = OwnerAgent(
         agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys), keys=keys
     )
@@ -132,7 +135,7 @@ async def echoed(folder: Path, answers: int) -> float:
             _ended(process)
 
 
-async def conducted(folder: Path, answers: int, n: int, ledger: bool, store: bool) -> float:
+async def conducted(folder: Path, answers: int, n: int, ledger: bool, store: bool, ahead: int) -> float:
     keys, terms = Keys.load(folder / "learner"), agreed(answers, n)
     path: Any = folder / f"{time.time_ns()}.db" if store else ":memory:"
     run = RunStore.create(path, terms, PARAMETERS)
@@ -143,7 +146,9 @@ async def conducted(folder: Path, answers: int, n: int, ledger: bool, store: boo
             conductor,
             GrpcListener("127.0.0.1:0", keys),
             keys=keys,
-            on_listening=lambda at: processes.append(_started(owner_process, str(folder), at, answers, n, ledger)),
+            on_listening=lambda at: processes.append(
+                _started(owner_process, str(folder), at, answers, n, ledger, ahead)
+            ),
         )
         await learner.run()
         times = [event.time for event in run.events("stepped")]
@@ -195,10 +200,11 @@ def measure(answers: int, n: int, repeats: int) -> dict[str, dict[str, float]]:
         run = partial(conducted, folder, answers, n)
         before = asyncio.run(echoed(folder, answers))
         for _ in range(repeats):
-            for key, ledger, store in (
-                ("ledger off", False, False), ("ledger on", True, False), ("all durable", True, True)
+            for key, ledger, store, ahead in (
+                ("ledger off", False, False, 0), ("ledger on", True, False, 0), ("paid ahead", True, False, 8),
+                ("all durable", True, True, 0),
             ):  # fmt: skip
-                rate = asyncio.run(run(ledger=ledger, store=store))
+                rate = asyncio.run(run(ledger=ledger, store=store, ahead=ahead))
                 after = asyncio.run(echoed(folder, answers))
                 found.setdefault("echo", []).append(after)
                 found.setdefault(key, []).append(rate)

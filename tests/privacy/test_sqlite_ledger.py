@@ -40,6 +40,9 @@ def filled(path: Path, answers: int = 3) -> str:
         return ledger.head
 
 
+DELTA = Fraction(1, 10**6)
+
+
 def test_what_was_spent_outlives_the_process(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     head = filled(path)
@@ -169,7 +172,98 @@ def test_a_second_process_is_told_who_has_the_file(tmp_path: Path) -> None:
         holder.communicate()
 
 
-DELTA = Fraction(1, 10**6)
+def kinds(path: Path) -> list[str]:
+    return [line.kind for line in read_lines(path)]
+
+
+def commits(file: LedgerFile) -> list[str]:
+    """The transactions that are written from now on: each is one flush."""
+    seen: list[str] = []
+    file._connection.set_trace_callback(lambda statement: seen.append(statement) if statement == "COMMIT" else None)
+    return seen
+
+
+def test_paying_ahead_halves_the_flushes_and_ends_where_the_run_ends(tmp_path: Path) -> None:
+    flushes = {}
+    for ahead in (0, 1, 3):
+        path = tmp_path / f"{ahead}"
+        with LedgerFile.open(path, "bank-1", Fraction(2), ahead=ahead) as file:
+            ledger, written = file.run("f", "r", ONE, 8), commits(file)
+            for k in range(8):
+                ledger.charge(f"q{k}", THETA + k, Fraction(1, 8))
+                assert ledger.answers == k + 1
+                ledger.record(f"q{k}", THETA * k)
+                assert verify(path).committed >= ledger.spent == Fraction(k + 1, 8)
+                assert verify(path).committed <= min(ledger.spent + Fraction(ahead, 8), 1)
+            flushes[ahead] = len(written)
+            with pytest.raises(BudgetRefused):
+                ledger.charge("more", THETA, Fraction(1, 8))
+        assert (verify(path).spent, verify(path).ahead) == (1, 0), "a run to its end is charged what it was asked"
+        stored = ledger_again(path).released("q3", THETA + 3)
+        assert stored is not None
+        assert stored.tobytes() == (THETA * 3).tobytes()
+    assert flushes == {0: 16, 1: 9, 3: 9}
+
+
+def ledger_again(path: Path) -> SqliteLedger:
+    return LedgerFile.open(path, "bank-1", Fraction(2), ahead=0).run("f", "r", ONE, 8)
+
+
+def test_the_budget_is_on_the_disk_before_a_charge_returns(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerFile.open(path, "bank-1", Fraction(2), ahead=2) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        for k in range(8):
+            ledger.charge(f"q{k}", THETA, Fraction(1, 8))
+            on_disk = verify(path)
+            assert on_disk.committed >= Fraction(k + 1, 8), "what a second reader of the file sees"
+            ledger.record(f"q{k}", THETA)
+        assert kinds(path).count("answer") == 8
+
+
+def test_a_crash_after_paying_ahead_loses_no_answer_and_pays_twice_for_none(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with LedgerFile.open(path, "bank-1", Fraction(2), ahead=2) as file:
+        ledger = file.run("f", "r", ONE, 4)
+        ledger.charge("q0", THETA, Fraction(1, 4))
+        ledger.record("q0", THETA)
+        ledger.charge("q1", THETA, Fraction(1, 4))
+        with pytest.raises(QueryRefused, match="never answered"):
+            ledger.released("q1", THETA)
+    totals = verify(path)
+    assert (totals.spent, totals.ahead) == (Fraction(1, 4), Fraction(1, 2)), "nothing of q1 left, and it is paid for"
+    with LedgerFile.open(path, "bank-1", Fraction(2), ahead=2) as file:
+        ledger = file.run("f", "r", ONE, 4)
+        assert ledger.released("q1", THETA) is None
+        for k in (1, 2, 3):
+            ledger.charge(f"q{k}", THETA, Fraction(1, 4))
+            ledger.record(f"q{k}", THETA)
+        with pytest.raises(BudgetRefused):
+            ledger.charge("q4", THETA, Fraction(1, 4))
+    assert (verify(path).spent, verify(path).ahead) == (1, 0)
+
+
+def test_what_is_paid_ahead_is_not_there_for_another_run(tmp_path: Path) -> None:
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", Fraction(1), ahead=3) as file:
+        first = file.run("f", "a", ONE, 4)
+        second = file.run("f", "b", ONE, 4)
+        first.charge("a0", THETA, Fraction(1, 4))
+        first.record("a0", THETA)
+        with pytest.raises(BudgetRefused, match="lifetime"):
+            second.charge("b0", THETA, Fraction(1, 4))
+        with pytest.raises(BudgetRefused, match=r"0\.000 is left"):
+            file.run("f", "c", Fraction(1, 8), 4)
+    with pytest.raises(BudgetRefused, match="are spent"):
+        LedgerFile.open(tmp_path / "ledger", "bank-1", Fraction(1, 2))
+
+
+def test_answers_that_are_private_together_need_no_paying_ahead(tmp_path: Path) -> None:
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", ONE, DELTA, ahead=2) as file:
+        ledger = file.run("f", "r", ONE, 4, DELTA)
+        for k in range(4):
+            ledger.charge(f"q{k}", THETA, ONE, DELTA)
+            ledger.record(f"q{k}", THETA)
+        assert "ahead" not in kinds(tmp_path / "ledger")
 
 
 def together(path: Path, answers: int = 2) -> None:

@@ -83,6 +83,12 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help="What this owner allows; policy.toml beside the keys, if there is one."),
     ] = None,
+    ahead: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Answers to pay for ahead: fewer flushes of the ledger.", envvar="COPRIV_AHEAD"
+        ),
+    ] = 0,
     memory: Annotated[
         float | None,
         typer.Option(
@@ -104,7 +110,7 @@ def serve(
     rules = _policy(policy, keys)
     dictionary = load_dictionary(terms, agreement)
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
-    with LedgerFile.open(ledger, name, *map(Fraction, rules.lifetime(terms, name))) as file:
+    with LedgerFile.open(ledger, name, *map(Fraction, rules.lifetime(terms, name)), ahead=ahead) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         agent = OwnerAgent(
             terms,
@@ -399,7 +405,8 @@ def _spent(totals: Totals) -> str:
     δ = ""
     if totals.lifetime_delta > 0:
         δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
-    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{δ}, in {len(totals.runs)} runs"
+    ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
+    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {len(totals.runs)} runs"
 
 
 def _totals(totals: Totals) -> dict[str, Any]:
@@ -423,6 +430,7 @@ def _totals(totals: Totals) -> dict[str, Any]:
         "lifetime": float(totals.lifetime),
         "spent": float(totals.spent),
         "spent_exactly": str(totals.spent),
+        "ahead": float(totals.ahead),
         "lifetime_delta": float(totals.lifetime_delta),
         "spent_delta": float(totals.spent_delta),
         "runs": runs,

@@ -13,10 +13,17 @@ contents, so a line that was changed, removed or put between breaks the chain; `
 | `run`      | a run began under an agreement                                  | the run's budget | its cap, as text; δ  |
 | `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ; δ      |
 | `answer`   | the answer to a charged query                                   |                  | float64 numbers      |
+| `ahead`    | so many more answers of a run are paid for, before it is asked  | of all of them   | how many, as text    |
 
 Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines. δ follows as text
 where it is above 0. The first charge of an (ε, δ) run pays for all its answers, so that the others are charged 0
 (`copriv.privacy.ledger`); over runs, both ε and δ add up (basic composition, which holds whatever a run asks for).
+
+A flush takes most of an answer's time. With `ahead` = B above 0, up to B answers of a run are paid for with the answer
+before them, and a charge that is paid for is written together with its answer: one flush an answer in place of two. The
+budget is still on the disk before a record is read, and the answer before it leaves. Over-counting is what it costs: what is
+paid for ahead and never asked for stays paid for. Where a crash comes between, nothing has left, and what was paid for ahead
+pays for the next answer.
 
 What cannot be detected from the file alone is an older copy of it put back in its place: an older chain is whole too.
 Two things notice: the learner, which keeps the head of the chain with every answer and hands it back (`holds`), and the
@@ -28,7 +35,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -114,6 +121,18 @@ class Line:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Entry:
+    """What a new line is to say."""
+
+    kind: str
+    fingerprint: str = ""
+    run: str = ""
+    identity: str = ""
+    epsilon: Fraction | None = None
+    content: bytes = b""
+
+
 @dataclass
 class RunTotals:
     """What one run may spend, and has spent."""
@@ -126,6 +145,15 @@ class RunTotals:
     spent_delta: Fraction = Fraction(0)
     charged: int = 0
     answered: int = 0
+    ahead: int = 0
+    """Answers that are paid for and were not asked for yet."""
+    each: Fraction = Fraction(0)
+    """ε of one of them."""
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead * self.each
 
 
 @dataclass
@@ -140,6 +168,16 @@ class Totals:
     lines: int = 0
     head: str = START
     runs: dict[str, RunTotals] = field(default_factory=dict)
+
+    @property
+    def ahead(self) -> Fraction:
+        """ε that is paid for and was not asked for yet."""
+        return sum((run.ahead * run.each for run in self.runs.values()), Fraction(0))
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead
 
     def add(self, line: Line) -> None:
         """Count one more line. Raises LedgerDamaged where it breaks the chain or a rule of the ledger."""
@@ -163,7 +201,7 @@ class Totals:
         if δ < 0:
             return False
         match line.kind:
-            case "lifetime" if ε is not None and ε >= self.spent and δ >= self.spent_delta:
+            case "lifetime" if ε is not None and ε >= self.committed and δ >= self.spent_delta:
                 if self.owner not in ("", line.identity):
                     return False
                 self.owner, self.lifetime, self.lifetime_delta = line.identity, ε, δ
@@ -175,37 +213,51 @@ class Totals:
                     return False
                 run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
                 self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ
-                beyond = run.spent > run.epsilon or run.spent_delta > run.delta or run.charged > run.cap
-                if beyond or self.spent > self.lifetime or self.spent_delta > self.lifetime_delta:
-                    raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+                run.ahead -= int(run.ahead > 0 and ε == run.each)
+                self._check(line, run)
+            case "ahead" if ε is not None and ε > 0 and run is not None and run.ahead == 0 and int(line.content) > 0:
+                run.ahead, run.each = int(line.content), ε / int(line.content)
+                self._check(line, run)
             case "answer" if run is not None and run.answered < run.charged:
                 run.answered += 1
             case _:
                 return False
         return True
 
+    def _check(self, line: Line, run: RunTotals) -> None:
+        beyond = run.committed > run.epsilon or run.spent_delta > run.delta or run.charged + run.ahead > run.cap
+        if beyond or self.committed > self.lifetime or self.spent_delta > self.lifetime_delta:
+            raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+
 
 class LedgerFile:
     """An owner's ledger file, open for writing by this process alone. Close it, or use it with `with`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, writer: OneWriter, totals: Totals) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, writer: OneWriter, totals: Totals, ahead: int = 0
+    ) -> None:
         self.path, self.totals = path, totals
         self.one_at_a_time = threading.RLock()
         """Held from a check of the totals to the line that follows from it, should several threads answer."""
+        self.ahead = ahead
+        self.pending: dict[str, Entry] = {}
+        """Charges that are paid for, by their queries: they are written with their answers."""
         self._connection, self._writer, self._inode = connection, writer, path.stat().st_ino
 
     @classmethod
     def open(
-        cls, path: str | Path, owner: str, lifetime: Fraction, lifetime_delta: Fraction = Fraction(0)
+        cls, path: str | Path, owner: str, lifetime: Fraction, lifetime_delta: Fraction = Fraction(0), ahead: int = 0
     ) -> "LedgerFile":
         """Open or create the file, and check every line of it.
 
         lifetime, lifetime_delta: the most ε, and the most δ, that the owner ever spends on this data. They may differ
         from what was said before, by a line of their own; they may not fall below what is spent.
+        ahead: how many answers of a run are paid for before they are asked for (see above).
         Raises InUse while another process has it, LedgerDamaged for a broken chain, BudgetRefused for a lifetime that
         is not above 0 or already overspent.
         """
         path = Path(path).resolve()
+        count("ahead", ahead, least=0)
         if not lifetime > 0 or not 0 <= lifetime_delta < 1:
             raise BudgetRefused(
                 f"{owner}: a lifetime budget must be above 0 (and its delta at least 0 and below 1), not {lifetime} "
@@ -220,15 +272,15 @@ class LedgerFile:
         except BaseException:
             writer.release()
             raise
-        file = cls(path, connection, writer, totals)
+        file = cls(path, connection, writer, totals, ahead)
         try:
             if totals.owner not in ("", owner):
                 raise BudgetRefused(
                     f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own file"
                 )
-            if lifetime < totals.spent:
+            if lifetime < totals.committed:
                 raise BudgetRefused(
-                    f"{owner}: a lifetime budget of {float(lifetime):g} is less than the {float(totals.spent):g} that "
+                    f"{owner}: a lifetime budget of {float(lifetime):g} is less than the {float(totals.committed):g} that "
                     "are spent; spent budget never comes back"
                 )
             if lifetime_delta < totals.spent_delta:
@@ -237,7 +289,7 @@ class LedgerFile:
                     f"{float(totals.spent_delta):g} that are spent; spent budget never comes back"
                 )
             if (totals.lifetime, totals.lifetime_delta) != (lifetime, lifetime_delta):
-                file.append("lifetime", identity=owner, epsilon=lifetime, content=_text_of_delta(lifetime_delta))
+                file.append(Entry("lifetime", identity=owner, epsilon=lifetime, content=_text_of_delta(lifetime_delta)))
         except BaseException:
             file.close()
             raise
@@ -255,7 +307,7 @@ class LedgerFile:
             raise BudgetRefused(f"{self.totals.owner}: a run needs a name and a budget above 0, not {run!r}, {epsilon}")
         known = self.totals.runs.get(run)
         if known is None:
-            left = self.totals.lifetime - self.totals.spent
+            left = self.totals.lifetime - self.totals.committed
             if epsilon > left:
                 raise BudgetRefused(
                     f"{self.totals.owner} refused run {run!r}: it may spend {float(epsilon):.3f}, and "
@@ -269,7 +321,7 @@ class LedgerFile:
                     f"{float(self.totals.lifetime_delta):g}. Raise lifetime_delta in the policy, or agree on pure epsilon."
                 )
             content = b" ".join(filter(None, (str(answers).encode(), _text_of_delta(delta))))
-            self.append("run", fingerprint, run, epsilon=epsilon, content=content)
+            self.append(Entry("run", fingerprint, run, epsilon=epsilon, content=content))
         elif (known.fingerprint, known.epsilon, known.cap, known.delta) != (fingerprint, epsilon, answers, delta):
             raise QueryRefused(
                 f"{self.totals.owner} refused: run {run!r} began under another agreement; begin a new run"
@@ -303,23 +355,22 @@ class LedgerFile:
             except sqlite3.Error as error:
                 raise LedgerFailed(f"{self.path.name}: cannot read ({error}); nothing was answered") from None
 
-    def append(
-        self,
-        kind: str,
-        fingerprint: str = "",
-        run: str = "",
-        identity: str = "",
-        epsilon: Fraction | None = None,
-        content: bytes = b"",
-    ) -> None:
-        """Write one line and wait until it is on the disk; only then does it count here."""
-        number, time = self.totals.lines + 1, datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = Line(number, kind, time, fingerprint, run, identity, epsilon, content, "")
-        line = Line(**{**vars(line), "hash": line.chained(self.totals.head)})
+    def append(self, *entries: Entry) -> None:
+        """Write lines and wait until they are on the disk, all or none; only then do they count here."""
+        time, head, lines = datetime.now(UTC).isoformat(timespec="milliseconds"), self.totals.head, list[Line]()
+        for number, entry in enumerate(entries, start=self.totals.lines + 1):
+            line = Line(number, entry.kind, time, entry.fingerprint, entry.run, entry.identity, entry.epsilon,
+                        entry.content, "")  # fmt: skip
+            head = line.chained(head)
+            lines.append(replace(line, hash=head))
         with self._transaction() as connection:
-            values = (number, kind, time, fingerprint, run, identity, _text(epsilon), content, line.hash)
-            connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-        self.totals.add(line)
+            for x in lines:
+                values = (
+                    x.number, x.kind, x.time, x.fingerprint, x.run, x.identity, _text(x.epsilon), x.content, x.hash
+                )  # fmt: skip
+                connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        for line in lines:
+            self.totals.add(line)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -351,7 +402,8 @@ class SqliteLedger:
         return self._file.totals.runs[self._run]
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
-        owner, charge = self._file.totals.owner, self._file.find("charge", identity)
+        owner = self._file.totals.owner
+        charge = self._file.pending.get(identity) or self._file.find("charge", identity)
         if charge is None:
             return None
         if charge.content[:_DIGEST] != _digest(theta) or charge.run != self._run:
@@ -369,20 +421,30 @@ class SqliteLedger:
         self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
     ) -> None:
         with self._file.one_at_a_time:
-            ε, δ = self._checked(identity, epsilon, delta)
+            (ε, δ), run = self._checked(identity, epsilon, delta), self._totals
             content = _digest(theta) + _text_of_delta(δ)
-            self._file.append("charge", self._totals.fingerprint, self._run, identity, ε, content)
+            charge = Entry("charge", run.fingerprint, self._run, identity, ε, content)
+            if self._is_paid_for(ε):
+                self._file.pending[identity] = charge
+            else:
+                self._file.append(charge)
+
+    def _is_paid_for(self, epsilon: Fraction) -> bool:
+        run = self._totals
+        return run.ahead > len(self._pending) and epsilon == run.each
 
     def _checked(self, identity: str, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
         """What a charge costs. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
         file, run = self._file.totals, self._totals
-        if self._file.find("charge", identity) is not None:
+        if identity in self._file.pending or self._file.find("charge", identity) is not None:
             raise QueryRefused(f"{file.owner} refused: query {identity} is already charged")
         cost = to_pay(file.owner, epsilon, delta, run.spent, run.spent_delta)
-        left = run.cap - run.charged
-        refuse_overspending(file.owner, cost, (run.epsilon, run.delta), (run.spent, run.spent_delta), left)
+        if self._is_paid_for(cost[0]):
+            return cost
+        left = run.cap - run.charged - run.ahead
+        refuse_overspending(file.owner, cost, (run.epsilon, run.delta), (run.committed, run.spent_delta), left)
         refuse_overspending(
-            file.owner, cost, (file.lifetime, file.lifetime_delta), (file.spent, file.spent_delta), left,
+            file.owner, cost, (file.lifetime, file.lifetime_delta), (file.committed, file.spent_delta), left,
             " This is the lifetime budget, over all runs on this data.",
         )  # fmt: skip
         return cost
@@ -390,20 +452,39 @@ class SqliteLedger:
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         content = np.ascontiguousarray(gradient, dtype="<f8").tobytes()
         with self._file.one_at_a_time:
-            charge = self._file.find("charge", identity)
+            paid = self._file.pending.get(identity)
+            charge = paid or self._file.find("charge", identity)
             if charge is None or charge.run != self._run or self._file.find("answer", identity) is not None:
                 raise QueryRefused(
                     f"{self._file.totals.owner}: query {identity} has no charge that waits for an answer"
                 )
-            self._file.append("answer", self._totals.fingerprint, self._run, identity, content=content)
+            answer = Entry("answer", self._totals.fingerprint, self._run, identity, content=content)
+            self._file.append(*([] if paid is None else [paid]), answer, *self._next(paid, charge.epsilon))
+            self._file.pending.pop(identity, None)
+
+    def _next(self, paid: Entry | None, each: Fraction | None) -> list[Entry]:
+        """Payment for the answers to come, with the last one that is paid for."""
+        file, run = self._file.totals, self._totals
+        if not each or run.spent_delta > 0 or run.ahead > int(paid is not None):
+            return []
+        room = run.cap - run.charged - run.ahead
+        left = min(run.epsilon - run.committed, file.lifetime - file.committed)
+        number = min(self._file.ahead, room, left // each)
+        if number < 1:
+            return []
+        return [Entry("ahead", run.fingerprint, self._run, epsilon=number * each, content=str(number).encode())]
+
+    @property
+    def _pending(self) -> list[Entry]:
+        return [entry for entry in self._file.pending.values() if entry.run == self._run]
 
     @property
     def answers(self) -> int:
-        return self._totals.charged
+        return self._totals.charged + len(self._pending)
 
     @property
     def spent(self) -> Fraction:
-        return self._totals.spent
+        return self._totals.spent + sum((entry.epsilon or Fraction(0) for entry in self._pending), Fraction(0))
 
     @property
     def spent_delta(self) -> Fraction:
