@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-slow bench clean
+.PHONY: setup demo test lint test-backends test-slow bench clean
 
 setup: $(VENV)/.ready
 
@@ -25,6 +25,10 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+test-backends: setup
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ray,dask]' --group dev
+	$(BIN)/python -m pytest tests/experiments/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow

@@ -160,17 +160,24 @@ def test_bound_that_cannot_be_proved_says_what_to_do():
         gradient_bound_over(custom, 1.0, 1.0, Box(1.0))
 
 
-@pytest.mark.parametrize("c", [1e-5, 1e-3])
+@pytest.mark.parametrize("c", [1e-5, 1e-3, 1.0])
 @pytest.mark.parametrize("apart", [1.5, 6.0])
-def test_the_few_records_that_matter_give_the_whole_optimum(c, apart, monkeypatch):
+def test_a_rounded_hinge_has_the_optimum_of_the_quadratic_programme(c, apart):
     """Of classes that overlap, and of classes that can be separated, where f(θ*) is a millionth of f(0)."""
     rng = np.random.default_rng(0)
     y = np.where(rng.random(2000) < 0.05, 1.0, -1.0)
     x = np.column_stack([rng.normal(size=(2000, 3)) + apart * y[:, None], np.ones(2000)])
-    f = Fitness(losses.Hinge(), Regularizer(c), Box(1e5), Records.of(x, y))
-    whole = fitness_module._hinge_minimum(f, f.minimum().value)
-    monkeypatch.setattr(fitness_module, "WORKING_SET", 150)
-    small = f.minimum()
-    assert small.value == pytest.approx(whole.value, rel=1e-7)
-    assert small.gap <= 1e-8 * small.value
-    assert small.value == pytest.approx(float(f.value(small.theta)), rel=1e-12)
+    f = Fitness(losses.Hinge(), Regularizer(c), Box(1e5), Records.of(x, y, rng.uniform(0.5, 2.0, 2000)))
+    found = f.minimum()
+    whole = fitness_module._hinge_minimum(f, found.value)
+    assert found.value == pytest.approx(whole.value, rel=1e-7)
+    assert found.gap <= 1e-8 * found.value
+    assert found.value == pytest.approx(float(f.value(found.theta)), rel=1e-12)
+
+
+def test_where_the_box_holds_a_hinge_back_the_programme_is_solved():
+    r = records(4, labels=True)
+    f = Fitness(losses.Hinge(), Regularizer(1e-3), Box(0.1), r)
+    found = f.minimum()
+    assert np.abs(found.theta).max() == pytest.approx(0.1)
+    assert found.value == pytest.approx(fitness_module._hinge_minimum(f, 1.0).value, rel=1e-7)

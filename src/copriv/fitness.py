@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from jaxtyping import Float
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.records import Records
@@ -27,8 +27,6 @@ from copriv.validation import non_negative, positive
 
 ACCURACY = 1e-8
 """What `minimum` guarantees: (f(θ) − f(θ*)) / |f(θ*)|."""
-WORKING_SET = 4000
-"""Records a hinge problem starts from, where most of them will have no loss."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,9 @@ class Fitness:
         elif self.loss.smooth:
             best = self._certified(_smooth_minimum(self))
         else:
-            best = _working_set_minimum(self) if _few_records_matter(self) else _bundle_minimum(self)
-            if self.loss.name == "hinge" and not _to_scale(best):
+            hinge = self.loss.name == "hinge"
+            best = _rounded_hinge_minimum(self) if hinge and self.regularizer.strength > 0 else _bundle_minimum(self)
+            if hinge and not _to_scale(best):
                 best = _hinge_minimum(self, 1.0)  # tens of times slower, and sure
                 if not _to_scale(best):
                     best = _hinge_minimum(self, best.value)
@@ -362,40 +361,51 @@ def _hinge_minimum(fitness: Fitness, unit: float) -> Optimum:
     return Optimum(theta, value, max(value - unit * float(solution.obj_val_dual), 0.0))
 
 
-def _few_records_matter(fitness: Fitness) -> bool:
-    """Whether most records will lie beyond the margin: a hinge loss, weakly regularised, on many records."""
-    weak = fitness.regularizer.strength < 1e-2
-    return fitness.loss.name == "hinge" and weak and len(fitness.records) >= 2 * WORKING_SET
+def _rounded_hinge_minimum(fitness: Fitness) -> Optimum:
+    """θ* of a regularised hinge problem by Newton's method, its kinks rounded over a width h that goes to 0.
 
+    max(s, 0), s = 1 − y xᵀθ, becomes αs − hα²/2 with α = min(max(s/h, 0), 1). Those α are feasible in the dual, so
 
-def _working_set_minimum(fitness: Fitness) -> Optimum:
-    """θ* of a hinge problem from the few records that matter.
+        Σ w α/n − ‖Σ w α y x/n‖² / (2c)  ≤  f(θ*)
 
-    Leaving records out of the sum lowers f everywhere, so the least value over the records kept is a proved lower bound
-    on f(θ*); where the ones left out have no loss at its minimiser, the bound is attained. Records with a loss are added
-    until it is, to ACCURACY of f. On 90,000 card transactions: 7,000 records and seconds, where the whole takes minutes.
+    whatever θ they come from; at a minimum of the rounded f the gap is h/4 at most, for the few records in a kink only.
+    A step costs n·p, p² for each record in a kink, and n for each look along its line.
     """
-    records, c = fitness.records, fitness.regularizer.strength
-    rare = records.target == (1.0 if np.mean(records.target) < 0 else -1.0)
-    kept = rare | (np.arange(len(records)) % (len(records) // WORKING_SET) == 0)
-    n, best, missed = records.weight.sum(), Optimum(np.zeros(records.n_parameters), 1.0, np.inf), kept
-    while kept.mean() < 0.5 and best.gap > ACCURACY * best.value:
-        unit, known = best.value, len(missed) == 0
-        some = Records(records.features[kept], records.target[kept], records.weight[kept])
-        share = float(some.weight.sum() / n)
-        # f over the kept ones, (c/2)θᵀθ + Σ w ℓ/n, is `share` times a fitness with a regulariser of c/share.
-        part = _hinge_minimum(Fitness(fitness.loss, Regularizer(c / share), fitness.box, some), unit)
-        value = float(fitness.value(part.theta))
-        best = Optimum(part.theta, value, max(value - share * (part.value - part.gap), 0.0))
-        margin = records.target * (records.features @ part.theta)
-        margin[kept] = np.inf
-        # Records just beyond the margin would be the next to be missed, but they may be most of the table.
-        nearest = np.argsort(margin, kind="stable")[:WORKING_SET]
-        missed = nearest[margin[nearest] < 1 + 1e-3]
-        if known and len(missed) == 0:
-            break  # the same programme in the right unit, and all that rounding leaves
-        kept[missed] = True
+    r, c = fitness.records, fitness.regularizer.strength
+    signed, share = r.features * r.target[:, None], r.weight / r.weight.sum()
+    theta, slack, lower = np.zeros(r.n_parameters), np.ones(len(r)), 0.0
+    best = Optimum(theta, float(share.sum()), np.inf)
+    for h in 10.0 ** -np.arange(0.0, 12.0):
+        for _ in range(60):
+            α = np.clip(slack / h, 0.0, 1.0)
+            pull, kink = signed.T @ (share * α), (α > 0) & (α < 1)
+            lower = max(lower, float(share @ α - pull @ pull / (2.0 * c)))
+            curvature = c * np.eye(len(theta)) + (signed[kink] * share[kink, None]).T @ signed[kink] / h
+            step = np.linalg.solve(curvature, pull - c * theta)
+            if float((pull - c * theta) @ step) <= 1e-3 * ACCURACY * best.value:
+                break
+            length = _line_minimum(c * float(theta @ step), c * float(step @ step), slack, -(signed @ step), share, h)
+            theta = theta + length * step
+            slack = 1.0 - signed @ theta
+        value = 0.5 * c * float(theta @ theta) + float(share @ np.maximum(slack, 0.0))
+        if value < best.value and fitness.box.contains(theta):
+            best = Optimum(theta, value, np.inf)
+        best = Optimum(best.theta, best.value, max(best.value - lower, 0.0))
+        if best.gap <= ACCURACY * best.value:
+            break
     return best
+
+
+def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share: Array, h: float) -> float:
+    """How far along a line the rounded f is least: where its derivative, which only grows, is 0."""
+
+    def derivative(length: float) -> float:
+        return slope + bend * length + float(share @ (np.clip((slack + length * change) / h, 0.0, 1.0) * change))
+
+    far = 1.0
+    while derivative(far) < 0.0:
+        far *= 2.0
+    return float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3)) if derivative(0.0) < 0.0 else 0.0
 
 
 def _bundle_minimum(fitness: Fitness, rounds: int = 400) -> Optimum:

@@ -248,7 +248,7 @@ class Hospitals:
                 Trial(
                     setting.agreement(records, [float(ε)] * len(records), mechanism, effort.paths),
                     mechanism,
-                    effort.runs,
+                    effort.few_runs if mechanism == "sound" else effort.runs,
                     setting.held_out,
                 ),
             )

@@ -93,7 +93,7 @@ class Scenarios:
                 drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", height), limits)
                 one.view_init(22, 42)
                 if line == 0:
-                    one.set_title(f"Partners {name}", pad=24)
+                    one.set_title(f"Partners {name}\n\n")
                 pays = float(np.mean([r["joining_pays"] for r in mine]))
                 one.text2D(0.0, 0.93, f"owner 1 gains at {pays:.0%} of points", transform=one.transAxes, fontsize=7.5)
             drawing.title(axes[line, 0], "", mechanism)
