@@ -101,8 +101,8 @@ class Proxy:
 class Run:
     """One run of a consortium under fire."""
 
-    def __init__(self, folder: Path, rule: str, chance: random.Random) -> None:
-        self.folder, self.rule, self.chance = folder, rule, chance
+    def __init__(self, folder: Path, rule: str, chance: random.Random, ahead: int) -> None:
+        self.folder, self.rule, self.chance, self.ahead = folder, rule, chance, ahead
         plan = folder / "plan.toml"
         public = folder / "public.csv"
         self._table(public, 90)
@@ -135,6 +135,7 @@ class Run:
         else:
             common = ["owner", "serve", "--agreement", "c/agreement.toml", "--data", f"{name}.csv", "--give-up", "60"]
             common += ["--keys", f"c/{name}", "--ledger", f"{name}.ledger", "--learner", self.proxy.address]
+            common += ["--ahead", str(self.ahead)]
         self.started += 1
         self.parties[name] = Command(self.folder, self.folder / f"log-{self.started:03d}-{name}", tuple(common))
 
@@ -206,7 +207,7 @@ class Run:
             if not ledger.exists():
                 continue
             totals = verify(ledger)
-            assert totals.spent <= 1
+            assert totals.committed <= 1
             for run in totals.runs.values():
                 assert run.charged <= self.agreed.answers
             for line in read_lines(ledger):
@@ -234,7 +235,7 @@ def fire(folder: Path, kills: int, seed: int, most: int) -> dict[str, int]:
     while struck < kills:
         here = folder / str(n)
         here.mkdir()
-        run = Run(here, ("A2", "A1", "S2")[n % 3], chance)
+        run = Run(here, ("A2", "A1", "S2")[n % 3], chance, ahead=n % 2 * 3)
         struck += run.under_fire(most)
         ends[run.check()] += 1
         n += 1

@@ -110,7 +110,8 @@ def serve(
     rules = _policy(policy, keys)
     dictionary = load_dictionary(terms, agreement)
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
-    with LedgerFile.open(ledger, name, *map(Fraction, rules.lifetime(terms, name)), ahead=ahead) as file:
+    ε, δ = rules.lifetime(terms, name)
+    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         agent = OwnerAgent(
             terms,
