@@ -422,3 +422,15 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
     assert few.step * few.n_owners == pytest.approx(many.step * 100)
     unequal = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
     assert planning._fewer(unequal) == unequal
+
+
+@pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
+def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(mechanism, delta):
+    terms = {"rule": "A2", "answers": 3, "horizon": 300, "step": 0.1, "window": 100, "schedule": "rounds"}
+    many = agreed(terms={**terms, "mechanism": mechanism}, model={"gradient_bound": 2.0}, owners=100, delta=delta)
+    owners = [{**owner, "epsilon": 0.5 + 0.01 * i} for i, owner in enumerate(many.to_dict()["owner"])]
+    many = many.replace(owner=owners)
+    few = planning._fewer(many)
+    assert few.n_owners == planning.MOST_TALKERS
+    expected = noise_variance(many, mechanism, 3)
+    assert noise_variance(few, mechanism, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)

@@ -647,18 +647,25 @@ def _once(bounded: _Bounded, mechanism: str, pure: bool, public_start: bool, run
 
 
 def _fewer(agreement: Agreement) -> Agreement:
-    """Many equal talkers as MOST_TALKERS that make the same noise together: the same law, sooner."""
-    owners = agreement.owner
-    alike = len({(o.records, o.epsilon, o.overlap, o.weight, o.rate) for o in owners}) == 1
-    if agreement.synchronous or len(owners) <= MOST_TALKERS or not alike or _talkers(agreement) < len(owners):
+    """Many talkers as MOST_TALKERS equal ones that make the same noise together: the same law, sooner.
+
+    They must be alike, or move the model in rounds of all, where only the sum of their answers counts.
+    """
+    owners, terms = agreement.owner, agreement.agreement
+    alike = len({(o.records, o.epsilon, o.delta, o.overlap, o.weight, o.rate) for o in owners}) == 1
+    rounds = terms.window > 1 and terms.schedule == "rounds"
+    if agreement.synchronous or len(owners) <= MOST_TALKERS or _talkers(agreement) < len(owners):
         return agreement
-    few, first = MOST_TALKERS, owners[0]
-    # Σ w²/n² stays. What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
-    exactly = first.records * float(np.sqrt(len(owners) / few))
+    if not alike and not rounds:
+        return agreement
+    few, first = MOST_TALKERS, {key: value for key, value in agreement.to_dict()["owner"][0].items() if key != "weight"}
+    one = noise_variance(agreement.replace(owner=[{**first, "records": 1}]), terms.mechanism, agreement.answers)
+    exactly = float(np.sqrt(one / (few * noise_variance(agreement, terms.mechanism, agreement.answers))))
+    # What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
     records = max(1, round(exactly))
-    ε = first.epsilon * (exactly / records if first.delta == 0 else 1.0)
+    ε = first["epsilon"] * (exactly / records if terms.mechanism == "laplace" else 1.0)
     document = agreement.to_dict()
-    document["owner"] = [{**document["owner"][0], "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
+    document["owner"] = [{**first, "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
     document["agreement"] |= {
         "horizon": agreement.answers * few, "window": few if agreement.agreement.window > 1 else 1,
     }  # fmt: skip

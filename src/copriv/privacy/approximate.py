@@ -57,10 +57,14 @@ def composed_laplace_scale(
     return 2.0 * Ξ / n * laplace_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
 
 
-@lru_cache(maxsize=4096)
 def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
     """s/Δ: m answers together are (ε, δ)-private."""
-    return float(_accounting().get_sigma_gaussian(epsilon, delta)) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
+    return _one_normal(epsilon, delta) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
+
+
+@lru_cache(maxsize=4096)
+def _one_normal(epsilon: float, delta: float) -> float:
+    return float(_accounting().get_sigma_gaussian(epsilon, delta))
 
 
 @lru_cache(maxsize=4096)
