@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from copriv import Agreement, Problem, Records, simulate
-from copriv.forecast.one_answer import expected_psi, plan_one_answer
+from copriv.forecast.one_answer import SMOOTHINGS, expected_psi, plan_one_answer
 from copriv.types import Array
 
 
@@ -14,7 +14,7 @@ def problem(loss: str, epsilon: float, delta: float = 0.0, seed: int = 0) -> Pro
     def table(n: int) -> tuple[Array, Array]:
         x = rng.uniform(-1, 1, size=(n, 3)) * [0.5, 0.2, 0.1]
         z = x @ [2.0, -3.0, 4.0] + 0.3 * rng.normal(size=n)
-        return x, np.where(z > 0, 1.0, -1.0) if loss == "logistic" else z
+        return x, np.where(z > 0, 1.0, -1.0) if loss in ("logistic", "hinge") else z
 
     agreement = Agreement.of(
         {
@@ -69,6 +69,14 @@ def test_a_start_a_step_a_matrix_and_a_bound_that_are_agreed_stay() -> None:
     assert found.step == 0.5
     assert found.gradient_bound == 0.4
     np.testing.assert_array_equal(found.agreement.preconditioner, fixed["preconditioner"])
+
+
+def test_the_hinge_is_rounded_as_suits_the_budget_but_for_where_that_is_agreed() -> None:
+    made = problem("hinge", 5.0)
+    assert plan_one_answer(made, "objective").model.smoothing in SMOOTHINGS
+    one = {"mechanism": "objective", "answers": 1}
+    kept = plan_one_answer(made.under(made.terms.replace(agreement=one, model={"smoothing": 0.7})), "objective")
+    assert kept.model.smoothing == 0.7
 
 
 def test_what_a_bound_costs_unseen_moves_the_plan_to_a_looser_one() -> None:

@@ -3,11 +3,12 @@
 Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on
 its own rows the public model would look too good a start. All are tried in one world, the best few in all of them.
 Candidates for bounds are quantiles of what the public rows show; for the anchor, what spends a given share of ε on
-curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ.
+curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ; and, with its mechanism, the hinge's smoothing.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from copriv.agreement import Agreement
 from copriv.answering import feature_bound_of, perturbation, sensitivity_norm
 from copriv.errors import AgreementError
 from copriv.forecast.sample import PublicSample
+from copriv.losses import SmoothedHinge
 from copriv.privacy.clipping import clipped_mean_gradient, row_norms
 from copriv.privacy.objective import LARGEST_SPEND, Perturbation
 from copriv.privacy.statistics import best_share, bound_on_moments, mean_moments, statistics_noise
@@ -39,6 +41,8 @@ APART = 1.15
 """Candidates for Ξ that differ by less than this factor are one."""
 STEPS = (1.0, 0.6, 0.3)
 """How far to go from the start to what the answers say: a public model knows something, and noise does not."""
+SMOOTHINGS = (0.1, 0.3)
+"""Candidates for the width that the hinge's kink is rounded over: narrow fits the hinge, wide costs less curvature."""
 SPENT = (0.4, 0.15, 0.05, 0.01)
 """Candidates for the share of ε that the anchor spends on curvature."""
 
@@ -51,6 +55,8 @@ class _Setting:
     steps: tuple[float, ...]
     terms: dict[str, Any]
     """Of [agreement]."""
+    smoothing: float | None = None
+    """The hinge's; None: as agreed."""
 
 
 def plan_one_answer(
@@ -111,7 +117,8 @@ def expected_psi(worlds: Worlds, agreement: Agreement, runs: int, seed: int) -> 
 
 def _signed(base: Agreement, setting: _Setting, step: float) -> Agreement:
     given = {key: value for key, value in setting.terms.items() if value is not None}
-    return base.replace(agreement={**given, "step": step}, model={"gradient_bound": setting.bound})
+    smoothing = {} if setting.smoothing is None else {"smoothing": setting.smoothing}
+    return base.replace(agreement={**given, "step": step}, model={"gradient_bound": setting.bound, **smoothing})
 
 
 def _statistics(problem: Problem, base: Agreement, sample: PublicSample, worlds: Worlds) -> Iterator[_Setting]:
@@ -131,20 +138,24 @@ def _objective(problem: Problem, base: Agreement, sample: PublicSample, worlds: 
     metrics = (None, _public_inverse(problem, sample)) if given is None else (given,)
     hardest = min(base.owner, key=lambda o: o.records * o.epsilon / o.overlap)
     n, ε = hardest.records, hardest.epsilon / hardest.overlap
-    for Ξ in _bounds(problem, worlds, start, sensitivity_norm(base)):
+    free = problem.loss.name == "hinge" and problem.terms.agreement.mechanism != "objective"
+    bounds = _bounds(problem, worlds, start, sensitivity_norm(base))
+    for Ξ, smoothing in product(bounds, SMOOTHINGS if free else (None,)):
+        rounded = plain if smoothing is None else replace(plain, surface=SmoothedHinge(smoothing))
         for metric in metrics:
             x = sample.records.features
             length = row_norms(x, 2) if metric is None else np.sqrt(((x @ metric) * x).sum(axis=1))
             reach = float(np.quantile(length, 0.99))
             shape = {"reach": reach, "preconditioner": None if metric is None else _rows(metric)}
             for share in SPENT:
-                λ = _anchor(replace(plain, bound=Ξ, metric=metric, reach=reach), n, share * ε)
+                λ = _anchor(replace(rounded, bound=Ξ, metric=metric, reach=reach), n, share * ε)
                 if λ <= 0:
                     if share == SPENT[0]:
-                        yield _Setting(Ξ, _steps(problem, STEPS), shape)  # the regulariser is enough of an anchor
+                        # The regulariser is enough of an anchor.
+                        yield _Setting(Ξ, _steps(problem, STEPS), shape, smoothing)
                     continue
                 steps = STEPS if metric is None else (1.0 + λ, *STEPS)
-                yield _Setting(Ξ, _steps(problem, steps), {**shape, "anchor": λ})
+                yield _Setting(Ξ, _steps(problem, steps), {**shape, "anchor": λ}, smoothing)
 
 
 def _public_inverse(problem: Problem, sample: PublicSample) -> Array:
@@ -227,7 +238,8 @@ def _fitted(
     plain = perturbation(base, world.n_parameters, world.feature_bound, world.loss)
     P = setting.terms["preconditioner"]
     agreed = replace(
-        plain, bound=setting.bound, metric=None if P is None else np.array(P), reach=setting.terms["reach"],
+        plain, surface=plain.surface if setting.smoothing is None else SmoothedHinge(setting.smoothing),
+        bound=setting.bound, metric=None if P is None else np.array(P), reach=setting.terms["reach"],
         anchor=setting.terms.get("anchor"),
     )  # fmt: skip
     w, owner = base.weights, base.owner[int(np.argmax(base.weights))]
