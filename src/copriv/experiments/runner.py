@@ -53,7 +53,7 @@ class Effort:
     @property
     def few_runs(self) -> int:
         """Runs a point of surfaces on card data and of the four scenarios: every run passes over all records."""
-        return 5 if self.quick else 25
+        return 5 if self.quick else 20
 
     def grid(self, points: int) -> int:
         """Points along an axis."""

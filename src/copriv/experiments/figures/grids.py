@@ -290,9 +290,9 @@ class Hospitals:
 
 
 LENDING = Grid(S_LENDING, ("as written", "sound"), (1e3, 1e5, 10))
-CARDS = Grid(S_CARDS, ("as written", "sound"), (1e3, 8e4, 6), (0.1, 10.0, 7))
+CARDS = Grid(S_CARDS, ("as written", "sound"), (1e3, 8e4, 5), (0.1, 10.0, 5))
 ASYNC_LENDING = Grid(A_LENDING, ("as published", "sound"), (1e3, 1e5, 10))
-ASYNC_CARDS = Grid(A_CARDS, ("as published", "sound"), (1e4, 8e4, 5), (0.1, 10.0, 7))
+ASYNC_CARDS = Grid(A_CARDS, ("as published", "sound"), (1e4, 8e4, 5), (0.1, 10.0, 5))
 
 _KINK = (
     "ψ falls with both, and more slowly than −2 where the noise is small: there the transient of T = 100 rounds on a "
