@@ -318,6 +318,8 @@ def _exact_mean(problem: Problem, sample: PublicSample) -> Array | None:
         both = [moments(problem.start + sign * off) for sign in (1.0, -1.0)]
     except CoprivError:
         return None  # the exact recursion is out of reach here, and says so
+    if any(found.kind != "exact" for found in both):
+        return None
     cost = 0.5 * (both[0].mean + both[1].mean)
     return np.asarray(cost / sample.optimum.value)
 
