@@ -38,8 +38,10 @@ def main() -> None:
         if cell.data not in loaded:
             loaded.clear()  # one at a time: the largest has millions of records
             whole = Problem.load(cell.agreement())
+            whole = whole.under(whole.terms.replace(data={"feature_bound": whole.feature_bound}))  # the same for all
             loaded[cell.data] = replace(whole, known_optimum=whole.optimum)
-        problem = loaded[cell.data].under(cell.agreement())
+        bound = {"feature_bound": loaded[cell.data].feature_bound}
+        problem = loaded[cell.data].under(cell.agreement().replace(data=bound))
         for method, run in missing:
             row = _entry(cell, method, run, problem, options.runs)
             done[cell.name, method] = row
