@@ -165,14 +165,11 @@ class Totals:
     lifetime_delta: Fraction = Fraction(0)
     spent: Fraction = Fraction(0)
     spent_delta: Fraction = Fraction(0)
+    ahead: Fraction = Fraction(0)
+    """ε that is paid for and was not asked for yet."""
     lines: int = 0
     head: str = START
     runs: dict[str, RunTotals] = field(default_factory=dict)
-
-    @property
-    def ahead(self) -> Fraction:
-        """ε that is paid for and was not asked for yet."""
-        return sum((run.ahead * run.each for run in self.runs.values()), Fraction(0))
 
     @property
     def committed(self) -> Fraction:
@@ -213,10 +210,11 @@ class Totals:
                     return False
                 run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
                 self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ
-                run.ahead -= int(run.ahead > 0 and ε == run.each)
+                if run.ahead > 0 and ε == run.each:
+                    run.ahead, self.ahead = run.ahead - 1, self.ahead - ε
                 self._check(line, run)
             case "ahead" if ε is not None and ε > 0 and run is not None and run.ahead == 0 and int(line.content) > 0:
-                run.ahead, run.each = int(line.content), ε / int(line.content)
+                run.ahead, run.each, self.ahead = int(line.content), ε / int(line.content), self.ahead + ε
                 self._check(line, run)
             case "answer" if run is not None and run.answered < run.charged:
                 run.answered += 1
