@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 
 from copriv.data import hospital
-from copriv.experiments import FIGURES, Effort, consortia, drawing
+from copriv.experiments import BEYOND, FIGURES, Effort, consortia, drawing
 from copriv.experiments.consortia import A_HOSPITAL, HOSPITAL_RECORDS, S_LENDING, hospital_records
 from copriv.experiments.figures.grids import slope
-from copriv.experiments.figures.region import MECHANISMS, OWNERS, Region, frontier
+from copriv.experiments.figures.region import MECHANISMS, OWNERS, Frontier, Region, frontier
 from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv.experiments.figures.timing import TIMINGS
 from copriv.problem import Problem
 
-BY_ID = {figure.identity: figure for figure in FIGURES}
+BY_ID = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
 
 
 def test_all_twenty_figures_are_there_in_the_papers_order() -> None:
@@ -84,6 +84,13 @@ def test_the_region_of_the_paper_is_known_when_met() -> None:
     assert ours["paper's frontier over the planned one (N = 64)"] == pytest.approx(80.0)
     far = region_rows({"as published": 6.4e5, "sound": 100.0, "planned": 0.01})
     assert Region().judge(far).verdict == "reproduced in shape"
+
+
+def test_the_frontier_says_how_far_it_moves() -> None:
+    judgement = Frontier().judge(region_rows({"as published": 64.0, "sound": 100.0, "planned": 0.01}))
+    gains = [one.ours for one in judgement.comparisons if "over the planned" in one.what]
+    assert judgement.verdict == "beyond the papers"
+    assert gains == pytest.approx([80.0] * len(OWNERS), rel=0.02)  # ψ ∝ 1/ε²: √6400 times the budget
 
 
 def scenario_rows(level, effect):  # type: ignore[no-untyped-def]
@@ -162,6 +169,7 @@ DRAWN = {
     "async-fig3": lambda f: timing_rows(np.arange(90) % 3, np.full(90, 1 / 3), 3),
     "async-fig10": lambda f: hospital_rows(),
     "async-fig6": lambda f: region_rows(dict.fromkeys(MECHANISMS, 1.0)),
+    "frontier": lambda f: region_rows({"as published": 64.0, "sound": 100.0, "planned": 0.01}),
     "sync-fig6": lambda f: scenario_rows(dict.fromkeys(SCENARIOS_OF, 1.0), dict.fromkeys(SCENARIOS_OF, 1.0)),
 }
 """One figure a family, the slow ones to draw last."""

@@ -12,8 +12,9 @@ from copriv.experiments.gallery import write_gallery
 
 def test_the_list_names_twenty_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "--list", "--json"]) == 0
-    known = json.loads(capsys.readouterr().out)["figures"]
-    assert [one["id"] for one in known] == [figure.identity for figure in FIGURES]
+    document = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in document["figures"]] == [figure.identity for figure in FIGURES]
+    assert [one["id"] for one in document["beyond"]] == ["frontier"]
     assert run(["reproduce", "--list"]) == 0
     assert "async-fig11" in capsys.readouterr().out
 

@@ -29,7 +29,8 @@ class Backend(StrEnum):
 
 def command(
     figures: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...|all]", help="Such as async-fig4; all for every figure.")
+        list[str] | None,
+        typer.Argument(metavar="[ID...|all]", help="Such as async-fig4; all for every figure of the papers."),
     ] = None,
     directory: Annotated[
         Path,
@@ -101,15 +102,16 @@ def command(
 
 
 def _chosen(names: list[str]) -> list[Any]:
-    from copriv.experiments import FIGURES
+    from copriv.experiments import BEYOND, FIGURES
 
     if not names:
         raise UsageError("reproduce: name figures, or all; copriv reproduce --list names them")
-    known = {figure.identity: figure for figure in FIGURES}
+    known = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
     for name in names:
         if name != "all" and name not in known:
             raise UsageError(f"reproduce: {name!r} is not a figure; copriv reproduce --list names them")
-    return list(FIGURES) if "all" in names else [known[name] for name in dict.fromkeys(names)]
+    wanted = [one for name in names for one in ([f.identity for f in FIGURES] if name == "all" else [name])]
+    return [known[name] for name in dict.fromkeys(wanted)]
 
 
 def _paths(given: list[str]) -> dict[str, str]:
@@ -128,14 +130,17 @@ def _paths(given: list[str]) -> dict[str, str]:
 
 
 def _list(as_json: bool) -> None:
-    from copriv.experiments import FIGURES
+    from copriv.experiments import BEYOND, FIGURES
 
     if as_json:
-        known = [{"id": f.identity, "source": f.source, "title": f.title, "claim": f.claim} for f in FIGURES]
-        typer.echo(json.dumps({"schema": "copriv.figures/1", "figures": known}, indent=2))
+        known, more = (
+            [{"id": f.identity, "source": f.source, "title": f.title, "claim": f.claim} for f in figures]
+            for figures in (FIGURES, BEYOND)
+        )
+        typer.echo(json.dumps({"schema": "copriv.figures/1", "figures": known, "beyond": more}, indent=2))
         return
     table = plain_table("id", "source", "what", left=3)
-    for figure in FIGURES:
+    for figure in (*FIGURES, *BEYOND):
         table.add_row(figure.identity, figure.source, figure.title)
     out().print(table)
 

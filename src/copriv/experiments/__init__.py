@@ -5,7 +5,7 @@
 Nothing else in the package imports this one.
 """
 
-from copriv.experiments.figures import FIGURES
+from copriv.experiments.figures import BEYOND, FIGURES
 from copriv.experiments.runner import Effort, Figure, Report, reproduce
 
-__all__ = ["FIGURES", "Effort", "Figure", "Report", "reproduce"]
+__all__ = ["BEYOND", "FIGURES", "Effort", "Figure", "Report", "reproduce"]

@@ -1,6 +1,6 @@
 """The gallery page: every finished figure with its data, its command, the paper's claim, our number and the verdict.
 
-`copriv reproduce all --out figures --gallery docs` writes docs/gallery.md and copies the pictures to docs/gallery/.
+`copriv reproduce all frontier --out figures --gallery docs` writes docs/gallery.md and copies the pictures to docs/gallery/.
 """
 
 import json
@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from copriv.experiments.figures import FIGURES
+from copriv.experiments.figures import BEYOND, FIGURES
 
 _OPENING = """# Every figure of both papers
 
 This page is written by a command, from the JSON files of the figures, and not by hand:
 
-    copriv reproduce all --out figures --gallery docs
+    copriv reproduce all frontier --out figures --gallery docs
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy" (synchronous), **A** is "The
 Cost of Privacy in Asynchronous Differentially-Private Machine Learning". ψ is the fitness above that of the best
@@ -22,7 +22,7 @@ non-private model of all owners' records, 0 being perfect; E ψ is the mean over
 
 Our data and the gradient bound Ξ differ from the papers', so verdicts are about numbers where the papers print numbers,
 and about shapes elsewhere: *reproduced* means that every number compared holds, *reproduced in shape* that the order or
-the law is the paper's and a number is not, *not reproduced* that it is not.
+the law is the paper's and a number is not, *not reproduced* that it is not, *beyond the papers* that they do not ask.
 
 Panels marked **NOT PRIVATE** in red follow the papers' own settings, which no owner here can be made to serve: the
 published code of A adds one noise number to all coordinates of an answer, and both papers take Ξ on trust. Beside them
@@ -35,7 +35,7 @@ def write_gallery(figures: Path, docs: Path) -> Path:
     """Write docs/gallery.md from the finished figures in a folder, with their pictures; return its path."""
     found = [
         json.loads((figures / f"{figure.identity}.json").read_text(encoding="utf-8"))
-        for figure in FIGURES
+        for figure in (*FIGURES, *BEYOND)
         if (figures / f"{figure.identity}.json").is_file()
     ]
     pictures = docs / "gallery"

@@ -33,7 +33,7 @@ REVISION = 1
 
 Row: TypeAlias = dict[str, Any]
 """One line of ID.csv: the cell's coordinates and what was found there."""
-Verdict = Literal["reproduced", "reproduced in shape", "not reproduced"]
+Verdict = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond the papers"]
 Backend = Literal["loky", "threading", "ray", "dask"]
 
 

@@ -1,8 +1,8 @@
-"""The twenty figures, in the papers' order: one file a family, one value a figure."""
+"""The twenty figures, in the papers' order, and one beyond them: one file a family, one value a figure."""
 
 from copriv.experiments.figures.grids import GRIDS
 from copriv.experiments.figures.hospitals import HOSPITALS
-from copriv.experiments.figures.region import REGIONS
+from copriv.experiments.figures.region import FRONTIER, REGIONS
 from copriv.experiments.figures.scenarios import SCENARIOS
 from copriv.experiments.figures.timing import TIMINGS
 from copriv.experiments.figures.transients import TRANSIENTS
@@ -17,3 +17,5 @@ def _place(figure: Figure) -> tuple[str, int]:
 FIGURES: tuple[Figure, ...] = tuple(
     sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
 )
+BEYOND: tuple[Figure, ...] = (FRONTIER,)
+"""Figures of questions that the papers leave open; "all" does not make them."""
