@@ -1,12 +1,16 @@
 """A run beside its forecast: what the public rows can tell about a model, and that nothing is made up without them."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
+from copriv.cli.network_commands import _public_rows
 from copriv.cli.realised import compared, expected, on_public_rows, realised
+from copriv.errors import DataError
 from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
 from copriv.losses import Squared
 from copriv.network.conductor import Conductor
@@ -101,3 +105,12 @@ def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
     with console.capture() as capture:
         console.print(compared(after, before))
     return capture.get()
+
+
+def test_rows_beside_the_keys_may_be_unreadable_and_rows_that_were_named_may_not(tmp_path: Path) -> None:
+    assert _public_rows(agreement(), None, None, None) is None
+    assert _public_rows(agreement(), None, tmp_path, None) is None
+    (tmp_path / "public.parquet").write_text("no table")
+    assert _public_rows(agreement(), None, tmp_path, None) is None
+    with pytest.raises(DataError):
+        _public_rows(agreement(), tmp_path / "public.parquet", tmp_path, None)

@@ -492,11 +492,18 @@ def _record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
 def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
 ) -> "Records | None":
+    """The learner's own rows, if there are any; only a table that was asked for has to be one."""
     from copriv.network.setup import PUBLIC, public_records
 
-    if table is None and keys is not None and (keys / PUBLIC).is_file():
-        table = keys / PUBLIC
-    return None if table is None else public_records(agreement, table, dictionary)
+    if table is not None:
+        return public_records(agreement, table, dictionary)
+    if keys is None or not (keys / PUBLIC).is_file():
+        return None
+    try:
+        return public_records(agreement, keys / PUBLIC, dictionary)
+    except CoprivError as error:
+        log(f"the run is not held against a forecast: {error}")
+        return None
 
 
 def _expected(agreement: Agreement, public: "Records", runs: int) -> dict[str, Any] | None:
