@@ -54,8 +54,12 @@ TAIL = 20
 PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
 FINALISTS = 5
+LOOKED_AT = (4, 8, 16, 48)
+"""Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
 BUDGETS = 4
 """Composed Laplace answers are weighed for owners of at most so many different (ε, δ): accounting takes a second each."""
+PASSES = 3
+"""How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""
 RUNS = 40
 WORLDS = 5
 
@@ -236,13 +240,19 @@ def plan(
                 priced += table.price(response(way, m, N), variance)
     if not priced:
         raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
-    finalists = _finalists(priced)
+    quadratic = public.fitness.quadratic is not None
+    finalists = _finalists(priced, quadratic)
     first, measured = finalists[0], {}
     if not public.terms.one_answer:
         measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
         first = min(finalists, key=lambda c: measured[c.key].fitness)
-        for candidate in _neighbours(public.terms, first):
-            measured[candidate.key] = _measure(public, candidate, runs, seed)
+        for _ in range(1 if quadratic else PASSES):
+            near = [candidate for candidate in _neighbours(public.terms, first) if candidate.key not in measured]
+            measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
+            best_near = min([first, *near], key=lambda c: measured[c.key].fitness)
+            if best_near is first:
+                break
+            first = best_near
     for mechanism, pure in _one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
         try:
             measured[mechanism, pure] = _once(first.priced.table.bounded, mechanism, pure, public_start, runs, seed)
@@ -281,6 +291,8 @@ class _Bounded:
 
     def unseen(self, bound: float, order: int, caution: float) -> float:
         """In the unit of ψ: what public rows do not show, since they show their own bias only."""
+        if not _heavy(self.problem):
+            return 0.0  # worlds of the public rows show as much as there is to see
         more = np.maximum(np.maximum(caution * self.seen[order], self.tail[order]) - self.seen[order], 0.0)
         return float(np.interp(np.log(bound), np.log(self.bounds[order]), more)) / self.sample.optimum.value
 
@@ -522,10 +534,13 @@ def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> _Bounded:
             bounds = np.geomspace(low, high, GRADIENT_BOUNDS)
         bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
         candidates[order], seen[order] = bounds, bias
-        # Where slopes are bounded, as a classifier's are, sizes of gradients have no tail.
-        heavy = not is_linear(public.loss) or not np.isfinite(public.loss.slope_bound(np.inf, 1.0))
-        tail[order] = _tail_bias(norms, bounds, bias) if heavy else bias
+        tail[order] = _tail_bias(norms, bounds, bias) if _heavy(public) else bias
     return _Bounded(public, sample, candidates, seen, tail)
+
+
+def _heavy(problem: Problem) -> bool:
+    """Whether sizes of gradients may have a tail: not where slopes are bounded, as a classifier's are."""
+    return not is_linear(problem.loss) or not np.isfinite(problem.loss.slope_bound(np.inf, 1.0))
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
@@ -557,15 +572,19 @@ def _bias(public: Problem, sample: PublicSample, bound: float, order: Literal[1,
     return max(float(public.fitness.value(theta)) - sample.optimum.value, 0.0)
 
 
-def _finalists(priced: list[_Priced]) -> list[_Candidate]:
-    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise."""
+def _finalists(priced: list[_Priced], quadratic: bool) -> list[_Candidate]:
+    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise.
+
+    The table knows one curvature. Where the fitness has many, the best of several numbers of answers are looked at too.
+    """
     chosen: dict[tuple[Any, ...], _Candidate] = {}
-    promises = set()
+    had: set[Any] = set()
     for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
         kind = (p.response.way, p.response.answers, p.table.start, p.mechanism)
-        if kind not in chosen and (len(chosen) < FINALISTS or p.promises not in promises):
+        news = {p.promises} if quadratic or p.response.answers not in LOOKED_AT else {p.promises, p.response.answers}
+        if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
             chosen[kind] = p.candidate()
-            promises.add(p.promises)
+            had |= news
     return list(chosen.values())
 
 
