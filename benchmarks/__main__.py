@@ -1,4 +1,8 @@
-"""Every benchmark, one after another: `python -m benchmarks`."""
+"""The benchmarks of speed, one after another: `python -m benchmarks`.
+
+Those of what a model is worth take up to hours and write pages of docs/reference; each is a command of its own:
+`python -m benchmarks.forecast_accuracy`, `benchmarks.plan_regret` and `benchmarks.utility`.
+"""
 
 import runpy
 
