@@ -327,6 +327,17 @@ def test_trades_name_the_best_of_either_side():
     assert together.agreement.synchronous
 
 
+def test_where_the_fitness_is_no_quadratic_several_numbers_of_answers_are_run():
+    X, y = rows()
+    labels = (X, np.where(y > 0, 1.0, -1.0))
+    made = agreed(model={"loss": "logistic"})
+    private = [(X[: owner.records], labels[1][: owner.records]) for owner in agreed(records=300).owner]
+    problem = Problem.of(made.replace(owner={"records": 300}), private, public=labels)
+    found = plan(problem, **QUICK)
+    assert {4, 8} <= {choice.agreement.answers for choice in found.measured}
+    assert found.choice.fitness == min(choice.fitness for choice in found.measured)
+
+
 def test_composed_answers_are_left_out_where_budgets_are_many():
     names = planning._noises(opted(owners=3))
     assert names == ("laplace", "gaussian", "laplace-composed")

@@ -242,17 +242,10 @@ def plan(
         raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
     quadratic = public.fitness.quadratic is not None
     finalists = _finalists(priced, quadratic)
-    first, measured = finalists[0], {}
+    first = finalists[0]
+    measured: dict[tuple[Any, ...], Choice] = {}
     if not public.terms.one_answer:
-        measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
-        first = min(finalists, key=lambda c: measured[c.key].fitness)
-        for _ in range(1 if quadratic else PASSES):
-            near = [candidate for candidate in _neighbours(public.terms, first) if candidate.key not in measured]
-            measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
-            best_near = min([first, *near], key=lambda c: measured[c.key].fitness)
-            if best_near is first:
-                break
-            first = best_near
+        first, measured = _run(public, finalists, 1 if quadratic else PASSES, runs, seed)
     for mechanism, pure in _one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
         try:
             measured[mechanism, pure] = _once(first.priced.table.bounded, mechanism, pure, public_start, runs, seed)
@@ -586,6 +579,21 @@ def _finalists(priced: list[_Priced], quadratic: bool) -> list[_Candidate]:
             chosen[kind] = p.candidate()
             had |= news
     return list(chosen.values())
+
+
+def _run(
+    public: Problem, finalists: list[_Candidate], passes: int, runs: int, seed: int
+) -> tuple[_Candidate, dict[tuple[Any, ...], Choice]]:
+    """The best of the finalists and of what lies around it, and what each that was run reached."""
+    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
+    best = min(finalists, key=lambda c: measured[c.key].fitness)
+    for _ in range(passes):
+        near = [candidate for candidate in _neighbours(public.terms, best) if candidate.key not in measured]
+        measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
+        before, best = best, min([best, *near], key=lambda c: measured[c.key].fitness)
+        if best is before:
+            break
+    return best, measured
 
 
 def _neighbours(terms: Agreement, best: _Candidate) -> list[_Candidate]:
