@@ -145,7 +145,7 @@ def descents(problem: Problem, sample: PublicSample) -> Iterator[DPSGD]:
 def _clips(problem: Problem, sample: PublicSample) -> list[float]:
     r = sample.records
     at = np.abs(problem.loss.slope(np.zeros(len(r)), r.target)) * row_norms(r.features, 2)
-    return sorted({float(q) for q in np.quantile(at, (0.5, 0.99))} | {float(np.quantile(at, 0.99)) / 4})
+    return sorted({float(q) for q in np.quantile(at, (0.5, 0.99, 1.0))} | {float(np.quantile(at, 0.99)) / 4})
 
 
 def searched(settings: object) -> Method:
