@@ -160,6 +160,6 @@ SCENARIOS: tuple[Figure, ...] = (
         S_CARDS,
         1000,
         30_000,
-        5,
+        4,
     ),
 )
