@@ -39,11 +39,7 @@ class Table(Dataset):
 @lru_cache
 def multiplier(epsilon, delta, rate, epochs):
     """Noise over clip, for a record added or removed."""
-    terms = {"target_epsilon": epsilon, "target_delta": delta, "sample_rate": rate, "epochs": epochs}
-    try:
-        return get_noise_multiplier(**terms)
-    except ValueError:  # its tighter accountant gives up at small ε
-        return get_noise_multiplier(**terms, accountant="rdp")
+    return get_noise_multiplier(target_epsilon=epsilon, target_delta=delta, sample_rate=rate, epochs=epochs)
 
 
 def loss_of(name, prediction, y):

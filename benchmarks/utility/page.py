@@ -60,7 +60,7 @@ def page(rows: Sequence[Row], made_by: str) -> str:
         "",
         '"plan" is what a plan chooses among all there is, and may begin at the public model; so may rows that say so. Peers',
         "begin at zero, as they come: each owner fits by itself, and models are averaged. DP-SGD takes 10 to 160 steps",
-        "with full batches, Opacus 60 to 200 with Poisson batches. Opacus accounts for a record added",
+        "with full batches, Opacus 60 to 200 with Poisson batches (not at ε = 0.1: its accountants give up). Opacus accounts for a record added",
         "or removed, a weaker promise than ours, for a record replaced; diffprivlib has no setting to search for, and does",
         "nothing about second moments that noise makes indefinite.",
         "",

@@ -275,6 +275,7 @@ def peers(cell: Cell) -> Sequence[tuple[str, Method]]:
     ]
     if cell.loss in ("squared", "logistic"):
         found.append(("diffprivlib", diffprivlib))
-    if cell.loss in ("logistic", "hinge"):
+    # Below ε = 1 its accountants give up at this δ ("The privacy budget is too low").
+    if cell.loss in ("logistic", "hinge") and cell.epsilon >= 1:
         found.append(("Opacus DP-SGD, each owner, δ = 1e-6", opacus))
     return found
