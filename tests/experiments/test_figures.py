@@ -65,6 +65,15 @@ def test_the_frontier_of_an_inverse_square_is_where_it_meets_alone(a: float) -> 
     assert frontier(ε, a / ε**2, alone=0.01) == pytest.approx(np.sqrt(a / 0.01))
 
 
+def test_where_a_transient_is_left_no_budget_is_enough() -> None:
+    ε = np.geomspace(0.1, 10, 10)
+    assert frontier(ε, 0.02 + 1e-3 / ε**2, alone=0.01) == np.inf
+    rows = region_rows(dict.fromkeys(MECHANISMS, 1.0))
+    stuck = [r | {"mean": 1.0} if r["mechanism"] == "as published" and r["owners"] == 64 else r for r in rows]
+    assert "With 64 owners no ε lets it gain" in Region().judge(stuck).why
+    assert "with 64 owners the paper's settings never do" in Frontier().judge(stuck).why
+
+
 def region_rows(scale: dict[str, float]):  # type: ignore[no-untyped-def]
     return [
         {
@@ -81,7 +90,7 @@ def test_the_region_of_the_paper_is_known_when_met() -> None:
     assert judgement.verdict == "reproduced"
     ours = {c.what: c.ours for c in judgement.comparisons}
     assert ours["as published: joining pays from ε (N = 8)"] == pytest.approx(10.0)
-    assert ours["paper's frontier over the planned one (N = 64)"] == pytest.approx(80.0)
+    assert ours["paper's frontier over the planned one (N = 64)"] == pytest.approx(80.0)  # where it lies lowest
     far = region_rows({"as published": 6.4e5, "sound": 100.0, "planned": 0.01})
     assert Region().judge(far).verdict == "reproduced in shape"
 

@@ -72,12 +72,16 @@ def _section(one: dict[str, Any]) -> str:
         "| compared | paper | ours | holds |",
         "| --- | --- | --- | --- |",
         *(
-            f"| {row['what']} | {row['paper']} | {row['ours']:.3g} | {_WORD[row['holds']]} |"
+            f"| {row['what']} | {row['paper']} | {_number(row['ours'])} | {_WORD[row['holds']]} |"
             for row in one["comparison"]
         ),
         "",
     ]
     return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"
 
 
 _WORD = {True: "yes", False: "no", None: ""}

@@ -76,6 +76,7 @@ class Comparison:
     paper: str
     """What the paper says; empty for a number of ours that it has no counterpart for."""
     ours: float
+    """Infinite (null in JSON) where there is no such number."""
     holds: bool | None
     """None where there is nothing to compare with."""
 
@@ -304,7 +305,11 @@ def _document(
         "verdict": judgement.verdict,
         "why": judgement.why,
         "comparison": [
-            vars(one) | {"ours": float(one.ours), "holds": None if one.holds is None else bool(one.holds)}
+            vars(one)
+            | {
+                "ours": float(one.ours) if math.isfinite(one.ours) else None,
+                "holds": None if one.holds is None else bool(one.holds),
+            }
             for one in judgement.comparisons
         ],
         "data": _data(outcomes),

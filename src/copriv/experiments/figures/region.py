@@ -20,10 +20,14 @@ RECORDS = 10_000
 
 
 def frontier(epsilons: Array, together: Array, alone: float) -> float:
-    """The least ε from which joining pays; outside the grid, along ψ ∝ 1/ε² from its end (and then a rough number)."""
+    """The least ε from which joining pays; infinite where ψ stops falling above ψ alone, so that no ε is enough.
+
+    Outside the grid it is drawn out along ψ ∝ 1/ε² from its end, and then a rough number.
+    """
     logs, gain = np.log(epsilons), np.log(together / alone)
     if gain[-1] >= 0:
-        return float(np.exp(logs[-1] + gain[-1] / 2))
+        falls = (gain[-1] - gain[-2]) / (logs[-1] - logs[-2])
+        return float(np.exp(logs[-1] + gain[-1] / 2)) if falls < -1 else float("inf")
     crossing = np.flatnonzero(gain >= 0)
     if len(crossing) == 0:
         return float(np.exp(logs[0] + gain[0] / 2))
@@ -94,29 +98,36 @@ class Region:
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
         """Frontiers: from which ε joining pays, at each N."""
-        found, pays = [], {}
+        found = []
         for mechanism in MECHANISMS:
             for n, least in _frontiers(rows, mechanism).items():
-                pays[mechanism, n] = least
                 what = f"{mechanism}: joining pays from ε (N = {n})"
                 if n == 8 and mechanism == "as published":
                     found.append(Comparison(what, "10, for N above 5", least, 5 <= least <= 20))
                 else:
                     found.append(Comparison(what, "", least, None))
-        fewest, most = min(n for _, n in pays), max(n for _, n in pays)
-        lower = pays["as published", most] / pays["planned", most]
-        found.append(Comparison(f"paper's frontier over the planned one (N = {most})", "", lower, None))
+        paper, planned = _frontiers(rows, "as published"), _frontiers(rows, "planned")
+        best = min(paper, key=lambda n: paper[n])
+        lower = paper[best] / planned[best]
+        found.append(Comparison(f"paper's frontier over the planned one (N = {best})", "", lower, None))
         own, public = max(r["alone"] for r in rows), float(np.median([r["public_only"] for r in rows]))
+        never = [n for n, least in paper.items() if np.isinf(least)]
+        too_many = (
+            f" With {' or '.join(map(str, never))} owners no ε lets it gain: T = 1,000 queries are too few for so many, and "
+            "ψ stops falling above that of one bank alone."
+            if never
+            else ""
+        )
         why = (
             "more owners move the frontier to smaller ε, as in the paper, but with its settings the frontier lies at "
-            f"larger ε: ε = {pays['as published', 8]:.0f} at N = 8. Our banks are drawn from one table and so are "
-            f"alike: a bank of 10,000 records alone is within ψ = {own:.2g} of the pooled optimum, which the paper's "
-            f"first 10,000 rows cannot have been. Planned settings move the frontier {lower:,.0f} times lower, to ε = "
-            f"{pays['planned', most]:.2g} at N = {most} and {pays['planned', fewest]:.2g} at N = {fewest}. Frontiers "
+            f"larger ε: ε = {paper[best]:.0f} at best, with N = {best}.{too_many} Our banks are drawn from one table and "
+            f"so are alike: a bank of 10,000 records alone is within ψ = {own:.2g} of the pooled optimum, which the "
+            f"paper's first 10,000 rows cannot have been. Planned settings move the frontier {lower:,.0f} times lower at "
+            f"N = {best}, to ε = {planned[best]:.2g}, and to {planned[max(planned)]:.2g} at N = {max(planned)}. Frontiers "
             "outside 0.1 to 10 are drawn out along ψ ∝ 1/ε². (The learner's public rows alone give ψ = "
             f"{public:.2g}, and plans may start there.)"
         )
-        return Judgement.of(found, pays["as published", most] < pays["as published", fewest], why)
+        return Judgement.of(found, paper[best] < paper[min(paper)], why)
 
 
 def _terms(o: Outcome) -> Row:
@@ -158,10 +169,10 @@ class Frontier(Region):
         for mechanism, colour, marker in zip(MECHANISMS, drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False):
             edge = _frontiers(rows, mechanism)
             N, ε = np.array(list(edge)), np.array(list(edge.values()))
-            run = (ε >= low) & (ε <= high)
-            one.plot(N, ε, color=colour, label=drawing.MECHANISM[mechanism])
+            run, far = (ε >= low) & (ε <= high), np.isfinite(ε) & ((ε < low) | (ε > high))
+            one.plot(N, np.where(np.isfinite(ε), ε, np.nan), color=colour, label=drawing.MECHANISM[mechanism])
             one.plot(N[run], ε[run], marker, color=colour, ms=5)
-            one.plot(N[~run], ε[~run], marker, color=colour, ms=5, mfc="white")
+            one.plot(N[far], ε[far], marker, color=colour, ms=5, mfc="white")
         drawing.log_axes(one, "owners N", "least $\\epsilon$ at which joining pays")
         one.set_xscale("log", base=2)
         one.set_xticks(N, [f"{int(n)}" for n in N])
@@ -181,11 +192,13 @@ class Frontier(Region):
             for N, least in edge.items()
         ]
         gain = {N: edges["as published"][N] / edges["planned"][N] for N in edges["planned"]}
-        least, most = min(gain.values()), max(gain.values())
+        known = [g for g in gain.values() if np.isfinite(g)]
         found += [Comparison(f"paper's frontier over the planned one (N = {N})", "", g, None) for N, g in gain.items()]
+        never = [str(N) for N, g in gain.items() if np.isinf(g)]
         why = (
-            f"planned settings let a bank gain at budgets {least:,.0f} to {most:,.0f} times smaller than the paper's "
-            "settings do, with the same records and the same ε for every owner."
+            f"planned settings let a bank gain at budgets {min(known):,.0f} to {max(known):,.0f} times smaller than the "
+            "paper's settings do, with the same records and the same ε for every owner"
+            + (f"; with {' or '.join(never)} owners the paper's settings never do." if never else ".")
         )
         return Judgement("beyond the papers", why, tuple(found))
 
