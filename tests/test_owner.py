@@ -14,6 +14,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, DataError, InvalidInput, QueryRefused
 from copriv.losses import Custom, Hinge, Logistic, Squared
 from copriv.owner import Owner
+from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Query
 from copriv.records import Records
@@ -267,6 +268,46 @@ def test_a_ledger_that_counts_as_false_is_used_all_the_same() -> None:
     bank.answer(query())
     assert bank.ledger is ledger
     assert ledger.answers == 1
+
+
+def with_delta(answers: int) -> Agreement:
+    return TERMS.replace(agreement={"mechanism": "gaussian", "answers": answers}, owner={"delta": 1e-6})
+
+
+def test_a_ledger_with_a_higher_cap_gives_no_more_answers() -> None:
+    """With δ the first charge pays for all: nothing but the agreement's own m stands between it and a 31st answer."""
+    terms = with_delta(1)
+    bank = owner(terms, ledger=MemoryLedger("bank-1", Fraction(1), 30, Fraction(terms.owner[0].delta)))
+    bank.answer(query("q0", fingerprint=terms.fingerprint))
+    with pytest.raises(BudgetRefused, match="at most 0 more"):
+        bank.answer(query("q1", fingerprint=terms.fingerprint))
+
+
+def test_what_delta_paid_for_is_not_there_for_another_agreement() -> None:
+    one, other = with_delta(1), with_delta(2)
+    ledger = MemoryLedger("bank-1", Fraction(1), 30, Fraction(one.owner[0].delta))
+    owner(one, ledger=ledger).answer(query("q0", fingerprint=one.fingerprint))
+    with pytest.raises(BudgetRefused, match="ledger of its own"):
+        owner(other, ledger=ledger)
+
+
+def test_rows_cannot_be_changed_behind_an_owner() -> None:
+    """What is clipped with norms that were worked out before must be what they are the norms of."""
+    x, y = np.full((N, P), 0.1), np.full(N, 100.0)
+    held = Records.of(x, y)
+    before = clipped_mean_gradient(Squared(), held, np.zeros(P), 1.0)
+    x *= 1000.0
+    y *= -1.0
+    after = clipped_mean_gradient(Squared(), held, np.zeros(P), 1.0)
+    assert np.abs(after).sum() <= 1.0 + 1e-12
+    assert after.tobytes() == before.tobytes()
+    shared = np.full((N, P), 0.1)
+    for kept in (Records(shared, y, np.ones(N)), Records(shared[:], y, np.ones(N)), held.bounded(1.0)):
+        with pytest.raises(ValueError, match="read-only"):
+            kept.features[0, 0] = 1e6
+        shared[0, 0] = 5.0
+        assert kept.features[0, 0] == 0.1
+        shared[0, 0] = 0.1
 
 
 def test_overlap_is_charged_as_a_share_of_the_budget() -> None:

@@ -19,11 +19,11 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.answering import check_delta, private_answer
-from copriv.errors import AgreementError, QueryRefused
+from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.privacy.accounting import epsilon_per_answer
 from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
-from copriv.privacy.ledger import Ledger, MemoryLedger
+from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
@@ -76,6 +76,7 @@ class Owner:
             self._other = private_answer(agreement, self._terms, records.n_parameters, per_answer, loss)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
+        ledger.open_for(self._fingerprint, δ)
         self.ledger: Ledger = ledger
 
     def answer(self, query: Query) -> Answer:
@@ -86,6 +87,10 @@ class Owner:
         self._check(query)
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
+            if self.ledger.answers >= self._agreement.answers:
+                # The ledger's own cap, which may be another one, is what holds against several callers at once.
+                budget, spent = Fraction(self._terms.epsilon), self.ledger.spent
+                raise BudgetRefused(overspent(self.name, self._cost[0], budget, spent, answers_left=0))
             self.ledger.charge(query.identity, query.theta, *self._cost)
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)

@@ -41,6 +41,18 @@ class InBlocks(Protocol):
         ...
 
 
+def _sealed(array: Array) -> Array:
+    """The array, where its memory is read-only all the way down; else a copy that is."""
+    at: object = array
+    while isinstance(at, np.ndarray) and not isinstance(at, np.memmap) and not at.flags.writeable:
+        at = at.base
+    if at is None:
+        return array
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
@@ -51,6 +63,11 @@ class Records:
     features: Float[Array, "records p"]
     target: Float[Array, " records"]
     weight: Float[Array, " records"]
+
+    def __post_init__(self) -> None:
+        # Clipping relies on norms that are worked out once: nobody may write to the rows afterwards.
+        for name in ("features", "target", "weight"):
+            object.__setattr__(self, name, _sealed(getattr(self, name)))
 
     @classmethod
     def of(cls, features: object, target: object, weight: object = None) -> "Records":

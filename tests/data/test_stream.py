@@ -1,6 +1,8 @@
 """Tables that are read in blocks: the same records as in memory, whatever the format, and never more than a few blocks."""
 
+import asyncio
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ from copriv.agreement import Agreement
 from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.errors import AgreementError, DataError, QueryRefused
 from copriv.losses import Custom, Hinge, Logistic, Squared
-from copriv.network.agent import respond
-from copriv.network.messages import Refusal
+from copriv.network.agent import OwnerAgent, respond
+from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.setup import declared_schema, memory_needed, owner_records, streamed_records
+from copriv.network.transport import Link, MemoryNetwork
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.sqlite_ledger import LedgerFile
 from copriv.protocol import Query
 from copriv.records import BLOCK, InBlocks, Records
 from copriv.types import Array
@@ -144,7 +148,7 @@ def test_a_table_that_changed_gives_no_answer_and_no_reason_to_the_learner(tmp_p
         written(tmp_path, "parquet", changed)
         reply, failure = respond(owner, Query(f"q{number}", agreed.fingerprint, "bank", THETA))
         assert isinstance(reply, Refusal)
-        assert (reply.code, reply.reason) == ("lost", "its table cannot be read as it was agreed")
+        assert (reply.code, reply.reason) == ("lost", "its records cannot be read as they were agreed")
         assert isinstance(failure, DataError)
         assert said in str(failure)
         assert owner.ledger.answers == number + 1, "it was charged before a record was read"
@@ -222,3 +226,65 @@ def test_a_loss_of_ones_own_streams_too(tmp_path: Path) -> None:
     loss = Custom("own", values, gradients)
     mine, whole = (clipped_mean_gradient(loss, r, THETA, 0.3) for r in (streamed, held))
     assert mine.tobytes() == whole.tobytes()
+
+
+def test_a_filter_between_table_and_records_is_refused() -> None:
+    """The noise is made for n records: fewer of them would move the mean further than it covers."""
+    rows = pa.table({"x": np.arange(200)})
+
+    def prepare(piece: pa.Table) -> Records:
+        kept = piece.num_rows // 2
+        return Records.of(np.ones((kept, 3)), np.ones(kept))
+
+    with pytest.raises(DataError, match="keep all"):
+        list(StreamedRecords(lambda: [rows], prepare, 200, 3).blocks())
+
+
+class Lying:
+    """Records that say one thing and are another."""
+
+    n_parameters = 3
+
+    def __init__(self, units: int, rows: int, times: int) -> None:
+        self.units, self._block, self._times = units, Records.of(np.ones((rows, 3)), np.ones(rows)), times
+
+    def blocks(self) -> Iterator[Records]:
+        yield from [self._block] * self._times
+
+
+@pytest.mark.parametrize("records", [Lying(200, 10, 10), Lying(BLOCK + 1, BLOCK + 1, 1)], ids=["fewer", "long block"])
+def test_records_that_are_not_as_many_as_they_say_give_no_mean(records: Lying) -> None:
+    assert isinstance(records, InBlocks)
+    with pytest.raises(DataError, match="records"):
+        clipped_mean_gradient(Squared(), records, np.zeros(3), 1.0)
+
+
+def test_the_learner_is_not_told_what_a_table_holds_when_a_session_begins(tmp_path: Path) -> None:
+    """A learner may name a new run at any time, and a streamed table is read anew for it."""
+    source, _ = written(tmp_path, "parquet", table())
+    streamed, _ = streamed_records(agreement(), "bank", source, "", None)
+    told: list[object] = []
+
+    async def learner(link: Link) -> None:
+        await link.receive()
+        changed = table()
+        income = changed["income"].to_pylist()
+        income[5000] = 87654.321
+        column = changed.column_names.index("income")
+        pa.parquet.write_table(changed.set_column(column, "income", pa.array(income)), source)
+        await link.send(encode(Welcome("run-2", "choose", 0.0, 0, "", "", "")))
+        told.append(decode(await link.receive()))
+
+    async def session() -> None:
+        network = MemoryNetwork()
+        async with network.listening(learner):
+            with LedgerFile.open(tmp_path / "ledger", "bank", Fraction(1)) as file:
+                agent = OwnerAgent(agreement(), "bank", streamed, Logistic(), file, network.dialer("bank"))
+                with pytest.raises(DataError, match="87654"):
+                    await agent.serve()
+            await asyncio.sleep(0.1)
+
+    asyncio.run(session())
+    (refusal,) = told
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "its records do not keep to the agreement"

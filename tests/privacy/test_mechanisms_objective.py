@@ -302,3 +302,21 @@ def test_refusals() -> None:
         Agreement.of(
             {**terms(1e-6).to_dict(), "owner": [terms(δ).to_dict()["owner"][i] for i, δ in enumerate((0.0, 1e-6))]}
         )
+
+
+@pytest.mark.parametrize("condition", [1e4, 1e8, 1e12])
+def test_no_row_counts_for_more_than_its_reach_whatever_the_metric(condition: float) -> None:
+    """ω xᵀPx ≤ r² exactly, where P's directions nearly cancel in xᵀPx: computed here in rationals."""
+    rng = np.random.default_rng(0)
+    Q, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    P = (Q * np.array([1.0, 1.0, 1.0 / condition])) @ Q.T
+    P = 0.5 * (P + P.T)
+    rows = rng.normal(size=(300, 3)) * np.array([1e-3, 1e-3, 1.0]) @ Q.T
+    reach = 0.5 * float(np.sqrt(np.abs(((rows @ P) * rows).sum(axis=1)).min()))
+    made = agreed(p=3, feature_bound=10.0, metric=P, reach=reach, anchor=1.0)
+    ready = made.tied(300, 1.0).prepared(Records.of(rows, np.ones(300)))
+    exact = [[Fraction(float(v)) for v in row] for row in made.matrix]
+    for row, ω in zip(ready.features, ready.damp, strict=True):
+        x = [Fraction(float(v)) for v in row]
+        length = sum(x[i] * exact[i][j] * x[j] for i in range(3) for j in range(3))
+        assert Fraction(float(ω)) * length <= Fraction(reach) ** 2

@@ -486,3 +486,28 @@ def test_no_order_of_charges_overspends(steps: list[tuple[int, int, bool]]) -> N
             assert ledger.answers <= 4
         assert sum((ledger.spent for ledger in runs.values()), Fraction(0)) == file.totals.spent <= Fraction(3, 2)
         assert verify(f"{folder}/l").head == file.totals.head
+
+
+def test_a_charge_that_is_not_paid_for_leaves_the_payment_of_those_that_are(tmp_path: Path) -> None:
+    """Several threads may charge before any of them records: no line may come out that cannot stand."""
+    path, each = tmp_path / "ledger", Fraction(1, 3)
+    with LedgerFile.open(path, "bank-1", Fraction(1), ahead=1) as file:
+        ledger = file.run("f", "r", ONE, 3)
+        ledger.charge("q0", THETA, each)
+        ledger.record("q0", THETA)
+        ledger.charge("q1", THETA, each)  # paid for, and waiting
+        ledger.charge("q2", THETA, each)  # not paid for
+        with pytest.raises(BudgetRefused):
+            ledger.charge("q3", THETA, each)
+        ledger.record("q2", THETA)
+        ledger.record("q1", THETA)
+    totals = verify(path)
+    assert (totals.spent, totals.ahead) == (1, 0)
+
+
+def test_a_run_is_charged_for_its_own_agreement_only(tmp_path: Path) -> None:
+    with LedgerFile.open(tmp_path / "ledger", "bank-1", Fraction(1), Fraction(1, 10)) as file:
+        file.run("f", "r", ONE, 3).open_for("f", Fraction(0))
+        for other, delta in (("g", Fraction(0)), ("f", Fraction(1, 10))):
+            with pytest.raises(BudgetRefused, match="another agreement"):
+                file.run("f", "r", ONE, 3).open_for(other, delta)

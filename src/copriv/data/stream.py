@@ -48,6 +48,10 @@ class StreamedRecords:
                 raise DataError(f"{rows}, counted from {seen + 1}: {error}") from None
             if block.n_parameters != self.n_parameters:
                 raise DataError(f"{rows}: give {block.n_parameters} parameters, {self.n_parameters} were agreed")
+            if len(block) != table.num_rows:
+                raise DataError(
+                    f"{rows}: {len(block)} of them became records; the noise depends on how many do: keep all"
+                )
             seen += table.num_rows
             yield block
         if seen != self.units:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.errors import BudgetRefused, CoprivError, DataError, InvalidInput, NotCertified, QueryRefused, Unreachable
+from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
 from copriv.network.keys import Keys
 from copriv.network.messages import (
     Busy,
@@ -176,7 +176,10 @@ class OwnerAgent:
                 )
             return self._owner(welcome.run), welcome
         except CoprivError as error:
-            await link.send(encode(Refusal("", "ledger" if isinstance(error, BudgetRefused) else "policy", str(error))))
+            # Reasons that follow from terms, certificates and the ledger may be told. Others may quote the table: a
+            # streamed one is read anew for every run that the learner names.
+            told = str(error) if isinstance(error, _TOLD) else "its records do not keep to the agreement"
+            await link.send(encode(Refusal("", "ledger" if isinstance(error, BudgetRefused) else "policy", told)))
             raise
 
     def _check_certificate(self, hello: Hello, welcome: Welcome) -> None:
@@ -221,21 +224,26 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", why)))
 
 
+_TOLD = (BudgetRefused, QueryRefused, LedgerDamaged, LedgerFailed, LearnerRefused)
+
+
 def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
     """The answer to a query, or the refusal with its reason; and the error that ends this process, if it is one."""
     try:
         return owner.answer(query), None
     except (LedgerDamaged, LedgerFailed) as error:
         return _refusal(query, "ledger", error), error
-    except (AnswerLost, NotCertified) as error:  # charged, and there is no answer
+    except AnswerLost as error:  # charged, and there is no answer
         return _refusal(query, "lost", error), None
-    except DataError as error:  # a table that is read anew for each answer, and is another one now
-        # The reason quotes the table: it is for its owner, and not for sending on.
-        return _refusal(query, "lost", "its table cannot be read as it was agreed"), error
     except BudgetRefused as error:
         return _refusal(query, "budget", error), None
     except QueryRefused as error:
         return _refusal(query, "query", error), None
+    # What follows was charged, and its reason quotes the records: it is for their owner, and not for sending on.
+    except NotCertified:
+        return _refusal(query, "lost", "its fit did not come to an end"), None
+    except CoprivError as error:  # such as a table that is read anew for each answer, and is another one now
+        return _refusal(query, "lost", "its records cannot be read as they were agreed"), error
 
 
 def _refusal(query: Query, code: str, why: CoprivError | str) -> Refusal:

@@ -30,7 +30,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import InvalidInput
+from copriv.errors import DataError, InvalidInput
 from copriv.records import BLOCK as BLOCK
 from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss, is_linear
@@ -75,8 +75,12 @@ def clipped_mean_gradient(
     """
     sums, weights = [], []
     for block in records.blocks():
+        if len(block) > BLOCK:
+            raise DataError(f"records: a block of {len(block)} rows; the noise covers the rounding of at most {BLOCK}")
         sums.append(_clipped_sum(loss, block, theta, bound, order))
         weights.append(block.weight.sum())
+    if not isinstance(records, Records) and abs(math.fsum(weights) - records.units) > 1e-6:
+        raise DataError(f"records: stand for {math.fsum(weights):g} units, and {records.units} were agreed")
     total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1).tolist()])
     mean: Array = total / math.fsum(weights)
     return mean

@@ -25,6 +25,13 @@ from copriv.types import Array
 class Ledger(Protocol):
     """What an owner needs of a ledger; `tests/contracts/` holds what every implementation must keep."""
 
+    def open_for(self, fingerprint: str, delta: Fraction) -> None:
+        """Say which agreement's answers are charged from here on. Raises BudgetRefused where δ was paid for another's.
+
+        The answers of an (ε, δ) run are private together, and with nobody else's.
+        """
+        ...
+
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         """The stored answer to this query, None if it was never charged.
 
@@ -80,6 +87,15 @@ class MemoryLedger:
         self._spent = self._spent_delta = Fraction(0)
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
+        self._agreement, self._with_delta = "", False
+
+    def open_for(self, fingerprint: str, delta: Fraction) -> None:
+        if self._agreement not in ("", fingerprint) and (self._with_delta or delta > 0):
+            raise BudgetRefused(
+                f"{self._owner} refused: this ledger counts for another agreement, and what delta pays for is private "
+                "together with that one's answers alone; give each agreement a ledger of its own"
+            )
+        self._agreement, self._with_delta = fingerprint, delta > 0
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         if identity not in self._charged:

@@ -245,7 +245,10 @@ class Tilted:
         damp = np.ones(len(x))
         if a.reach is not None:
             length = ((x @ a.matrix) * x).sum(axis=1)
-            # (1 − 1e-9): the length is computed with rounding, and the bound must hold exactly.
+            # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
+            # coordinate may have hidden is added, which matters where P is ill conditioned.
+            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * np.linalg.eigvalsh(a.matrix)[-1]
+            length = length + hidden * np.square(x).sum(axis=1)
             damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
         norms = row_norms(x, a.order)
         limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)

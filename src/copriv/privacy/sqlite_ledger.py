@@ -367,8 +367,12 @@ class LedgerFile:
                     x.number, x.kind, x.time, x.fingerprint, x.run, x.identity, _text(x.epsilon), x.content, x.hash
                 )  # fmt: skip
                 connection.execute(f"INSERT INTO lines ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-        for line in lines:
-            self.totals.add(line)
+            try:
+                for line in lines:
+                    self.totals.add(line)
+            except LedgerDamaged:  # a line that cannot stand must not reach the file
+                connection.close()
+                raise
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -399,6 +403,13 @@ class SqliteLedger:
     def _totals(self) -> RunTotals:
         return self._file.totals.runs[self._run]
 
+    def open_for(self, fingerprint: str, delta: Fraction) -> None:
+        run = self._totals
+        if (run.fingerprint, run.delta > 0) != (fingerprint, delta > 0):
+            raise BudgetRefused(
+                f"{self._file.totals.owner} refused: run {self._run!r} counts for another agreement; begin a new run"
+            )
+
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         owner = self._file.totals.owner
         charge = self._file.pending.get(identity) or self._file.find("charge", identity)
@@ -425,7 +436,9 @@ class SqliteLedger:
             if self._is_paid_for(ε):
                 self._file.pending[identity] = charge
             else:
-                self._file.append(charge)
+                # Those that are paid for come first, or this one would use up their payment.
+                self._file.append(*self._file.pending.values(), charge)
+                self._file.pending.clear()
 
     def _is_paid_for(self, epsilon: Fraction) -> bool:
         run = self._totals
