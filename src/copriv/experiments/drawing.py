@@ -77,6 +77,8 @@ def picture(columns: int, rows: int = 1, width: float = 0.0, height: float = 3.3
 def solid(columns: int, rows: int = 1, height: float = 3.3, width: float = 3.5) -> tuple[Figure, Any]:
     """Panels with three axes."""
     figure, axes = picture(columns, rows, 0.5 + width * columns, height, subplot_kw={"projection": "3d"})
+    # Panels with three axes do not tell the layout how high their titles reach.
+    figure.get_layout_engine().set(rect=(0.0, 0.0, 1.0, 0.985))  # type: ignore[call-arg, union-attr]
     return figure, axes
 
 

@@ -44,7 +44,9 @@ class Grid:
         budgets = self.epsilons[2]
         if self._slow(mechanism):
             points, budgets = (points + 1) // 2, (budgets + 1) // 2
-        n = np.geomspace(low, min(high, 20 * low) if effort.quick else high, effort.grid(points))
+        if effort.quick:
+            high = min(high, 20 * low, 30_000 if self.setting.dataset == "creditcard" else high)
+        n = np.geomspace(low, high, effort.grid(points))
         return np.round(n), np.geomspace(self.epsilons[0], self.epsilons[1], effort.grid(budgets))
 
     def plan(self, effort: Effort) -> list[Cell]:

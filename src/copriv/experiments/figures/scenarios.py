@@ -41,8 +41,8 @@ class Scenarios:
 
     def plan(self, effort: Effort) -> list[Cell]:
         """Every mechanism and scenario over owner 1's choices."""
-        points = 2 if effort.quick else self.points
         cards = self.setting.dataset == "creditcard"
+        points = 2 if effort.quick else self.points
         large = min(self.large, 5000) if effort.quick and cards else self.large
         setting = self.setting.on(effort.paths)
         if effort.quick and cards:
