@@ -203,7 +203,7 @@ def test_the_solver_finds_the_minimum(surface: Surface) -> None:
 
 
 def test_a_solver_that_stops_short_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    monkeypatch.setattr(Perturbation, "residual", -1.0)
     solver = agreed().tied(50, 1.0).prepared(dataset(50, 2, np.random.default_rng(4), True))
     with pytest.raises(NotCertified, match="nothing was released"):
         solver.minimum(np.full(2, 0.1))
@@ -320,3 +320,17 @@ def test_no_row_counts_for_more_than_its_reach_whatever_the_metric(condition: fl
         x = [Fraction(float(v)) for v in row]
         length = sum(x[i] * exact[i][j] * x[j] for i in range(3) for j in range(3))
         assert Fraction(float(ω)) * length <= Fraction(reach) ** 2
+
+
+@pytest.mark.parametrize("bound", [1e-6, 1e-4, 0.8])
+def test_a_small_bound_does_not_ask_the_solver_for_more_than_floats_have(bound: float) -> None:
+    """What it may leave, and what v hides, are one number."""
+    rng = np.random.default_rng(0)
+    made = agreed(p=4, bound=bound, anchor=1e-3, start=np.full(4, 2.0))
+    records = dataset(400, 4, rng, labels=True)
+    solver = made.tied(400, 0.1).prepared(records)
+    for _ in range(20):
+        tilt = made.noise_scale(400, 5.0) * rng.laplace(size=4)
+        assert np.linalg.norm(solver.gradient(solver.minimum(tilt), tilt)) <= 0.5 * made.residual
+    off = np.sqrt(4) * (made.residual + 2 * 2.0**-40) / made.strength(400, 0.1)
+    assert made.remainder_scale(400, 0.1) >= 2 * off / (0.01 * 0.1) * (1 - 1e-12)

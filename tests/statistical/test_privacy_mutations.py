@@ -220,10 +220,14 @@ def a_mean_over_rows_in_place_of_persons(patch: Patch) -> None:
 
 @mutation("cap")
 def m_plus_1_answers(patch: Patch) -> None:
-    def ledger(owner: str, epsilon: Fraction, answers: int, delta: Fraction) -> MemoryLedger:
-        return MemoryLedger(owner, 2 * epsilon, answers + 1)
+    class Lenient(MemoryLedger):
+        """Forgets its first answer: what the owner and the ledger itself go by."""
 
-    patch.setattr(copriv.owner, "MemoryLedger", ledger)
+        @property
+        def answers(self) -> int:
+            return max(super().answers - 1, 0)
+
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ=Fraction(0): Lenient(owner, 2 * ε, m, δ))
 
 
 @mutation("cap")

@@ -57,7 +57,7 @@ CURVATURE = 0.4
 LARGEST_SPEND = 600.0
 """An ε₂ that an anchor is chosen for is at most this: e^ε₂ stays a number, and the anchor above 0."""
 TOLERANCE = 2e-12
-"""The solver's residual ‖∇F‖₂, as a share of Ξ, with all rounding."""
+"""The solver's residual ‖∇F‖₂, as a share of Ξ, with all rounding; or a step of the grid, where that is more."""
 GRID = -40
 """Of OpenDP's draws, as in `mechanisms`."""
 LARGEST_DELTA = 0.05
@@ -194,6 +194,11 @@ class Perturbation:
         sensitivity = 2.0 * self.bound / records
         return objective_deviation(sensitivity, ε1, delta, self.many_rows) if delta > 0 else sensitivity / ε1
 
+    @property
+    def residual(self) -> float:
+        """‖∇F‖₂ that the solver may leave. A Ξ so small that its share is lost in rounding leaves a step of the grid."""
+        return max(TOLERANCE * self.bound, 2.0**GRID)
+
     def remainder_scale(self, records: int, epsilon: float) -> float:
         """Of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
 
@@ -201,7 +206,7 @@ class Perturbation:
         are two exponential ones rounded down), which counts as a part of ∇F.
         """
         p = len(self.start)
-        residual = TOLERANCE * self.bound + np.sqrt(p) * 2.0**GRID
+        residual = self.residual + np.sqrt(p) * 2.0**GRID
         off = max(
             np.sqrt(p) * residual / self.strength(records, epsilon), 100 * p * 2.0**GRID
         )  # or v is lost in its grid
@@ -292,13 +297,13 @@ class Prepared:
         return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
 
     def minimum(self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None) -> Float[Array, " p"]:
-        """θ with ‖∇F(θ)‖₂ ≤ half of TOLERANCE·Ξ, the other half being for rounding. Raises NotCertified otherwise.
+        """θ with ‖∇F(θ)‖₂ ≤ half of `Perturbation.residual`, the other half being for rounding. Raises NotCertified otherwise.
 
         Newton steps; where a whole step does not shorten the gradient, the lowest point along it. F is strongly convex
         and its Hessians are bounded on both sides, so that this comes down to the minimum from anywhere.
         """
         theta = (self.tilted.agreed.start if near is None else near).copy()
-        goal = 0.5 * TOLERANCE * self.tilted.agreed.bound
+        goal = 0.5 * self.tilted.agreed.residual
         v = self.gradient(theta, tilt)
         for _ in range(200):
             if np.linalg.norm(v) <= goal:
