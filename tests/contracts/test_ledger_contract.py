@@ -60,6 +60,17 @@ def test_it_is_a_ledger_and_begins_with_nothing_spent(make: Make) -> None:
     assert (ledger.answers, ledger.spent, ledger.released("a", THETA)) == (0, 0, None)
 
 
+def test_what_delta_pays_for_is_one_agreements(make: Make) -> None:
+    """The answers of an (ε, δ) run are private together: the first charge pays for those of its own agreement alone."""
+    ledger, delta = make(Fraction(1), 3, Fraction(1, 1000)), Fraction(1, 1000)
+    ledger.open_for("f", delta)
+    ledger.charge("a", THETA, Fraction(1), delta)
+    ledger.open_for("f", delta)  # an owner that comes back
+    for other, with_delta in (("g", delta), ("g", NONE)):
+        with pytest.raises(BudgetRefused, match="another agreement"):
+            ledger.open_for(other, with_delta)
+
+
 def test_charged_recorded_and_given_back_to_the_bit(make: Make) -> None:
     ledger, answer = make(Fraction(1), 3), np.array([1 / 3, -0.0, 5e-324])
     ledger.charge("a", THETA, THIRD)

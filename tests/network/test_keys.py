@@ -12,8 +12,9 @@ from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent
 from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, KeysRefused, issue, make_authority
+from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.policy import Policy, PolicyRefused
-from copriv.network.transport import Link
+from copriv.network.transport import Link, MemoryNetwork
 from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records
 
 
@@ -247,3 +248,29 @@ def test_delta_is_allowed_by_name_only(policy: Policy, said: str) -> None:
     else:
         policy.check(agreed, "bank-1", ())
         assert policy.lifetime(agreed, "bank-1") == (1.0, 1e-6)
+
+
+def test_a_learner_that_did_not_sign_is_told_so(held: dict[str, Keys]) -> None:
+    """A reason that follows from certificates may be told: the other side has to put it right."""
+    told: list[object] = []
+
+    async def unsigned(link: Link) -> None:
+        await link.receive()
+        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        told.append(decode(await link.receive()))
+
+    async def session() -> None:
+        network = MemoryNetwork()
+        async with network.listening(unsigned):
+            agent = OwnerAgent(
+                agreement(), "bank-1", records(0), Squared(), MemoryLedgers("bank-1"), network.dialer("bank-1"),
+                policy=Policy(certificates=("0" * 64,)), keys=held["bank-1"],
+            )  # fmt: skip
+            with pytest.raises(KeysRefused):
+                await asyncio.wait_for(agent.serve(), 5)
+            await asyncio.sleep(0.1)
+
+    asyncio.run(session())
+    (refused,) = told
+    assert isinstance(refused, Refusal)
+    assert "did not sign" in refused.reason

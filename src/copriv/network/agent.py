@@ -22,7 +22,7 @@ from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
-from copriv.network.keys import Keys
+from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
     Finished,
@@ -224,7 +224,7 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", why)))
 
 
-_TOLD = (BudgetRefused, QueryRefused, LedgerDamaged, LedgerFailed, LearnerRefused)
+_TOLD = (BudgetRefused, QueryRefused, KeysRefused, LedgerDamaged, LedgerFailed, LearnerRefused)
 
 
 def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
