@@ -105,11 +105,12 @@ def private_answer(
             multiplier = gaussian_multiplier(m, owner.epsilon / κ, owner.delta / κ)
             return ClippedGradient(GaussianAnswer(sensitivity, multiplier, n_parameters), Ξ, 2)
         case "laplace-composed":
+            from copriv.privacy.ahead import DrawnAhead
             from copriv.privacy.approximate import laplace_multiplier
             from copriv.privacy.mechanisms import LaplaceAnswer
 
             each = Fraction(1 / laplace_multiplier(m, owner.epsilon / κ, owner.delta / κ))
-            return ClippedGradient(LaplaceAnswer(sensitivity, each, n_parameters), Ξ, 1)
+            return ClippedGradient(DrawnAhead(LaplaceAnswer(sensitivity, each, n_parameters), largest=Ξ), Ξ, 1)
         case "statistics":
             return StatisticsAnswer(
                 Ξ, feature_bound_of(agreement), agreement.model.intercept, agreement.agreement.moments_share, charge,

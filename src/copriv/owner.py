@@ -21,6 +21,7 @@ from copriv.agreement import Agreement
 from copriv.answering import check_delta, private_answer
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.privacy.accounting import epsilon_per_answer
+from copriv.privacy.ahead import DrawnAhead
 from copriv.privacy.answering import ClippedGradient, PrivateAnswer
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
@@ -69,11 +70,15 @@ class Owner:
         self._cost = (per_answer,) if δ == 0 else (per_answer * agreement.answers, δ / self._terms.overlap)
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
         self._other: PrivateAnswer | None = None
+        self._ahead: DrawnAhead | None = None
         if agreement.agreement.mechanism == "laplace":
             sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
-            self._mechanism = LaplaceAnswer(sensitivity, per_answer, records.n_parameters)
+            mechanism = LaplaceAnswer(sensitivity, per_answer, records.n_parameters)
+            self._mechanism = self._ahead = DrawnAhead(mechanism, largest=agreement.gradient_bound)
         else:
             self._other = private_answer(agreement, self._terms, records.n_parameters, per_answer, loss)
+            if isinstance(self._other, ClippedGradient) and isinstance(self._other.noise, DrawnAhead):
+                self._ahead = self._other.noise
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
         ledger.open_for(self._fingerprint, δ)
@@ -95,6 +100,19 @@ class Owner:
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
+
+    def draw_ahead(self) -> None:
+        """Draw the noise of the next answer now, while nobody waits for it, where the mechanism allows it.
+
+        It is used once, and soon, or not at all (`copriv.privacy.ahead`); call `drop_noise` when a connection ends.
+        """
+        if self._ahead is not None and self.ledger.answers < self._agreement.answers:
+            self._ahead.draw()
+
+    def drop_noise(self) -> None:
+        """Forget what `draw_ahead` drew."""
+        if self._ahead is not None:
+            self._ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         if isinstance(self._other, ClippedGradient):

@@ -116,7 +116,7 @@ class Records:
     @property
     def units(self) -> int:
         """n: how many records, or persons, these rows stand for."""
-        return round(float(self.weight.sum()))
+        return round(self.total)
 
     @property
     def n_parameters(self) -> int:
@@ -141,6 +141,16 @@ class Records:
     def lengths(self) -> Float[Array, " records"]:
         """‖x‖₁ of each row. Worked out once: it is the dearest part of a clipped gradient."""
         return np.asarray(np.abs(self.features).sum(axis=1))
+
+    @cached_property
+    def total(self) -> float:
+        """Σ weights, as a float adds them up."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def clipping_limits(self) -> dict[tuple[float, int], Array]:
+        """For a bound and a norm, the largest |φ′| of each row: kept here by `privacy.clipping`, which works it out."""
+        return {}
 
     def bounded(self, feature_bound: float) -> "Records":
         """Each x scaled into the L1 ball of radius `feature_bound`: x · min(1, B/‖x‖₁). A row sees only itself."""

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from copriv.errors import BudgetRefused, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.conductor import Conduct
+from copriv.owner import Owner
 from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFile, verify
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 
@@ -103,3 +105,39 @@ def test_no_more_than_the_agreed_answers_leave_whatever_is_asked(tmp_path: Path)
     conductor = asyncio.run(consortium.run())
     assert conductor.stepped == 9
     assert [verify(tmp_path / f"{name}.ledger").runs[conductor.store.run].charged for name in NAMES] == [3, 3, 3]
+
+
+def test_noise_that_was_drawn_for_one_connection_is_not_used_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The learner goes away after an answer, when the owner has drawn for the next one, and comes back.
+    happened: list[str] = []
+    for name in ("drop_noise", "draw_ahead", "answer"):
+        original = getattr(Owner, name)
+
+        def noted(self: Owner, *args: Any, name: str = name, original: Any = original) -> Any:
+            happened.append(name)
+            return original(self, *args)
+
+        monkeypatch.setattr(Owner, name, noted)
+    consortium = Consortium(tmp_path, agreement(horizon=600, answers=200))
+
+    async def broken() -> None:
+        learner = asyncio.ensure_future(consortium.learn(Conduct(begin="any")))
+        owner = asyncio.ensure_future(consortium.own(0))
+        while happened.count("answer") < 1:
+            await asyncio.sleep(0.005)
+        learner.cancel()
+        await asyncio.gather(learner, return_exceptions=True)
+        learner = asyncio.ensure_future(consortium.learn(Conduct(begin="any"), resume=True))
+        while happened.count("drop_noise") < 2:
+            await asyncio.sleep(0.005)
+        for task in (learner, owner):
+            task.cancel()
+        await asyncio.gather(learner, owner, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(broken(), 30))
+    sessions = " ".join(happened).split("drop_noise")
+    assert sessions[0] == "", "a session begins with nothing drawn"
+    assert len(sessions) > 2
+    assert "answer draw_ahead" in sessions[1]

@@ -5,6 +5,7 @@ compare with formulas and means written a second time here and in `tests/oracle.
 """
 
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -36,6 +37,10 @@ from statistical.privacy_audit import (
 BOUND = 0.8
 
 
+_ahead = ContextVar("ahead", default=False)
+"""Whether owners draw the noise of each answer before its query is there, as they do over the network."""
+
+
 def agreement(records: int, answers: int, epsilon: float, overlap: int = 1, bound: float = BOUND) -> Agreement:
     """One owner's agreement; `epsilon` is for all answers together."""
     return Agreement.of(
@@ -54,8 +59,12 @@ def owner_of(terms: Agreement, records: Records, loss: Loss | None = None) -> co
 
 def ask(owner: copriv.owner.Owner, terms: Agreement, thetas: Iterable[Array]) -> Array:
     """The answers (queries, p) of one owner, each query under a name of its own."""
-    fingerprint = terms.fingerprint
-    return np.array([owner.answer(Query(f"{k}", fingerprint, "bank", θ)).gradient for k, θ in enumerate(thetas)])
+    answers = []
+    for k, θ in enumerate(thetas):
+        if _ahead.get():
+            owner.draw_ahead()
+        answers.append(owner.answer(query(terms, f"{k}", θ)).gradient)
+    return np.array(answers)
 
 
 def query(terms: Agreement, identity: str, theta: Array) -> Query:
@@ -228,7 +237,11 @@ CHECKS: dict[str, Callable[[], Verdict]] = {
 }
 
 
-def failing(names: Iterable[str]) -> dict[str, str]:
-    """Of these checks, the ones that do not pass, each with what it saw."""
-    verdicts = {name: CHECKS[name]() for name in names}
+def failing(names: Iterable[str], ahead: bool = False) -> dict[str, str]:
+    """Of these checks, the ones that do not pass, each with what it saw; `ahead`: with noise that is drawn ahead."""
+    before = _ahead.set(ahead)
+    try:
+        verdicts = {name: CHECKS[name]() for name in names}
+    finally:
+        _ahead.reset(before)
     return {name: verdict.detail for name, verdict in verdicts.items() if not verdict}

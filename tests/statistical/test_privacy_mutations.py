@@ -14,6 +14,7 @@ import pytest
 import copriv.owner
 from copriv.errors import QueryRefused
 from copriv.losses import Loss
+from copriv.privacy.ahead import DrawnAhead
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.mechanisms import LaplaceAnswer
@@ -29,16 +30,17 @@ Patch = pytest.MonkeyPatch
 class Mutation:
     make: Callable[[Patch], None]
     seen_by: tuple[str, ...]
+    ahead: bool
 
 
 MUTATIONS: dict[str, Mutation] = {}
 
 
-def mutation(*seen_by: str) -> Callable[[Callable[[Patch], None]], None]:
-    """Register a mutation under its own name, with the checks that must fail on it."""
+def mutation(*seen_by: str, ahead: bool = False) -> Callable[[Callable[[Patch], None]], None]:
+    """Register a mutation under its own name, with the checks that must fail on it (with noise that is drawn ahead)."""
 
     def register(make: Callable[[Patch], None]) -> None:
-        MUTATIONS[make.__name__.replace("_", " ")] = Mutation(make, seen_by)
+        MUTATIONS[make.__name__.replace("_", " ")] = Mutation(make, seen_by, ahead)
 
     return register
 
@@ -144,6 +146,30 @@ def noise_with_a_seed(patch: Patch) -> None:
         return value + rng.laplace(size=self.length, scale=self.scale)
 
     patch.setattr(LaplaceAnswer, "release", release)
+
+
+@mutation("answers", ahead=True)
+def noise_drawn_ahead_that_serves_two_answers(patch: Patch) -> None:
+    draw, take = DrawnAhead.draw, DrawnAhead._take
+
+    def draw_at_times(self: DrawnAhead) -> None:
+        if not self._waiting:
+            draw(self)
+
+    def take_and_keep(self: DrawnAhead) -> Array | None:
+        kept, self.__dict__["used"] = list(self._waiting), self.__dict__.get("used", 0) + 1
+        noise = take(self)
+        self._waiting += kept if self.__dict__["used"] % 2 else []
+        return noise
+
+    patch.setattr(DrawnAhead, "draw", draw_at_times)
+    patch.setattr(DrawnAhead, "_take", take_and_keep)
+
+
+@mutation("scale", ahead=True)
+def noise_drawn_ahead_on_top_of_a_fresh_one(patch: Patch) -> None:
+    release = DrawnAhead.release
+    patch.setattr(DrawnAhead, "release", lambda self, value: release(self, self._mechanism.release(value)))
 
 
 # What leaves is bounded
@@ -289,11 +315,16 @@ def test_the_right_owner_passes(check: str) -> None:
     assert failing((check,)) == {}
 
 
+@pytest.mark.parametrize("check", ["scale", "coordinates", "answers", "epsilon, one coordinate", "epsilon, spread"])
+def test_the_right_owner_passes_with_noise_that_is_drawn_ahead(check: str) -> None:
+    assert failing((check,), ahead=True) == {}
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_wrong_owner_is_seen(name: str, monkeypatch: Patch) -> None:
     wrong = MUTATIONS[name]
     wrong.make(monkeypatch)
-    assert set(failing(wrong.seen_by)) == set(wrong.seen_by)
+    assert set(failing(wrong.seen_by, wrong.ahead)) == set(wrong.seen_by)
 
 
 def test_every_check_is_needed() -> None:

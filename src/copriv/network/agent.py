@@ -199,6 +199,8 @@ class OwnerAgent:
         return self._owners[run]
 
     async def _answering(self, link: Link, owner: Owner, clock: "_Clock") -> str:
+        owner.drop_noise()  # whatever was drawn for a connection is for no other one
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 message = decode(await link.receive())
@@ -209,6 +211,8 @@ class OwnerAgent:
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
                 reply, failure = respond(owner, message)
+                # As soon as the reply is on its way: the next noise is drawn while the learner is at work.
+                loop.call_soon(owner.draw_ahead)
                 await link.send(encode(reply))
                 if failure is not None:
                     raise failure

@@ -72,7 +72,7 @@ class Outcome:
     reason: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Turn:
     number: int
     talker: int
@@ -83,7 +83,7 @@ class _Turn:
     late: bool = False
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Asked:
     """A query that was made, ever."""
 
@@ -92,7 +92,7 @@ class _Asked:
     answer: bytes | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Party:
     """What the learner knows of one owner."""
 
@@ -138,6 +138,7 @@ class Conductor:
         self._window = agreement.agreement.window if self._several_at_once and not agreement.one_answer else 1
         talkers, names = Talkers.of(agreement), agreement.owner_names
         self.talkers = tuple(tuple(names[i] for i in group) for group in talkers.members)
+        self._talker_of = {name: j for j, members in enumerate(self.talkers) for name in members}
         # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
         self._rule = agreed_rule(
             agreement,
@@ -151,6 +152,7 @@ class Conductor:
         self.stepped = 0
         """Queries (A1, A2) or rounds (S1, S2) that moved the model."""
         self._turns: dict[int, _Turn] = {}
+        """The open turn of each talker that is at work, in the order in which they were opened."""
         self._asked: dict[str, _Asked] = {}
         self._outbox: list[tuple[str, Message]] = []
         self._n_turns, self._now, self._progress = 0, now, now
@@ -231,8 +233,8 @@ class Conductor:
         party.late = False
         party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
         self.store.answer(answer)
-        turn = self._turns.get(asked.turn)
-        if turn is None or answer.owner not in turn.waiting:
+        turn = self._turn_of(answer.owner)
+        if turn is None or turn.number != asked.turn:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
         else:
             turn.waiting.pop(answer.owner)
@@ -247,7 +249,7 @@ class Conductor:
             return
         self._now, party = now, self.parties[owner]
         self.store.event("refused", owner=owner, identity=refusal.identity, code=refusal.code, reason=refusal.reason)
-        turn = next((turn for turn in self._turns.values() if owner in turn.waiting), None)
+        turn = self._turn_of(owner)
         if refusal.code == "lost" and party.lost < self._m:
             party.lost += 1
             if turn is not None and turn.waiting[owner].identity == refusal.identity:
@@ -263,9 +265,10 @@ class Conductor:
         """An owner replies to an offer, or asks to be asked: the first one gets the turn."""
         self._now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self._n_turns + 1)
-        wanted = wanted and self._may_ask(owner) and self._is_due(owner)
+        talker = self._talker_of[owner]
+        wanted = wanted and self._may_ask(talker) and self._is_due(talker)
         if self.outcome is None and not self._turns and wanted and self._left() > 0:
-            self._open(self._talker_of(owner))
+            self._open(talker)
         elif talk == "request":
             self._outbox.append((owner, Busy(number)))
 
@@ -306,7 +309,8 @@ class Conductor:
                 self._open(j)
         elif self.conduct.talk == "broadcast" and not self._turns:
             new = (name for name in self.parties if name not in self._offered)
-            offered = {name for name in new if self._may_ask(name) and self._is_due(name)}
+            due = {j for j in range(len(self.talkers)) if self._may_ask(j) and self._is_due(j)}
+            offered = {name for name in new if self._talker_of[name] in due}
             self._offered |= offered
             self._outbox += [(name, Offer(self._n_turns + 1)) for name in sorted(offered)]
 
@@ -320,42 +324,49 @@ class Conductor:
         return any(able) if self.conduct.stragglers == "drop" else all(able)
 
     def _can_answer(self, owner: str) -> bool:
-        party, m = self.parties[owner], self._m
-        if not party.out and party.answered >= m and not any(owner in turn.waiting for turn in self._turns.values()):
-            party.out = f"all {m} answers given"
+        party = self.parties[owner]
+        if not party.out and party.answered >= self._m and self._turn_of(owner) is None:
+            party.out = f"all {self._m} answers given"
         return not party.out
 
-    def _may_ask(self, owner: str) -> bool:
-        """Whether an owner's talker can be asked right now."""
-        talker = self._talker_of(owner)
-        able = [name for name in self.talkers[talker] if self._can_answer(name)]
-        there = [name for name in able if self.parties[name].there]
-        waited = self.conduct.stragglers == "drop" and self._now - self._progress >= self.conduct.deadline
-        busy = any(turn.talker == talker for turn in self._turns.values())
-        return self._begun() and not busy and bool(there) and (there == able or waited) and self._may_open(talker)
+    def _may_ask(self, talker: int) -> bool:
+        """Whether a talker can be asked right now."""
+        if talker in self._turns or not self._begun():
+            return False
+        members = self.talkers[talker]
+        able = [name for name in members if self._can_answer(name)]
+        there = sum(self.parties[name].there for name in able)
+        if there == len(members):
+            return True
+        drop = self.conduct.stragglers == "drop"
+        waited = drop and self._now - self._progress >= self.conduct.deadline
+        return there > 0 and (there == len(able) or waited) and (drop or len(able) == len(members))
 
     def _begun(self) -> bool:
         """Whether the first turn may be opened, or has been."""
-        everybody = all(party.there or party.out for party in self.parties.values())
-        return self._n_turns > 0 or self.conduct.begin == "any" or everybody
+        if self._n_turns > 0 or self.conduct.begin == "any":
+            return True
+        return all(party.there or party.out for party in self.parties.values())
 
     def _members(self, turn: _Turn) -> tuple[str, ...]:
         return self.talkers[turn.talker]
 
-    def _talker_of(self, owner: str) -> int:
-        return next(j for j, members in enumerate(self.talkers) if owner in members)
+    def _turn_of(self, owner: str) -> _Turn | None:
+        """The open turn that waits for an owner."""
+        turn = self._turns.get(self._talker_of[owner])
+        return turn if turn is not None and owner in turn.waiting else None
 
     def _free(self) -> Iterable[int]:
         """Talkers to ask now, in an order that is random and follows from the run's name alone."""
         one_only = not self._several_at_once
         most = 1 if one_only else self.conduct.at_once or len(self.talkers)
         room = min(most - sum(not turn.late for turn in self._turns.values()), self._left())
-        if room <= 0 or (one_only and self._turns):
+        if room <= 0 or (one_only and self._turns) or not self._begun():
             return []
-        free = [j for j, members in enumerate(self.talkers) if self._may_ask(members[0])]
-        quick = [j for j in free if not any(self.parties[name].late for name in self.talkers[j])]
-        free = quick or free
+        free = [j for j in range(len(self.talkers)) if self._may_ask(j)]
         if len(free) > 1:
+            quick = [j for j in free if not any(self.parties[name].late for name in self.talkers[j])]
+            free = quick or free
             random.Random(f"{self.store.run} {self._n_turns}").shuffle(free)
         if self._window == 1:
             return free[:room]
@@ -367,18 +378,17 @@ class Conductor:
         """Answers that this window lacks, but for those that are on their way."""
         return self._window - self.stepped % self._window - sum(not turn.late for turn in self._turns.values())
 
-    def _is_due(self, owner: str) -> bool:
-        """Whether to offer an owner the next turn: not one that was heard, while others can complete the window."""
-        if self._window == 1 or self._talker_of(owner) not in self._heard:
+    def _is_due(self, talker: int) -> bool:
+        """Whether to offer a talker the next turn: not one that was heard, while others can complete the window."""
+        if self._window == 1 or talker not in self._heard:
             return True
-        others = (members[0] for j, members in enumerate(self.talkers) if j not in self._heard)
-        return not any(self._may_ask(name) for name in others)
+        return not any(self._may_ask(j) for j in range(len(self.talkers)) if j not in self._heard)
 
     def _open(self, talker: int) -> None:
         self._n_turns += 1
         self._offered.clear()
         θ = self._rule.query(self._state, np.array([talker]))[0].copy()
-        turn = self._turns[self._n_turns] = _Turn(self._n_turns, talker, θ, opened=self._now)
+        turn = self._turns[talker] = _Turn(self._n_turns, talker, θ, opened=self._now)
         self.store.turn(turn.number, talker, θ)
         for name in self.talkers[talker]:
             if self._can_answer(name) and self.parties[name].there:
@@ -411,19 +421,19 @@ class Conductor:
         elif self._several_at_once:
             turn.late = True
             self.store.event("overdue", turn=turn.number, owners=sorted(turn.waiting))
-        elif any(self._may_ask(members[0]) for members in self.talkers):
+        elif any(self._may_ask(j) for j in range(len(self.talkers))):
             self._abandon(turn)
         else:
             turn.opened = self._now
 
     def _abandon(self, turn: _Turn) -> None:
-        del self._turns[turn.number]
+        del self._turns[turn.talker]
         for name in turn.waiting:
             self.parties[name].late = True
         self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
 
     def _step(self, turn: _Turn) -> None:
-        del self._turns[turn.number]
+        del self._turns[turn.talker]
         used = [name for name in self._members(turn) if name in turn.answers]
         self._move(turn.talker, used, turn.answers)
         data = {"turn": turn.number, "k": self.stepped, "talker": turn.talker, "owners": used}
@@ -482,9 +492,9 @@ class Conductor:
                     raise StoreFailed(
                         f"run: turn {number} does not follow from the turns before it; the file is damaged"
                     )
-                self._turns[number], self._n_turns = _Turn(number, talker, np.array(θ), opened=self._now), number
+                self._turns[talker], self._n_turns = _Turn(number, talker, np.array(θ), opened=self._now), number
             else:
-                turn = self._turns.pop(number)
+                turn = self._turns.pop(turns[number][0])
                 if event.kind == "stepped":
                     self._move(turn.talker, event.data["owners"], given[number])
         for turn in self._turns.values():

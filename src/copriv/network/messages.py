@@ -149,34 +149,29 @@ def decode(frame: bytes) -> Message:
     kind = _KINDS.get(number)
     if kind is None:
         raise Malformed(f"message: no message has the number {number}")
-    reader, values = _Reader(frame, _HEADER.size, kind.__name__), {}
+    at, values = _HEADER.size, []
     for name, _, read in _LAYOUT[kind]:
-        reader.field = name
-        values[name] = read(reader)
-    if reader.at != len(frame):
-        raise Malformed(f"{kind.__name__}: {len(frame) - reader.at} bytes too many")
-    message: Message = kind(**values)
+        try:
+            value, at = read(frame, at)
+        except ValueError as error:
+            why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise Malformed(f"{kind.__name__}.{name}: {why}") from None
+        values.append(value)
+    if at != len(frame):
+        raise Malformed(f"{kind.__name__}: {len(frame) - at} bytes too many")
+    message: Message = kind(*values)
     return message
 
 
-@dataclass
-class _Reader:
-    """A place in a frame."""
+def _piece(frame: bytes, start: int, size: int) -> bytes:
+    piece = frame[start : start + size]
+    if len(piece) != size:
+        raise ValueError(f"needs {size} bytes, {len(piece)} are left")
+    return piece
 
-    frame: bytes
-    at: int
-    kind: str
-    field: str = ""
 
-    def take(self, size: int) -> bytes:
-        piece = self.frame[self.at : self.at + size]
-        if len(piece) != size:
-            raise self.wrong(f"needs {size} bytes, {len(piece)} are left")
-        self.at += size
-        return piece
-
-    def wrong(self, why: str) -> Malformed:
-        return Malformed(f"{self.kind}.{self.field}: {why}")
+def _number(code: struct.Struct, frame: bytes, at: int) -> Any:
+    return code.unpack(_piece(frame, at, code.size))[0]
 
 
 def _write_text(value: str) -> bytes:
@@ -186,26 +181,22 @@ def _write_text(value: str) -> bytes:
     return _U16.pack(len(raw)) + raw
 
 
-def _read_text(reader: _Reader) -> str:
-    (size,) = _U16.unpack(reader.take(2))
+def _read_text(frame: bytes, at: int) -> tuple[str, int]:
+    size = _number(_U16, frame, at)
     if size > MAX_TEXT:
-        raise reader.wrong(f"{size} bytes of text, at most {MAX_TEXT}")
-    try:
-        return reader.take(size).decode()
-    except UnicodeDecodeError:
-        raise reader.wrong("not UTF-8") from None
+        raise ValueError(f"{size} bytes of text, at most {MAX_TEXT}")
+    return _piece(frame, at + 2, size).decode(), at + 2 + size
 
 
-def _read_int(reader: _Reader) -> int:
-    value: int = _U64.unpack(reader.take(8))[0]
-    return value
+def _read_int(frame: bytes, at: int) -> tuple[int, int]:
+    return _number(_U64, frame, at), at + 8
 
 
-def _read_float(reader: _Reader) -> float:
-    value: float = _F64.unpack(reader.take(8))[0]
+def _read_float(frame: bytes, at: int) -> tuple[float, int]:
+    value: float = _number(_F64, frame, at)
     if not math.isfinite(value):
-        raise reader.wrong(f"must be finite, not {value}")
-    return value
+        raise ValueError(f"must be finite, not {value}")
+    return value, at + 8
 
 
 def _write_vector(value: np.ndarray) -> bytes:
@@ -214,16 +205,19 @@ def _write_vector(value: np.ndarray) -> bytes:
     return _U32.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
 
 
-def _read_vector(reader: _Reader) -> np.ndarray:
-    (size,) = _U32.unpack(reader.take(4))
-    return np.frombuffer(reader.take(8 * size), dtype="<f8").astype(np.float64)
+def _read_vector(frame: bytes, at: int) -> tuple[np.ndarray, int]:
+    size = _number(_U32, frame, at)
+    numbers = np.frombuffer(_piece(frame, at + 4, 8 * size), dtype="<f8")
+    return numbers.astype(np.float64), at + 4 + 8 * size
 
 
-_Field = tuple[str, Callable[[Any], bytes], Callable[[_Reader], Any]]
+_Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+"""The value that stands at a place in a frame, and the place after it; a ValueError says what is wrong."""
+_Field = tuple[str, Callable[[Any], bytes], _Read]
 
 
 def _layout(kind: type[Any]) -> tuple[_Field, ...]:
-    by_type: dict[Any, tuple[Callable[[Any], bytes], Callable[[_Reader], Any]]] = {
+    by_type: dict[Any, tuple[Callable[[Any], bytes], _Read]] = {
         str: (_write_text, _read_text),
         int: (_U64.pack, _read_int),
         float: (_F64.pack, _read_float),

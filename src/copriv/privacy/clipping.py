@@ -78,12 +78,13 @@ def clipped_mean_gradient(
         if len(block) > BLOCK:
             raise DataError(f"records: a block of {len(block)} rows; the noise covers the rounding of at most {BLOCK}")
         sums.append(_clipped_sum(loss, block, theta, bound, order))
-        weights.append(block.weight.sum())
+        weights.append(block.total)
     if not isinstance(records, Records) and abs(math.fsum(weights) - records.units) > 1e-6:
         raise DataError(f"records: stand for {math.fsum(weights):g} units, and {records.units} were agreed")
+    if len(sums) == 1:
+        return np.asarray(sums[0] / weights[0])
     total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1).tolist()])
-    mean: Array = total / math.fsum(weights)
-    return mean
+    return np.asarray(total / math.fsum(weights))
 
 
 def _clipped_sum(
@@ -93,9 +94,9 @@ def _clipped_sum(
     x, y, w = block.features, block.target, block.weight
     if not is_linear(loss):
         return np.asarray(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
-    norms = block.lengths if order == 1 else row_norms(x, order)
-    limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
-    limit[limit < SMALLEST_FACTOR] = 0.0
+    limit = block.clipping_limits.get((bound, order))
+    if limit is None:
+        limit = block.clipping_limits[bound, order] = _limits(block, bound, order)
     # Not x @ theta: its last bits depend on where in the block a row stands. A person with one row more would
     # move all the others, and at the hinge's kink a last bit is a whole gradient.
     predictions = np.einsum("ij,j->i", x, theta)
@@ -103,6 +104,13 @@ def _clipped_sum(
     if not np.isfinite(slope).all():
         slope = np.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)
     return np.asarray((w * np.minimum(np.maximum(slope, -limit), limit)) @ x)
+
+
+def _limits(block: Records, bound: float, order: Literal[1, 2]) -> Float[Array, " records"]:
+    norms = block.lengths if order == 1 else row_norms(block.features, order)
+    limit: Array = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
+    limit[limit < SMALLEST_FACTOR] = 0.0
+    return limit
 
 
 def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:

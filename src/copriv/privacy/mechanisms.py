@@ -90,8 +90,13 @@ class LaplaceAnswer:
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
         """`value` with fresh noise. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then."""
-        if value.shape != (self.length,):
-            raise InvalidInput(f"release: expected {self.length} numbers, not shape {value.shape}")
-        if not np.isfinite(value).all():
-            raise InvalidInput("release: every entry must be finite; a NaN would be answered as 0")
-        return np.array(self._measurement([float(v) for v in value]), dtype=np.float64)
+        check_value(value, self.length)
+        return np.array(self._measurement(value.tolist()), dtype=np.float64)
+
+
+def check_value(value: Array, length: int) -> None:
+    """Raises InvalidInput for what is not a vector of finite numbers."""
+    if value.shape != (length,):
+        raise InvalidInput(f"release: expected {length} numbers, not shape {value.shape}")
+    if not np.isfinite(value).all():
+        raise InvalidInput("release: every entry must be finite; a NaN would be answered as 0")

@@ -22,12 +22,16 @@ from jaxtyping import Float, Int
 from copriv.rules.descent import Descent, Talker
 from copriv.types import Array
 
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(eq=False)
 class _State:
     theta: Float[Array, "runs p"]
-    memory: Float[Array, "runs owners p"]
-    repeats: Float[Array, "runs owners"]
+    first: Int[Talker, " runs"]
+    """A run's first row of `memory` and `repeats`, which have one for each of its owners."""
+    memory: Float[Array, "rows p"]
+    repeats: Float[Array, " rows"]
     """How many answers at the present θ are in the owner's memory; −1 before its first answer of all."""
     total: Float[Array, "runs p"]
     """Σ_{j heard} (n_j/n) a_j."""
@@ -48,28 +52,30 @@ class AsyncMemory:
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         runs, p = theta.shape
         N = len(self.weights)
-        never = np.full((runs, N), -1.0)
-        return _State(theta.copy(), np.zeros((runs, N, p)), never, np.zeros((runs, p)), np.zeros(runs), 0)
+        memory, never = np.zeros((runs * N, p)), np.full(runs * N, -1.0)
+        return _State(theta.copy(), N * np.arange(runs), memory, never, np.zeros((runs, p)), np.zeros(runs), 0)
 
     def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
         return state.theta
 
     def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
-        each, w = np.arange(len(talker)), self.weights[talker]
+        at, w = state.first + talker, self.weights[talker]
         state.k += 1
-        known, repeats = state.memory[each, talker], state.repeats[each, talker]
-        newest = known + (answer - known) / np.maximum(repeats + 1.0, 1.0)[:, None]
+        known, repeats = state.memory[at], state.repeats[at]
+        newest = answer
+        if self.window > 1:
+            newest = known + (answer - known) / np.maximum(repeats + 1.0, 1.0)[:, None]
         state.total += w[:, None] * (newest - known)
-        state.weight += np.where(repeats < 0, w, 0.0)
-        state.memory[each, talker] = newest
-        state.repeats[each, talker] = np.maximum(repeats, 0.0) + 1.0
+        state.weight += w * (repeats < 0)
+        state.memory[at] = newest
+        state.repeats[at] = np.maximum(repeats, 0.0) + 1.0
         if state.k % self.window == 0:
             self._move(state)
         return state
 
     def _move(self, state: _State) -> None:
-        heard = state.weight[:, None]
-        G = np.divide(state.total, heard, out=np.zeros_like(state.theta), where=heard > 0)
+        # Where nobody with any records was heard, the total is 0 and so is G.
+        G = state.total / np.maximum(state.weight, _TINY)[:, None]
         α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
         state.theta = self.descent.box.project(state.theta - α * self.descent.direction(state.theta, G))
         np.minimum(state.repeats, 0.0, out=state.repeats)
