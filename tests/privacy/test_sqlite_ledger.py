@@ -19,6 +19,7 @@ from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.one_writer import InUse
 from copriv.privacy.sqlite_ledger import (
     START,
+    Entry,
     LedgerDamaged,
     LedgerFailed,
     LedgerFile,
@@ -511,3 +512,21 @@ def test_a_run_is_charged_for_its_own_agreement_only(tmp_path: Path) -> None:
         for other, delta in (("g", Fraction(0)), ("f", Fraction(1, 10))):
             with pytest.raises(BudgetRefused, match="another agreement"):
                 file.run("f", "r", ONE, 3).open_for(other, delta)
+
+
+def test_looking_up_a_query_does_not_read_the_whole_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    filled(path)
+    steps: list[int] = []
+    with LedgerFile.open(path, "bank-1", Fraction(2)) as file:
+        ledger = file.run("f" * 64, "run-1", ONE, 8)
+        file._connection.set_progress_handler(lambda: steps.append(1), 1)
+        ledger.released("unknown", THETA)
+        few = len(steps)
+        file._connection.set_progress_handler(None, 1)
+        for k in range(400):
+            file.append(Entry("run", "f" * 64, f"run {k}", epsilon=ONE, content=b"8"))
+        steps.clear()
+        file._connection.set_progress_handler(lambda: steps.append(1), 1)
+        ledger.released("unknown", THETA)
+        assert len(steps) <= few + 2, "SQLite's own count of what it did"

@@ -67,6 +67,9 @@ PRAGMA user_version = 1;
 _DIGEST = hashlib.sha256().digest_size
 _COLUMNS = "number, kind, time, fingerprint, run, identity, epsilon, content, hash"
 
+_FIND = f"SELECT {_COLUMNS} FROM lines WHERE kind IN ('charge', 'answer') AND kind = ? AND identity = ?"
+"""Said so that SQLite sees that its index `once` has all such lines; otherwise it would read the whole ledger."""
+
 
 class LedgerDamaged(BudgetRefused):
     """The file is not the whole, unbroken ledger that it was: nothing more is answered from it."""
@@ -343,7 +346,7 @@ class LedgerFile:
 
     def find(self, kind: str, identity: str) -> Line | None:
         """The charge or the answer of a query."""
-        row = self._row(f"SELECT {_COLUMNS} FROM lines WHERE kind = ? AND identity = ?", kind, identity)
+        row = self._row(_FIND, kind, identity)
         return None if row is None else _line(row)
 
     def _row(self, query: str, *values: str) -> Any:
