@@ -26,9 +26,9 @@ after the charge and nothing leaves; that it was raised can be seen).
 Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose
 low-order bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's
 grid by OpenDP, and v is sized for any difference below the solver's tolerance, rounding of the solution included.
-That covers low-order bits as long as the computed gradient at the solution is right to `TOLERANCE`, which is 4 times
-the proved bound on rounding of its sum (`clipping.ROUNDING`) and covers predictions while p·‖θ̂‖_∞·r² stays below
-about 10⁵ Ξ: not proved for larger ones.
+That covers low-order bits as long as the computed gradient at the solution is right to half of the solver's residual:
+a half of that is for rounding of its sum (`clipping.ROUNDING`), the other for rounding inside predictions and the anchor,
+which grows with the model (`Tilted.rounding`). A model that is too large for it is not released.
 """
 
 from dataclasses import dataclass
@@ -56,10 +56,12 @@ CURVATURE = 0.4
 """Without an agreed anchor, the share of ε that it is chosen to spend on ε₂."""
 LARGEST_SPEND = 600.0
 """An ε₂ that an anchor is chosen for is at most this: e^ε₂ stays a number, and the anchor above 0."""
-TOLERANCE = 2e-12
-"""The solver's residual ‖∇F‖₂, as a share of Ξ, with all rounding; or a step of the grid, where that is more."""
+TOLERANCE = 1e-11
+"""The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
 GRID = -40
 """Of OpenDP's draws, as in `mechanisms`."""
+FAR = 100.0
+"""The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 LARGEST_DELTA = 0.05
 """The bound on normal draws is proved for δ up to this (and holds up to 0.083)."""
 
@@ -194,10 +196,23 @@ class Perturbation:
         sensitivity = 2.0 * self.bound / records
         return objective_deviation(sensitivity, ε1, delta, self.many_rows) if delta > 0 else sensitivity / ε1
 
-    @property
+    @cached_property
     def residual(self) -> float:
-        """‖∇F‖₂ that the solver may leave. A Ξ so small that its share is lost in rounding leaves a step of the grid."""
-        return max(TOLERANCE * self.bound, 2.0**GRID)
+        """‖∇F‖₂ that the solver may leave, a half of it for rounding.
+
+        A Ξ so small that its share is lost in rounding leaves a step of the grid.
+        """
+        size = FAR * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
+        return max(TOLERANCE * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
+
+    def rounded_predictions(self, size: float) -> float:
+        """How far rounding inside predictions can move ∇F in L2, at a θ with ‖θ‖_∞ = size.
+
+        A prediction is off by at most (p + 8)·2⁻⁵³·‖x‖₁·size; slopes are c-Lipschitz in it, ω ≤ 1, and ‖x‖₂ ≤ ‖x‖₁ ≤ B,
+        and 1 for the intercept.
+        """
+        longest = self.feature_bound + self.intercept
+        return float((len(self.start) + 8) * 2.0**-53 * self.surface.curvature * longest**2 * size)
 
     def remainder_scale(self, records: int, epsilon: float) -> float:
         """Of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
@@ -242,6 +257,17 @@ class Tilted:
 
     agreed: Perturbation
     firmness: float
+    """λ."""
+
+    def rounding(self, theta: Float[Array, " p"]) -> float:
+        """How far rounding can move ∇F at θ in L2, but for that of its sum over records.
+
+        A matrix times a vector is off by at most p + 8 roundings of the product of their absolute values.
+        """
+        a = self.agreed
+        pulled = self.firmness * np.abs(a.inverse) @ np.abs(theta - a.start) + a.regularization * np.abs(theta)
+        public = (len(theta) + 8) * 2.0**-53 * float(np.linalg.norm(pulled))
+        return a.rounded_predictions(float(np.abs(theta).max())) + public
 
     def prepared(self, records: Records) -> "Prepared":
         """Rows scaled into the ball of B, how much each counts, and the largest slope that it may have."""
@@ -376,9 +402,18 @@ class ObjectiveAnswer:
         )
 
     def answer(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance."""
+        """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.
+
+        The latter is seen by θ̂ + v, and tells no more than θ̂ + v would. Half the room is left for v's part of it.
+        """
         if not np.array_equal(theta, self.agreed.start):
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
-        solver = self.agreed.tied(self.units, float(self.epsilon)).prepared(records)
-        return self._rest.release(solver.minimum(tilt))
+        tilted = self.agreed.tied(self.units, float(self.epsilon))
+        released = self._rest.release(tilted.prepared(records).minimum(tilt))
+        if tilted.rounding(released) > self.agreed.residual / 8.0:
+            raise NotCertified(
+                f"objective: the fit went as far as {np.abs(released).max():.3g}, where rounding could tell records; nothing "
+                "was released. Agree on a larger anchor or features in larger units"
+            )
+        return released
