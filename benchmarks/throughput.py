@@ -3,14 +3,15 @@
     python -m benchmarks.throughput [--records 10000] [--answers 600] [--repeats 5] [--json]
 
 Two processes, one query at a time, 10 parameters, records of the embedded lending table (drawn again and again where it
-has fewer). Five things are measured in turn, `repeats` times; shown are the best of each, and the median of its ratios
+has fewer). These are measured in turn, `repeats` times; shown are the best of each, and the median of its ratios
 to the echoes just before and after it: a machine that is busy with other things is so for both.
 
 - `echo`: frames of the same sizes as queries and answers go to and fro on the same kind of stream, and nothing is done
   with them;
 - `ledger off`: owner, noise, rule and messages as in a run; ledger and store in memory;
+- `noise ahead`: the same, with the noise of an answer drawn while the owner waits for its query;
 - `ledger on`: the ledger on the disk, two flushes an answer (charge, answer); the store in memory;
-- `paid ahead`: the same with eight answers paid for ahead (`copriv owner serve --ahead 8`): one flush an answer;
+- `ahead`: the same with `copriv owner serve --ahead 8`: eight answers paid for ahead, one flush an answer, and noise ahead;
 - `all durable`: as `ledger on`, and the learner's store on the disk as well, one more flush an answer. This is
   what `copriv` runs.
 
@@ -84,13 +85,14 @@ class InMemory:
 
 
 def owner_process(folder: str, address: str, answers: int, n: int, ledger: bool, ahead: int) -> None:
-    """The owner's side of a run."""
+    """The owner's side of a run; `ahead`: answers paid for ahead, and noise drawn ahead if above 0."""
     keys = Keys.load(Path(folder) / "bank")
     path = Path(folder) / f"{time.time_ns()}.ledger"
     file = LedgerFile.open(path, "bank", Fraction(1000), ahead=ahead) if ledger else None
     agent = OwnerAgent(
-        agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys), keys=keys
-    )
+        agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys), keys=keys,
+        noise_ahead=ahead > 0,
+    )  # fmt: skip
     asyncio.run(agent.serve())
 
 
@@ -201,8 +203,8 @@ def measure(answers: int, n: int, repeats: int) -> dict[str, dict[str, float]]:
         before = asyncio.run(echoed(folder, answers))
         for _ in range(repeats):
             for key, ledger, store, ahead in (
-                ("ledger off", False, False, 0), ("ledger on", True, False, 0), ("paid ahead", True, False, 8),
-                ("all durable", True, True, 0),
+                ("ledger off", False, False, 0), ("noise ahead", False, False, 1), ("ledger on", True, False, 0),
+                ("ahead", True, False, 8), ("all durable", True, True, 0),
             ):  # fmt: skip
                 rate = asyncio.run(run(ledger=ledger, store=store, ahead=ahead))
                 after = asyncio.run(echoed(folder, answers))

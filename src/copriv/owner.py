@@ -104,7 +104,8 @@ class Owner:
     def draw_ahead(self) -> None:
         """Draw the noise of the next answer now, while nobody waits for it, where the mechanism allows it.
 
-        It is used once, and soon, or not at all (`copriv.privacy.ahead`); call `drop_noise` when a connection ends.
+        It is used once, and soon, or not at all; call `drop_noise` when a connection ends. `copriv.privacy.ahead` says
+        what it is safe against, and what not.
         """
         if self._ahead is not None and self.ledger.answers < self._agreement.answers:
             self._ahead.draw()

@@ -165,6 +165,24 @@ def test_an_answer_lost_in_a_crash_is_asked_for_under_a_new_name() -> None:
     assert again.theta.tobytes() == lost.theta.tobytes()
 
 
+def test_an_answer_that_was_not_lost_after_all_does_not_change_what_is_replayed(tmp_path: Path) -> None:
+    table = Table(tmp_path / "run.db", agreement("A2"), WAIT)
+    table.all_join()
+    one = table.asked.pop("bank-1")
+    table.conductor.refused("bank-1", Refusal(one.identity, "lost", "said so"), 1.0)
+    table.collect()
+    other = table.asked.pop("bank-1")
+    for query in (one, other):
+        answer, _ = respond(table.owners["bank-1"], query)
+        assert isinstance(answer, Answer)
+        table.conductor.answered(answer, 1.0)
+    table.collect()
+    model = table.conductor.model
+    table.store.close()
+    again = Table(tmp_path / "run.db", table.agreed, WAIT, resume=True)
+    assert again.conductor.model.tobytes() == model.tobytes()
+
+
 def test_an_owner_that_always_loses_its_answers_is_left_out() -> None:
     table = Table(":memory:", agreement("A2"), WAIT)
     table.all_join()

@@ -305,7 +305,7 @@ def test_refusals() -> None:
         )
 
 
-@pytest.mark.parametrize("condition", [1e4, 1e8, 1e12])
+@pytest.mark.parametrize("condition", [1e2, 1e4, 9e4])
 def test_no_row_counts_for_more_than_its_reach_whatever_the_metric(condition: float) -> None:
     """ω xᵀPx ≤ r² exactly, where P's directions nearly cancel in xᵀPx: computed here in rationals."""
     rng = np.random.default_rng(0)
@@ -388,3 +388,48 @@ def test_a_model_too_large_for_its_rounding_is_not_released() -> None:
     with pytest.raises(NotCertified, match="features in larger units"):
         answer.answer(Squared(), Records.of(1e-4 * x, y), np.zeros(2))
     assert np.abs(answer.answer(Squared(), Records.of(x, y), np.zeros(2))).max() < 10
+
+
+def test_a_preconditioner_whose_inverse_floats_do_not_have_is_refused() -> None:
+    agreed(metric=np.diag([1.0, 1e-5]))
+    with pytest.raises(AgreementError, match="span a factor"):
+        agreed(metric=np.diag([1.0, 1e-6]))
+
+
+@pytest.mark.parametrize("condition", [1e2, 9e4])
+def test_the_slack_covers_the_rounding_of_the_inverse(condition: float) -> None:
+    """F has P⁻¹ as floats give it. The proof needs the inverse of that one, and its least eigenvalue."""
+    rng = np.random.default_rng(6)
+    for p in (2, 5, 8):
+        Q = np.linalg.qr(rng.normal(size=(p, p)))[0]
+        P = (Q * np.geomspace(1.0, 1.0 / condition, p)) @ Q.T
+        made = agreed(p=p, metric=0.5 * (P + P.T), start=np.zeros(p), anchor=1.0, regularization=0.0)
+        exact = inverted([[Fraction(float(v)) for v in row] for row in made.inverse])
+        for x in np.vstack([np.eye(p), rng.normal(size=(5, p))]):
+            v = [Fraction(float(number)) for number in x]
+            true = sum(a * b * c for a, row in zip(v, exact, strict=True) for b, c in zip(row, v, strict=True))
+            assert float(true) <= float(x @ made.matrix @ x) * (1 + 1e-9)
+        # 1/λ_min(M) is the largest eigenvalue of M⁻¹, which floats have to full precision.
+        largest = float(np.linalg.eigvalsh(np.array([[float(v) for v in row] for row in exact]))[-1])
+        assert made.strength(100, 1.0) <= 1.0 / largest
+
+
+def inverted(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
+    """By Gauss and Jordan, exactly."""
+    n = len(matrix)
+    rows = [row + [Fraction(int(i == j)) for j in range(n)] for i, row in enumerate(matrix)]
+    for i in range(n):
+        pivot = next(r for r in range(i, n) if rows[r][i] != 0)
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [v / rows[i][i] for v in rows[i]]
+        for r in range(n):
+            if r != i:
+                rows[r] = [a - rows[r][i] * b for a, b in zip(rows[r], rows[i], strict=True)]
+    return [row[n:] for row in rows]
+
+
+def test_an_agreement_whose_rounding_could_not_be_hidden_is_refused_before_a_charge() -> None:
+    loose = agreed(p=2, start=np.zeros(2), anchor=1e-3, regularization=0.0)
+    ObjectiveAnswer(loose, Fraction(1), 0.0, 10**9)
+    with pytest.raises(AgreementError, match="hide its own rounding"):
+        ObjectiveAnswer(replace(loose, anchor=1e-8), Fraction(1), 0.0, 10**9)

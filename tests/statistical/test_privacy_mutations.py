@@ -150,20 +150,16 @@ def noise_with_a_seed(patch: Patch) -> None:
 
 @mutation("answers", ahead=True)
 def noise_drawn_ahead_that_serves_two_answers(patch: Patch) -> None:
-    draw, take = DrawnAhead.draw, DrawnAhead._take
+    release = DrawnAhead.release
 
-    def draw_at_times(self: DrawnAhead) -> None:
-        if not self._waiting:
-            draw(self)
+    def release_and_keep(self: DrawnAhead, value: Array) -> Array:
+        kept = list(self._waiting)
+        answer = release(self, value)
+        if kept and not self.__dict__.pop("kept", False):
+            self._waiting[:], self.__dict__["kept"] = kept, True
+        return answer
 
-    def take_and_keep(self: DrawnAhead) -> Array | None:
-        kept, self.__dict__["used"] = list(self._waiting), self.__dict__.get("used", 0) + 1
-        noise = take(self)
-        self._waiting += kept if self.__dict__["used"] % 2 else []
-        return noise
-
-    patch.setattr(DrawnAhead, "draw", draw_at_times)
-    patch.setattr(DrawnAhead, "_take", take_and_keep)
+    patch.setattr(DrawnAhead, "release", release_and_keep)
 
 
 @mutation("scale", ahead=True)

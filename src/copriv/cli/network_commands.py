@@ -86,7 +86,7 @@ def serve(
     ahead: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Answers to pay for ahead: fewer flushes of the ledger.", envvar="COPRIV_AHEAD"
+            metavar="N", min=0, help="Pay for N answers ahead and draw the next one's noise.", envvar="COPRIV_AHEAD"
         ),
     ] = 0,
     memory: Annotated[
@@ -126,6 +126,7 @@ def serve(
             columns=columns,
             patience=Patience(give_up=give_up),
             log=log,
+            noise_ahead=ahead > 0,
         )
         reason = asyncio.run(_stoppable(agent.serve()))
         typer.echo(f"{name}: the run is over ({reason}); {_spent(file.totals)}")

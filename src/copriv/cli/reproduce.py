@@ -38,7 +38,7 @@ def command(
     ] = Path("figures"),
     list_only: Annotated[bool, typer.Option("--list", help="Name the figures and leave.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs and points: all figures in about two minutes.")
+        bool, typer.Option("--quick", help="Fewer runs and points: all figures in a minute and a half.")
     ] = False,
     gallery: Annotated[
         Path | None,

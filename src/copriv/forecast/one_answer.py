@@ -251,10 +251,10 @@ def _fitted(
     solver = agreed.tied(n, ε).prepared(world.owners[0])
     near = solver.minimum(np.zeros(world.n_parameters))
     draw = rng.normal if owner.delta > 0 else rng.laplace
-    models = []
+    models, rest = [], agreed.remainder_scale(n, ε)
     for _ in range(runs // 2):
-        tilt = typical * draw(size=world.n_parameters)
-        models += [solver.minimum(tilt, near), solver.minimum(-tilt, near)]
+        tilt, v = typical * draw(size=world.n_parameters), rest * rng.laplace(size=world.n_parameters)
+        models += [solver.minimum(tilt, near) + v, solver.minimum(-tilt, near) - v]
     return np.array(models), (effective / typical) ** 2
 
 

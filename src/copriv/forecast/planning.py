@@ -114,14 +114,20 @@ class NoiseCurve:
 
     @classmethod
     def of(cls, fixed: Float[Array, " settings"], slope: Float[Array, " settings"]) -> "NoiseCurve":
-        """Only settings that are best for some ν are kept: the lower envelope of lines fixed + slope·ν."""
-        ν = np.concatenate([[0.0], np.geomspace(1e-16, 1e4, 600)])
+        """Only settings that are best for some ν ≥ 0 are kept: the lower envelope of lines fixed + slope·ν.
+
+        Those are the corners of the lower left hull of the points (slope, fixed).
+        """
         # Where no line of a smaller slope begins lower: all others are above one of these everywhere.
         order = np.lexsort((fixed, slope))
         lowest = np.minimum.accumulate(fixed[order])
         front = order[np.concatenate([[True], fixed[order][1:] < lowest[:-1]])]
-        best = {int(np.argmin(fixed[front] + slope[front] * v)) for v in ν}
-        index = front[sorted(best)]
+        hull: list[tuple[float, float, int]] = []
+        for s, f, i in zip(slope[front].tolist(), fixed[front].tolist(), front.tolist(), strict=True):
+            while len(hull) > 1 and _above(hull[-2], hull[-1], (s, f)):
+                hull.pop()
+            hull.append((s, f, i))
+        index = [i for _, _, i in hull]
         return cls(fixed[index], slope[index])
 
     def at(self, noise: float | Array) -> Any:
@@ -134,6 +140,11 @@ class NoiseCurve:
         return float(self.slope[np.argmin(self.fixed + self.slope * noise)])
 
 
+def _above(left: tuple[float, float, int], middle: tuple[float, float, int], right: tuple[float, float]) -> bool:
+    """Whether the middle one of three points, in order of slope, is not below the line between the others."""
+    return (middle[1] - left[1]) * (right[0] - left[0]) >= (right[1] - left[1]) * (middle[0] - left[0])
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """The choice, the next best by another rule or number of answers, and how flat the optimum is."""
@@ -144,10 +155,21 @@ class Plan:
     """All that were run on the public rows, the best first."""
     flatness: dict[str, tuple[float, float]]
     """For "step", "gradient_bound" and "answers": ψ at half and at twice the chosen value, over ψ at it."""
-    curve: NoiseCurve
-    considered: int
-    """Settings priced."""
+    priced: tuple[Float[Array, " settings"], Float[Array, " settings"]]
+    """ψ without noise of every setting that was priced, and how fast it grows with ν."""
     seconds: float
+
+    @property
+    def considered(self) -> int:
+        """Settings priced."""
+        return len(self.priced[0])
+
+    @cached_property
+    def curve(self) -> NoiseCurve:
+        """What owners are valued by. It sorts all settings, a million and more."""
+        fixed, slope = self.priced
+        finite = np.isfinite(fixed) & np.isfinite(slope)
+        return NoiseCurve.of(fixed[finite], slope[finite])
 
     @property
     def agreement(self) -> Agreement:
@@ -258,10 +280,9 @@ def plan(
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    finite = np.isfinite(fixed) & np.isfinite(slope)
     return Plan(
-        ranked[0], others[0] if others else None, ranked, _flatness(first, N),
-        NoiseCurve.of(fixed[finite], slope[finite]), len(fixed), time.perf_counter() - begun,
+        ranked[0], others[0] if others else None, ranked, _flatness(first, N), (fixed, slope),
+        time.perf_counter() - begun,
     )  # fmt: skip
 
 

@@ -83,6 +83,7 @@ class LearnerRefused(Unreachable):
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
+    noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.ahead`).
     Raises what `Owner` and `Policy.check` raise, before anything is dialled.
     """
 
@@ -101,7 +102,9 @@ class OwnerAgent:
         columns: tuple[str, ...] = (),
         patience: Patience | None = None,
         log: Callable[[str], None] | None = None,
+        noise_ahead: bool = False,
     ) -> None:
+        self._noise_ahead = noise_ahead
         self._policy = policy or Policy()
         if self._policy.certificates and keys is None:
             raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
@@ -151,6 +154,7 @@ class OwnerAgent:
                 return await self._answering(link, owner, clock)
             finally:
                 clock.stop()
+                owner.drop_noise()
         finally:
             await link.close()
 
@@ -199,8 +203,6 @@ class OwnerAgent:
         return self._owners[run]
 
     async def _answering(self, link: Link, owner: Owner, clock: "_Clock") -> str:
-        owner.drop_noise()  # whatever was drawn for a connection is for no other one
-        loop = asyncio.get_running_loop()
         while True:
             try:
                 message = decode(await link.receive())
@@ -211,9 +213,16 @@ class OwnerAgent:
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
                 reply, failure = respond(owner, message)
-                # As soon as the reply is on its way: the next noise is drawn while the learner is at work.
-                loop.call_soon(owner.draw_ahead)
-                await link.send(encode(reply))
+                drawing: asyncio.Handle | None = None
+                if self._noise_ahead and failure is None:
+                    # As soon as the reply is on its way, while the learner is at work.
+                    drawing = asyncio.get_running_loop().call_soon(owner.draw_ahead)
+                try:
+                    await link.send(encode(reply))
+                except BaseException:
+                    if drawing is not None:
+                        drawing.cancel()
+                    raise
                 if failure is not None:
                     raise failure
                 clock.served()

@@ -483,14 +483,16 @@ class Conductor:
             asked, party = self._asked[answer.identity], self.parties[answer.owner]
             asked.answer = answer.gradient.tobytes()
             party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
-            given.setdefault(asked.turn, {})[answer.owner] = answer.gradient
+            # The first one was used; one under another name, to the same turn, came too late.
+            given.setdefault(asked.turn, {}).setdefault(answer.owner, answer.gradient)
         for event in self.store.events("asked", "stepped", "abandoned"):
             number = int(event.data["turn"])
             if event.kind == "asked":
                 talker, θ = turns[number]
                 if self._rule.query(self._state, np.array([talker]))[0].tobytes() != θ.tobytes():
                     raise StoreFailed(
-                        f"run: turn {number} does not follow from the turns before it; the file is damaged"
+                        f"run: turn {number} does not follow from the turns before it; the file is damaged, or was begun "
+                        "by another version of copriv"
                     )
                 self._turns[talker], self._n_turns = _Turn(number, talker, np.array(θ), opened=self._now), number
             else:

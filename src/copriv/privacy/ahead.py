@@ -11,8 +11,9 @@ clamp makes this hold in floating point as well: OpenDP gives Z as a float, exac
 sum with a v of at most 2⁵² is beyond the clamp whatever the lost digits were.
 
 The same Z under two answers would show the difference of their gradients. So it is used by one answer, of the process
-that drew it, within `LASTS` seconds, and an owner drops it when its connection ends (`Owner.drop_noise`): a machine that
-is set back to a moment between draw and query comes back to a connection that is broken.
+that drew it, within `LASTS` seconds, and an owner drops it when its connection ends (`Owner.drop_noise`). What this does
+not stop: a machine whose memory is set back to a moment between draw and query, facing a learner that kept its own end of
+the connection as it was then. So it is for owners who ask for it (docs/decisions/0003).
 """
 
 import os
@@ -49,11 +50,11 @@ class DrawnAhead:
         return self._mechanism.scale
 
     def draw(self) -> None:
-        """Draw the next answer's noise now, instead of what may be in waiting."""
-        self.drop()
-        if self._possible:
-            noise = self._mechanism.release(np.zeros(self._mechanism.length))
-            self._waiting.append((os.getpid(), time.monotonic(), noise))
+        """Draw the next answer's noise now, unless there is some in waiting."""
+        waiting = self._take()
+        if waiting is None and self._possible:
+            waiting = os.getpid(), time.monotonic(), self._mechanism.release(np.zeros(self._mechanism.length))
+        self._waiting[:] = [] if waiting is None else [waiting]
 
     def drop(self) -> None:
         """Forget the noise in waiting."""
@@ -62,19 +63,19 @@ class DrawnAhead:
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
         """`value` with fresh noise. Raises InvalidInput on a wrong shape, NaN or infinity: no noise is used then."""
         check_value(value, self._mechanism.length)
-        noise = self._take()
-        if noise is None:
+        waiting = self._take()
+        if waiting is None:
             return self._mechanism.release(value)
-        cells = np.rint(_clamped(value) / _CELL) + noise / _CELL
+        cells = np.rint(_clamped(value) / _CELL) + waiting[2] / _CELL
         return _clamped(cells * _CELL) + 0.0  # no zero with a sign
 
-    def _take(self) -> Array | None:
+    def _take(self) -> tuple[int, float, Array] | None:
+        """The draw in waiting, if it may still be used; it is nobody else's from here on."""
         try:
-            process, drawn, noise = self._waiting.pop()  # one step: two callers never get the same noise
+            process, drawn, _ = waiting = self._waiting.pop()  # one step: two callers never get the same noise
         except IndexError:
             return None
-        fresh = process == os.getpid() and 0 <= time.monotonic() - drawn <= LASTS
-        return noise if fresh else None
+        return waiting if process == os.getpid() and 0 <= time.monotonic() - drawn <= LASTS else None
 
 
 def _clamped(value: Array) -> Array:

@@ -81,10 +81,14 @@ def clipped_mean_gradient(
         weights.append(block.total)
     if not isinstance(records, Records) and abs(math.fsum(weights) - records.units) > 1e-6:
         raise DataError(f"records: stand for {math.fsum(weights):g} units, and {records.units} were agreed")
-    if len(sums) == 1:
-        return np.asarray(sums[0] / weights[0])
-    total = np.array([math.fsum(coordinate) for coordinate in np.stack(sums, axis=1).tolist()])
-    return np.asarray(total / math.fsum(weights))
+    return np.asarray(exact_sum(sums) / math.fsum(weights))
+
+
+def exact_sum(parts: list[Array]) -> Array:
+    """Σ of vectors, with one rounding a coordinate however many there are."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.array([math.fsum(coordinate) for coordinate in np.stack(parts, axis=1).tolist()])
 
 
 def _clipped_sum(

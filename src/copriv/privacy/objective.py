@@ -26,8 +26,8 @@ after the charge and nothing leaves; that it was raised can be seen).
 Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose
 low-order bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's
 grid by OpenDP, and v is sized for any difference below the solver's tolerance, rounding of the solution included.
-That covers low-order bits as long as the computed gradient at the solution is right to half of the solver's residual:
-a half of that is for rounding of its sum (`clipping.ROUNDING`), the other for rounding inside predictions and the anchor,
+That covers low-order bits as long as the computed gradient at the solution is right to half of the solver's residual: a
+part of that is for rounding of its sum (`clipping.ROUNDING`), the rest for rounding inside predictions and the anchor,
 which grows with the model (`Tilted.rounding`). A model that is too large for it is not released.
 """
 
@@ -44,7 +44,7 @@ from scipy.stats import norm
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.privacy.answering import Releases
-from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, row_norms
+from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
 from copriv.privacy.statistics import into_reach
 from copriv.records import Records
 from copriv.types import Array, Loss
@@ -62,6 +62,10 @@ GRID = -40
 """Of OpenDP's draws, as in `mechanisms`."""
 FAR = 100.0
 """The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
+V_SCALES = 40.0
+"""v has room for its own rounding up to so many of its scales, which it passes with a probability of e⁻⁴⁰ a coordinate."""
+LARGEST_CONDITION = 1e5
+"""Of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 LARGEST_DELTA = 0.05
 """The bound on normal draws is proved for δ up to this (and holds up to 0.083)."""
 
@@ -119,10 +123,17 @@ class Perturbation:
     def __post_init__(self) -> None:
         positive("gradient_bound", self.bound)
         positive("feature_bound", self.feature_bound)
-        if self.metric is not None and not (
-            np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0) and np.linalg.eigvalsh(self.metric)[0] > 0
-        ):
+        if self.metric is None:
+            return
+        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]]
+        if not (np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0) and least > 0):
             raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
+        if largest > LARGEST_CONDITION * least:
+            raise AgreementError(
+                f'agreement.preconditioner: its eigenvalues span a factor of {largest / least:.1g}; mechanism "objective" '
+                f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
+                "diagonal, or leave it out"
+            )
 
     @cached_property
     def matrix(self) -> Float[Array, "p p"]:
@@ -307,10 +318,7 @@ class Prepared:
         # Blocks bound the rounding of the sum (`clipping`).
         blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
         return np.asarray(
-            np.sum(blocks, axis=0)
-            + a.regularization * theta
-            + self.tilted.firmness * (a.inverse @ (theta - a.start))
-            + tilt
+            exact_sum(blocks) + a.regularization * theta + self.tilted.firmness * (a.inverse @ (theta - a.start)) + tilt
         )
 
     def hessian(self, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
@@ -373,7 +381,21 @@ class ObjectiveAnswer:
 
     def __post_init__(self) -> None:
         count("records", self.units)
-        _ = self._tilt.scale, self._rest.scale
+        _ = self._tilt.scale
+        if self._tilted.rounding(self.agreed.start + V_SCALES * self._rest.scale) > self._most_rounding:
+            raise AgreementError(
+                f'agreement: mechanism "objective" cannot hide its own rounding at {self.units} records and epsilon '
+                f"{float(self.epsilon):g}; agree on a larger anchor, smaller features or more smoothing"
+            )
+
+    @property
+    def _most_rounding(self) -> float:
+        """At θ̂ + v, and as much again for v."""
+        return self.agreed.residual / 8.0
+
+    @cached_property
+    def _tilted(self) -> Tilted:
+        return self.agreed.tied(self.units, float(self.epsilon))
 
     @property
     def scale(self) -> float:
@@ -404,14 +426,13 @@ class ObjectiveAnswer:
     def answer(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.
 
-        The latter is seen by θ̂ + v, and tells no more than θ̂ + v would. Half the room is left for v's part of it.
+        The latter is seen by θ̂ + v, and tells no more than θ̂ + v would.
         """
         if not np.array_equal(theta, self.agreed.start):
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
-        tilted = self.agreed.tied(self.units, float(self.epsilon))
-        released = self._rest.release(tilted.prepared(records).minimum(tilt))
-        if tilted.rounding(released) > self.agreed.residual / 8.0:
+        released = self._rest.release(self._tilted.prepared(records).minimum(tilt))
+        if self._tilted.rounding(released) > self._most_rounding:
             raise NotCertified(
                 f"objective: the fit went as far as {np.abs(released).max():.3g}, where rounding could tell records; nothing "
                 "was released. Agree on a larger anchor or features in larger units"

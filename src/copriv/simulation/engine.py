@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from copriv.agreement import Agreement
 from copriv.answering import moments_scales, noise_scale, sensitivity_norm
@@ -162,9 +163,15 @@ class _Options:
     progress: Callable[[int, int], None] | None = None
 
 
+@cache
+def _threads() -> ThreadpoolController:
+    # Finding the loaded libraries takes as long as a small simulation.
+    return ThreadpoolController()
+
+
 def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
     # Products of a block are too small for several BLAS threads, which wait for each other by spinning.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _threads().limit(limits=1, user_api="blas"):
         return _run_here(problem, scales, options)
 
 

@@ -47,7 +47,7 @@ class Scenarios:
         setting = self.setting.on(effort.paths)
         if effort.quick and cards:
             # A plan for a loss with a kink takes a second and more for every 1,000 public rows.
-            setting = replace(setting, public_rows=1000)
+            setting = replace(setting, public_rows=500)
         partners = {"small": self.small, "large": large}
         return [
             Cell(
