@@ -429,7 +429,7 @@ def inverted(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
 
 
 def test_an_agreement_whose_rounding_could_not_be_hidden_is_refused_before_a_charge() -> None:
-    loose = agreed(p=2, start=np.zeros(2), anchor=1e-3, regularization=0.0)
-    ObjectiveAnswer(loose, Fraction(1), 0.0, 10**9)
+    wide = agreed(SmoothedHinge(0.1), p=30, bound=5.0, feature_bound=30.0, start=np.zeros(30), regularization=0.0)
+    ObjectiveAnswer(replace(wide, anchor=1e-2), Fraction(1), 0.0, 10**9)
     with pytest.raises(AgreementError, match="hide its own rounding"):
-        ObjectiveAnswer(replace(loose, anchor=1e-8), Fraction(1), 0.0, 10**9)
+        ObjectiveAnswer(replace(wide, anchor=4e-6), Fraction(1), 0.0, 10**9)
