@@ -17,7 +17,8 @@ to the echoes just before and after it: a machine that is busy with other things
 
 `owner alone` is how many answers a second the owner computes with nothing in between (its clipped gradient and its
 noise), and `noise alone` how many draws of the noise: what no network can beat. `flush alone` is how often a second this
-disk takes a flush of 4 KiB.
+disk takes a flush of 4 KiB. `learner, N owners`: answers a second that the learner takes and follows by a query, with N
+owners at work at once, its store in memory and no network.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from collections import deque
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -180,6 +182,33 @@ def alone(answers: int, n: int) -> tuple[float, float]:
     return computed, answers / (time.perf_counter() - begun)
 
 
+def conducting(owners: int, answers: int) -> float:
+    """Answers a second that the learner's side takes by itself."""
+    terms = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 20 * owners, "answers": 20, "step": 0.01},
+            "model": {"loss": "squared", "regularization": 1e-5, "theta_max": 100.0, "gradient_bound": 2.0},
+            "data": {"components": PARAMETERS, "feature_bound": 1.0},
+            "owner": [{"name": f"bank-{i}", "records": 1000, "epsilon": 1.0} for i in range(owners)],
+        }
+    )
+    store = RunStore.create(":memory:", terms, PARAMETERS)
+    conductor = Conductor(store, Conduct(), 0.0)
+    for name in terms.owner_names:
+        conductor.joined(name, 0.0)
+    asked = deque(message for _, message in conductor.take_outbox())
+    answers, unused = min(answers, 15 * owners), 20
+    for k in range(unused + answers):
+        if k == unused:
+            begun = time.perf_counter()
+        query = asked.popleft()
+        assert isinstance(query, Query)
+        conductor.answered(Answer(query.identity, query.fingerprint, query.owner, np.zeros(PARAMETERS), 1, ""), 0.0)
+        asked += [message for _, message in conductor.take_outbox()]
+    store.close()
+    return answers / (time.perf_counter() - begun)
+
+
 def flushed(folder: Path, times: int = 200) -> float:
     """Flushes a second."""
     with (folder / "flushed").open("wb", buffering=0) as file:
@@ -213,7 +242,10 @@ def measure(answers: int, n: int, repeats: int) -> dict[str, dict[str, float]]:
                 ratios.setdefault(key, []).append(2 * rate / (before + after))
                 before = after
             computed, noise = alone(answers, n)
-            for key, rate in (("owner alone", computed), ("noise alone", noise), ("flush alone", flushed(folder))):
+            for key, rate in (
+                ("owner alone", computed), ("noise alone", noise), ("flush alone", flushed(folder)),
+                *((f"learner, {N:,} owners", conducting(N, answers)) for N in (10, 100, 1000)),
+            ):  # fmt: skip
                 found.setdefault(key, []).append(rate)
     best = {key: max(rates) for key, rates in found.items()}
     return {
@@ -235,7 +267,7 @@ def main() -> None:
         print(json.dumps(measured))
         return
     for key, value in measured.items():
-        print(f"{key:12}  {value['a second']:8.0f} a second   {value['of the echo']:.2f} of the echo")
+        print(f"{key:21}  {value['a second']:8.0f} a second   {value['of the echo']:.2f} of the echo")
 
 
 def _started(target: Any, *arguments: Any) -> Any:
