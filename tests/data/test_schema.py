@@ -68,7 +68,7 @@ BAD = [
     ("state", ["CA", "TX", "TX"], r"state, row 2 \(and 1 more row\): is 'TX', not one of CA, NY, n/a; correct it"),
     ("rate", [None, 1.0, 2.0], r"rate, row 1: is missing; fill it in"),
     ("rate", [1.0, 1.0, 41.0], r"rate, row 3: is 41, above its declared bound 40; correct it"),
-    ("age", None, r"age: the table has no such column \(it has debt, state, rate\); add it"),
+    ("age", None, r"age: the table has no such column \(of those declared it has debt, state, rate\); add it"),
 ]
 
 

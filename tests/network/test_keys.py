@@ -274,3 +274,10 @@ def test_a_learner_that_did_not_sign_is_told_so(held: dict[str, Keys]) -> None:
     (refused,) = told
     assert isinstance(refused, Refusal)
     assert "did not sign" in refused.reason
+
+
+@pytest.mark.parametrize("key", ["certificates", "agreements", "rules", "losses", "mechanisms", "features"])
+def test_an_empty_list_in_a_policy_is_refused_not_taken_for_anything_goes(tmp_path: Path, key: str) -> None:
+    (tmp_path / "policy.toml").write_text(f"[policy]\n{key} = []\n")
+    with pytest.raises(PolicyRefused, match="leave the key out"):
+        Policy.load(tmp_path / "policy.toml")

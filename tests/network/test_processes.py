@@ -255,13 +255,24 @@ def test_refusals_have_their_exit_codes_and_one_line(site: Site) -> None:
                           "--ledger", "x.ledger", "--keys", "learner")  # fmt: skip
     other = site.owner("bank-1", "--data", "bank-2/data.parquet", "--name", "bank-2")
     unkeyed = site.copriv("learner", "agreement.toml", "--store", "y.db")
+    second = site.copriv("learner", "agreement.toml", "--store", "z.db", "--keys", "learner", "--listen", site.address)
+    nowhere = site.copriv("learner", "agreement.toml", "--store", "z.db", "--keys", "learner", "--model", "no/m.json")
+    portless = site.copriv("learner", "agreement.toml", "--store", "z.db", "--keys", "learner", "--listen", "127.0.0.1")
+    astray = site.owner("bank-1", "--learner", "127.0.0.1:99999")
+    headless = site.copriv("ledger", "verify", "x.ledger", "--head", "abc")
     for process, code, said in (
         (foreign, 3, "the certificate is for learners"),
-        (other, 5, "the certificate is that of 'bank-1', not of 'bank-2'"),
+        (other, 3, "the certificate in bank-1 is that of 'bank-1'"),
         (unkeyed, 3, "speaks with its keys only"),
+        (second, 5, "the port is taken"),
+        (nowhere, 2, "there is no folder no"),
+        (portless, 2, "must be HOST:PORT"),
+        (astray, 2, "must be HOST:PORT"),
+        (headless, 2, "64 hexadecimal digits"),
     ):
         assert (process.wait(30), said in process.errors) == (code, True), process.errors
         assert "Traceback" not in process.errors
+    assert not (site.folder / "z.db").exists(), "a run that did not begin leaves no store"
     os.kill(learner.pid, signal.SIGINT)
     assert learner.wait(10) == 130
 

@@ -43,7 +43,7 @@ def plain_table(*columns: str, left: int = 1) -> Table:
     """A table without lines; the first `left` columns are text, the others numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for j, name in enumerate(columns):
-        table.add_column(name, justify="left" if j < left else "right", no_wrap=True)
+        table.add_column(name, justify="left" if j < left else "right", overflow="fold")
     return table
 
 

@@ -8,6 +8,7 @@
 import asyncio
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def serve(
     query: Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.")] = "",
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What this owner allows; policy.toml beside the keys, if there is one."),
+        typer.Option(metavar="FILE", help="What this owner allows; policy.toml in the keys' folder, if there is one."),
     ] = None,
     ahead: Annotated[
         int,
@@ -102,17 +103,21 @@ def serve(
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
     from copriv.network.agent import OwnerAgent, Patience
     from copriv.network.grpc_transport import GrpcDialer
+    from copriv.network.learner import STOPPED
     from copriv.network.setup import load_dictionary
 
+    _check_address("--learner", learner, least_port=1)
     terms = Agreement.load(agreement)
-    own = _keys(keys, "owner")
-    name = name or own.name
-    rules = _policy(policy, keys)
+    own = _keys(keys, "owner", name)
+    name = own.name
+    policy_file = _policy_file(policy, keys)
+    rules = _policy(policy_file)
     dictionary = load_dictionary(terms, agreement)
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
     ε, δ = rules.lifetime(terms, name)
     with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
+        log(f"policy: {policy_file or 'none; whatever the agreement says is answered, once'}")
         agent = OwnerAgent(
             terms,
             name,
@@ -129,7 +134,11 @@ def serve(
             noise_ahead=ahead > 0,
         )
         reason = asyncio.run(_stoppable(agent.serve()))
-        typer.echo(f"{name}: the run is over ({reason}); {_spent(file.totals)}")
+        if reason.startswith(STOPPED):
+            again = "start this command again when the learner goes on with it"
+            typer.echo(f"{name}: the run was {reason}; {again}; {_spent(file.totals)}")
+        else:
+            typer.echo(f"{name}: the run is over ({reason}); {_spent(file.totals)}")
 
 
 @ledger_app.command("show")
@@ -158,6 +167,8 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check every line of a ledger and the sums; with --head, also that no older copy was put back."""
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise UsageError(f"--head: a head has 64 hexadecimal digits, not {head!r}; `copriv ledger show` prints it")
     totals = verify(path, head)
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.ledger-verified/1", "ok": True, **_totals(totals)}, indent=2))
@@ -227,6 +238,10 @@ def learner(
     ):
         if value not in known:
             raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
+    _check_address("--listen", listen, least_port=0)
+    # What is found out at the end would be found out after the owners' budgets are spent.
+    for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
+        _check_folder(option, file)
     terms, own = Agreement.load(agreement), _keys(keys, "learner")
     conduct = Conduct(
         cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
@@ -236,6 +251,12 @@ def learner(
     rows = _public_rows(terms, public, keys, dictionary)
     begun = time.monotonic()
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
+    listened: list[str] = []
+
+    def listening(address: str) -> None:
+        listened.append(address)
+        log(f"listening at {address}; run {run.run[:8]}")
+
     try:
         conductor = Conductor(run, conduct, time.monotonic())
         with _Following(conductor, events):
@@ -247,7 +268,7 @@ def learner(
                         keys=own,
                         dictionary="" if dictionary is None else dictionary.fingerprint,
                         pace=pace,
-                        on_listening=lambda address: log(f"listening at {address}; run {run.run[:8]}"),
+                        on_listening=listening,
                     ).run()
                 )
             )
@@ -264,6 +285,8 @@ def learner(
             result.save_skops(skops)
     finally:
         run.close()
+        if not (resume or listened):
+            store.unlink(missing_ok=True)  # nothing began
     if as_json:
         typer.echo(result.to_json())
     else:
@@ -285,6 +308,7 @@ def predict(
     """Predict the target of each row of a table, in the table's order."""
     from copriv.network.model import Model
 
+    _check_folder("--out", to)
     loaded = Model.load(model)
     scores, predicted = loaded.scores(table), loaded.predict(table)
     if as_json:
@@ -590,23 +614,43 @@ class _Following:
 # Small things --------------------------------------------------------------------------------------------------------
 
 
-def _keys(folder: Path | None, role: str) -> Any:
+def _check_address(option: str, address: str, least_port: int) -> None:
+    """Refuse what is not HOST:PORT, which gRPC would take for something else."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not least_port <= int(port) <= 65535:
+        raise UsageError(f"{option}: must be HOST:PORT with a port of {least_port} to 65535, not {address!r}")
+
+
+def _check_folder(option: str, file: Path | None) -> None:
+    if file is not None and str(file) != "-" and not file.parent.is_dir():
+        raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
+
+
+def _keys(folder: Path | None, role: str, name: str | None = None) -> Any:
     from copriv.network.keys import Keys, KeysRefused
 
     if folder is None:
         raise KeysRefused(f"--keys: an {role} speaks with its keys only; give its folder (copriv init --network)")
     keys = Keys.load(folder)
     if keys.role != role:
-        raise KeysRefused(f"{folder}: the certificate is for {keys.role}s, and this is the {role}'s command")
+        raise KeysRefused(
+            f"{folder}: the certificate is for {keys.role}s, and this is the {role}'s command; give the {role}'s own keys"
+        )
+    if name is not None and name != keys.name:
+        raise KeysRefused(
+            f"--name: {name!r}, but the certificate in {folder} is that of {keys.name!r}; give its own keys"
+        )
     return keys
 
 
-def _policy(path: Path | None, keys: Path | None) -> Any:
+def _policy_file(path: Path | None, keys: Path | None) -> Path | None:
+    inside = None if keys is None else keys / "policy.toml"
+    return inside if path is None and inside is not None and inside.is_file() else path
+
+
+def _policy(path: Path | None) -> Any:
     from copriv.network.policy import Policy
 
-    beside = None if keys is None else keys / "policy.toml"
-    if path is None and beside is not None and beside.is_file():
-        path = beside
     return Policy() if path is None else Policy.load(path)
 
 

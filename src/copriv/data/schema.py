@@ -198,7 +198,8 @@ class Schema:
     def _encode(self, table: Table, on_violation: OnViolation) -> tuple[EncodedTable | None, list[str]]:
         have = table.columns
         problems = [
-            f"{name}: the table has no such column (it has {_shortened(have)}); add it, or correct the schema"
+            f"{name}: the table has no such column (of those declared it has {_shortened(have) or 'none'}); add it, or "
+            "correct the schema or the column's name"
             for name in self.names
             if name not in have
         ]

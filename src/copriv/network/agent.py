@@ -77,7 +77,9 @@ class Patience:
 
 
 class LearnerRefused(Unreachable):
-    """The learner will not have this owner in its run; dialling again would not help."""
+    """The learner will not have this owner in its run, or this owner it: dialling again would not help."""
+
+    exit_code = 3
 
 
 class OwnerAgent:
@@ -127,6 +129,8 @@ class OwnerAgent:
         while True:
             before = self._welcomed
             try:
+                if not self._policy.open_at(datetime.now()):
+                    self._log(f"the policy's hours are {self._policy.hours}; waiting")
                 while not self._policy.open_at(datetime.now()):
                     self._welcomed = time.monotonic()
                     await asyncio.sleep(1.0)
@@ -176,7 +180,8 @@ class OwnerAgent:
             if welcome.chain_head and not self._ledgers.holds(welcome.chain_head):
                 raise LedgerDamaged(
                     f"{self._name}: the learner has seen {welcome.answered} answers and a ledger head that this ledger "
-                    "never had: it is an older copy. Restore the newest one; until then nothing is answered"
+                    "never had: it is an older copy, or not the one that this run began with. Restore the newest one; "
+                    "until then nothing is answered"
                 )
             return self._owner(welcome.run), welcome
         except CoprivError as error:

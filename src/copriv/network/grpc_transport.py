@@ -116,7 +116,8 @@ class GrpcListener:
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
 
-        server = grpc.aio.server(options=_OPTIONS)
+        # Else a second learner could have the same port, and owners would come to either.
+        server = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)])
         handler = grpc.stream_stream_rpc_method_handler(session)  # no serializers: frames are bytes already
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
         try:
@@ -128,7 +129,10 @@ class GrpcListener:
                 )
                 port = server.add_secure_port(self._address, credentials)
         except RuntimeError as error:
-            raise Unreachable(f"cannot listen at {self._address} ({error}); is the port taken?") from None
+            raise Unreachable(
+                f"cannot listen at {self._address} ({' '.join(str(error).split(';')[0].split())}): the port is taken, or the "
+                "address is not one of this machine's; give another"
+            ) from None
         await server.start()
         try:
             yield f"{self._address.rsplit(':', 1)[0]}:{port}"

@@ -28,6 +28,8 @@ from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
 """How long a link may take to say who it is."""
+STOPPED = "stopped: "
+"""How the reason begins by which owners hear that a run was stopped, and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """How long owners have to hear that the run is over."""
 
@@ -167,7 +169,8 @@ class Learner:
 
     async def _say_goodbye(self) -> None:
         if self._conductor.outcome is not None:
-            frame = encode(Finished(self._conductor.outcome.reason[:500]))
+            outcome = self._conductor.outcome
+            frame = encode(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
             await asyncio.gather(*(_posted(link, frame) for link in self._links.values()))
         until = time.monotonic() + GOODBYE_SECONDS
         while self._links and time.monotonic() < until:

@@ -57,6 +57,8 @@ class Policy(BaseModel):
     @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features", mode="before")
     @classmethod
     def _lists(cls, value: Any) -> Any:
+        if value == []:
+            raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
         return tuple(value) if isinstance(value, list) else value
 
     @field_validator("highest_epsilon", "lifetime_epsilon", "highest_delta", "lifetime_delta", mode="before")

@@ -15,6 +15,8 @@ except ImportError:  # Windows
 class InUse(CoprivError):
     """Another process is writing to this file."""
 
+    exit_code = 4
+
 
 class OneWriter:
     """The right to write to a file, held through a lock on `<file>.lock` beside it.
