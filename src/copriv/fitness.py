@@ -63,7 +63,7 @@ class Box:
 
     def project(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
         """Π_Θ: each coordinate clipped."""
-        return np.minimum(np.maximum(theta, -self.theta_max), self.theta_max)
+        return np.clip(theta, -self.theta_max, self.theta_max)
 
     def contains(self, theta: Float[Array, "*batch p"]) -> bool:
         """Whether every θ lies in Θ; NaN does not."""

@@ -140,7 +140,9 @@ class Records:
     @cached_property
     def lengths(self) -> Float[Array, " records"]:
         """‖x‖₁ of each row. Worked out once: it is the dearest part of a clipped gradient."""
-        return np.asarray(np.abs(self.features).sum(axis=1))
+        lengths = np.asarray(np.abs(self.features).sum(axis=1))
+        lengths.flags.writeable = False
+        return lengths
 
     @cached_property
     def total(self) -> float:

@@ -273,6 +273,12 @@ def test_refusals_have_their_exit_codes_and_one_line(site: Site) -> None:
         assert (process.wait(30), said in process.errors) == (code, True), process.errors
         assert "Traceback" not in process.errors
     assert not (site.folder / "z.db").exists(), "a run that did not begin leaves no store"
+    (site.folder / "mine.db").touch()
+    there = site.copriv(
+        "learner", "agreement.toml", "--store", "mine.db", "--keys", "learner", "--listen", site.address
+    )
+    assert there.wait(30) == 5
+    assert (site.folder / "mine.db").exists(), "what was there before stays"
     os.kill(learner.pid, signal.SIGINT)
     assert learner.wait(10) == 130
 

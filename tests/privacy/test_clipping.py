@@ -259,3 +259,14 @@ def test_rounding_of_a_long_sum_is_within_what_the_sensitivity_adds() -> None:
         moved = np.abs(a - b).sum()
         assert moved <= mean_sensitivity(bound, n)
         assert abs(moved - 2 * bound / n) < mean_sensitivity(bound, n) - 2 * bound / n
+
+
+def test_what_is_kept_of_a_bound_cannot_be_written_to() -> None:
+    rows = Records.of(np.full((3, 2), 5.0), np.zeros(3))
+    before = clipped_mean_gradient(Squared(), rows, np.ones(2), 1.0)
+    (kept,) = rows.clipping_limits.values()
+    for array in (kept, rows.lengths):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = np.inf
+    assert np.abs(clipped_mean_gradient(Squared(), rows, np.ones(2), 1.0)).sum() <= 1.0 + 1e-12
+    assert np.abs(before).sum() <= 1.0 + 1e-12

@@ -433,3 +433,14 @@ def test_an_agreement_whose_rounding_could_not_be_hidden_is_refused_before_a_cha
     ObjectiveAnswer(replace(wide, anchor=1e-2), Fraction(1), 0.0, 10**9)
     with pytest.raises(AgreementError, match="hide its own rounding"):
         ObjectiveAnswer(replace(wide, anchor=4e-6), Fraction(1), 0.0, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("surface", "bound", "at_a_million"),
+    [(Squared(), 4.0, 0.02), (Logistic(), 2.0, 0.02), (SmoothedHinge(0.1), 2.0, 0.08)],
+)
+def test_what_hides_the_rounding_is_small_beside_the_noise(surface: Surface, bound: float, at_a_million: float) -> None:
+    """The numbers of docs/explanation/mechanisms.md."""
+    made = Perturbation(surface, bound, 1, 4.0, True, np.zeros(30), 1e-5)
+    for n, most in ((10**4, 1e-3), (10**6, at_a_million)):
+        assert made.remainder_scale(n, 1.0) <= most * made.noise_scale(n, 1.0) / made.strength(n, 1.0)

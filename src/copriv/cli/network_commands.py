@@ -249,7 +249,7 @@ def learner(
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
     rows = _public_rows(terms, public, keys, dictionary)
-    begun = time.monotonic()
+    begun, is_new = time.monotonic(), not store.exists()
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
     listened: list[str] = []
 
@@ -285,8 +285,8 @@ def learner(
             result.save_skops(skops)
     finally:
         run.close()
-        if not (resume or listened):
-            store.unlink(missing_ok=True)  # nothing began
+        if is_new and not listened:
+            store.unlink(missing_ok=True)  # nothing began; a file that was there before is not ours to remove
     if as_json:
         typer.echo(result.to_json())
     else:

@@ -66,8 +66,8 @@ class DrawnAhead:
         waiting = self._take()
         if waiting is None:
             return self._mechanism.release(value)
-        cells = np.rint(_clamped(value) / _CELL) + waiting[2] / _CELL
-        return _clamped(cells * _CELL) + 0.0  # no zero with a sign
+        cells = np.rint(np.clip(value, -_MOST, _MOST) / _CELL) + waiting[2] / _CELL
+        return np.clip(cells * _CELL, -_MOST, _MOST) + 0.0  # no zero with a sign
 
     def _take(self) -> tuple[int, float, Array] | None:
         """The draw in waiting, if it may still be used; it is nobody else's from here on."""
@@ -76,7 +76,3 @@ class DrawnAhead:
         except IndexError:
             return None
         return waiting if process == os.getpid() and 0 <= time.monotonic() - drawn <= LASTS else None
-
-
-def _clamped(value: Array) -> Array:
-    return np.minimum(np.maximum(value, -_MOST), _MOST)

@@ -114,6 +114,7 @@ def _limits(block: Records, bound: float, order: Literal[1, 2]) -> Float[Array, 
     norms = block.lengths if order == 1 else row_norms(block.features, order)
     limit: Array = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
     limit[limit < SMALLEST_FACTOR] = 0.0
+    limit.flags.writeable = False  # it is kept, and nothing else enforces the bound
     return limit
 
 
