@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import copriv.privacy.objective as module
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, NotCertified, QueryRefused
+from copriv.errors import AgreementError, InvalidInput, NotCertified, QueryRefused
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.owner import Owner
 from copriv.privacy.clipping import ROUNDING
@@ -444,3 +444,17 @@ def test_what_hides_the_rounding_is_small_beside_the_noise(surface: Surface, bou
     made = Perturbation(surface, bound, 1, 4.0, True, np.zeros(30), 1e-5)
     for n, most in ((10**4, 1e-3), (10**6, at_a_million)):
         assert made.remainder_scale(n, 1.0) <= most * made.noise_scale(n, 1.0) / made.strength(n, 1.0)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        [[1.0, np.nan], [np.nan, 1.0]],
+        [[1.0, np.inf], [np.inf, 1.0]],
+        [[1.0, 2.0], [2.0, 1.0]],
+        [[1.0, 0.5], [0.0, 1.0]],
+    ],
+)
+def test_a_preconditioner_that_is_not_positive_definite_is_refused(metric: list[list[float]]) -> None:
+    with pytest.raises(InvalidInput, match="positive definite"):
+        agreed(metric=np.array(metric))

@@ -125,8 +125,9 @@ class Perturbation:
         positive("feature_bound", self.feature_bound)
         if self.metric is None:
             return
-        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]]
-        if not (np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0) and least > 0):
+        symmetric = np.isfinite(self.metric).all() and np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0)
+        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]] if symmetric else (0.0, 0.0)
+        if not least > 0:
             raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
         if largest > LARGEST_CONDITION * least:
             raise AgreementError(
