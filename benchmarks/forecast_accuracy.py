@@ -14,7 +14,7 @@ import numpy as np
 
 from copriv import Agreement, Problem, simulate
 from copriv.forecast.outlook import assess
-from copriv.forecast.planning import plan
+from copriv.plan import plan
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
 RUNS = 50

@@ -10,9 +10,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.moments import Moments, OwnerKinds
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact.asynchronous import a1, a2
+from copriv.forecast.exact.moments import Moments, OwnerKinds
+from copriv.forecast.exact.synchronous import s1, s2
 from copriv.records import Records
 
 OWNERS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.forecast.planning import plan
+from copriv.plan import plan
 
 PAGE = Path("docs/reference/plan-regret.md")
 GAINS = np.geomspace(0.25, 1.9, 7)

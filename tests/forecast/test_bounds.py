@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast.bounds import Setting, a_theorem_2, fit_inverse_square, s_theorem_2, s_theorem_3
-from copriv.forecast.moments import OwnerKinds
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact.moments import OwnerKinds
+from copriv.forecast.exact.synchronous import s1, s2
 
 
 def setting(**changes):

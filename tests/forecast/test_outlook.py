@@ -9,8 +9,9 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
-from copriv.forecast import forecast, planning
+from copriv.forecast import forecast
 from copriv.forecast.outlook import Assessment, Band, assess
+from copriv.plan import candidates, clipping_bias, finalists
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -28,11 +29,11 @@ OWNER_ADDED = {
 
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
-    monkeypatch.setattr(planning, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(planning, "FEATURE_QUANTILES", (0.95, 1.0))
-    monkeypatch.setattr(planning, "GRADIENT_BOUNDS", 8)
-    monkeypatch.setattr(planning, "FINALISTS", 3)
-    monkeypatch.setattr(planning, "WORLDS", 2)
+    monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
+    monkeypatch.setattr(clipping_bias, "FEATURE_QUANTILES", (0.95, 1.0))
+    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(finalists, "FINALISTS", 3)
+    monkeypatch.setattr(finalists, "WORLDS", 2)
 
 
 def rows(seed=0, n=400, labels=False):
@@ -129,7 +130,7 @@ UNCLIPPED = {"gradient_bound": 1e4}
 
 def unclipped(problem, runs, seed=11):
     """ψ of runs on the public rows themselves, each begun where the owners' optimum could be from the public one's."""
-    from copriv.forecast.sample import PublicSample
+    from copriv.public_sample import PublicSample
 
     sample = PublicSample(problem)
     n = 1.0 / problem.agreement.records.sum() + 1.0 / sample.records.units

@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
 from copriv.forecast import value
-from copriv.forecast.planning import NoiseCurve
 from copriv.forecast.value import Consortium
+from copriv.plan import NoiseCurve
 
 seeds = st.integers(0, 10_000)
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.moments import OwnerKinds
-from copriv.forecast.spread import spread
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact.asynchronous import a1, a2
+from copriv.forecast.exact.moments import OwnerKinds
+from copriv.forecast.exact.reduced_runs import spread
+from copriv.forecast.exact.synchronous import s1, s2
 
 Z = 4.892  # Φ(−4.892) = 0.5e-6
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])

@@ -16,8 +16,8 @@ from copriv.cli.console import plain_table
 from copriv.cli.words import percent
 from copriv.fitness import relative_fitness
 from copriv.forecast.outlook import assess
-from copriv.forecast.sample import PublicSample
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.rules import Talkers
 from copriv.types import Array
@@ -59,7 +59,7 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
     """f and ψ of a model on the public rows, and ψ as it may be on the owners' records.
 
     The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
-    n₀ public rows (`forecast.sample`). That is taken off. What remains errs by how far the two samples differ, and may
+    n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
     be below 0.
     """
     problem = Problem.forecasting(agreement, public)

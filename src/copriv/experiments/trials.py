@@ -18,7 +18,7 @@ from copriv.agreement import Agreement
 from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
 from copriv.experiments.published import OneNumberAnAnswer
 from copriv.fitness import Optimum, relative_fitness
-from copriv.forecast.planning import plan
+from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array

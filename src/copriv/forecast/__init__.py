@@ -7,10 +7,25 @@
 
 Three kinds of statement, each under its own name: *exact* (expectations of a linear recursion, no clipping),
 *simulated* (the rule run on the public rows with the real noise) and *bound* (the papers' theorems, as printed and as
-corrected).
+corrected). The exact ones are in `exact`, below the plan, which uses them too: so names here load on first use.
 """
 
-from copriv.forecast.outlook import Assessment, Band, Forecast, OwnerForecast, forecast
-from copriv.forecast.planning import Choice, NoiseCurve, Plan, plan
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from copriv.forecast.outlook import Assessment, Band, Forecast, OwnerForecast, forecast
+    from copriv.plan import Choice, NoiseCurve, Plan, plan
+
+_FROM = {
+    **dict.fromkeys(("Assessment", "Band", "Forecast", "OwnerForecast", "forecast"), "copriv.forecast.outlook"),
+    **dict.fromkeys(("Choice", "NoiseCurve", "Plan", "plan"), "copriv.plan"),
+}
 
 __all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "plan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FROM:
+        raise AttributeError(f"module 'copriv.forecast' has no attribute {name!r}")
+    return getattr(import_module(_FROM[name]), name)

@@ -33,7 +33,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
-from copriv.forecast.synchronous import s1_steps, s2_average
+from copriv.forecast.exact.synchronous import s1_steps, s2_average
 from copriv.types import Array
 from copriv.validation import count, finite_array, non_negative, positive
 

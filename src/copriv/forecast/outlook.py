@@ -1,7 +1,7 @@
 """`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays.
 
 What private data could tell is replaced by the public sample and by how wrong it may be: runs are made in bootstrap
-worlds of it (`sample.worlds`), and the band covers both noise and worlds. Where nothing is clipped and the loss is
+worlds of it (`PublicSample.worlds`), and the band covers both noise and worlds. Where nothing is clipped and the loss is
 squared, the mean comes from the exact recursion instead, and is called exact.
 """
 
@@ -15,14 +15,14 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, UsageError
-from copriv.forecast.asynchronous import a1, a2
 from copriv.forecast.bounds import Bound, Setting, a_theorem_2, s_theorem_2, s_theorem_3
-from copriv.forecast.moments import Moments, OwnerKinds
-from copriv.forecast.planning import Plan, plan
-from copriv.forecast.sample import PublicSample
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact.asynchronous import a1, a2
+from copriv.forecast.exact.moments import Moments, OwnerKinds
+from copriv.forecast.exact.synchronous import s1, s2
 from copriv.forecast.value import Consortium
+from copriv.plan import Plan, plan
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales
 from copriv.simulation.result import NOT_PRIVATE

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
-from copriv.forecast.planning import NoiseCurve
+from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12

@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic
-from copriv.forecast.moments import Directions, Integers, OwnerKinds, Rule
-from copriv.forecast.synchronous import s1_steps, s2_average, s2_steps
+from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds, Rule
+from copriv.forecast.exact.synchronous import s1_steps, s2_average, s2_steps
 from copriv.types import Array
 from copriv.validation import count, positive
 

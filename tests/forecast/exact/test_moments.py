@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import oracle
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast import asynchronous, counting
-from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.events import A1Event, A2Event, Counts
-from copriv.forecast.moments import Directions, OwnerKinds
-from copriv.forecast.spread import draw_talkers, simulated_costs, spread
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact import asynchronous, asynchronous_mean
+from copriv.forecast.exact.asynchronous import a1, a2
+from copriv.forecast.exact.asynchronous_events import A1Event, A2Event, Counts
+from copriv.forecast.exact.moments import Directions, OwnerKinds
+from copriv.forecast.exact.reduced_runs import draw_talkers, simulated_costs, spread
+from copriv.forecast.exact.synchronous import s1, s2
 
 σ = 0.3
 
@@ -245,9 +245,9 @@ def test_paths_of_counts_agree_with_all_counts(monkeypatch, rule, owners, order)
     counts = Counts.of(directions, owners, T, order, rule == "A2")
     α, paths = step_of(rule, T) / 2, 100
     event = A1Event(directions, counts, α / T**2, 0.5) if rule == "A1" else A2Event(directions, counts, α)
-    estimates = [counting.by_paths(directions, counts, event, paths, rng)]
+    estimates = [asynchronous_mean.by_paths(directions, counts, event, paths, rng)]
     if rule == "A2" and owners.answers is None:
-        estimates.append(counting.a2_paths(directions, counts.owners, α, T, paths, rng))
+        estimates.append(asynchronous_mean.a2_paths(directions, counts.owners, α, T, paths, rng))
     costs = simulated_costs(rule, directions, owners, α, T, 8 * paths, rng, order=order)
     for mean, error in estimates:
         # 8 blocks: Student's t of 7 degrees is above 14 once in a million

@@ -3,14 +3,14 @@
 Given the counts, owners of a class are exchangeable and everything is linear, so the moments of (1, θ, Σ a_i over each
 class) obey an exact recursion. `by_counts` follows every vector of counts. Where there are too many, `by_paths` draws
 paths of counts and is exact given each, which leaves a small part of the error of as many runs; `a2_paths` is the same
-for A2 without caps, where much less has to be carried. Source: as `events`.
+for A2 without caps, where much less has to be carried. Source: as `asynchronous_events`.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.forecast.events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
-from copriv.forecast.moments import Directions, Integers, OwnerKinds
+from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
+from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds
 from copriv.types import Array
 
 BLOCKS = 8

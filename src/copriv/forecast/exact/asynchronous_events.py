@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
-from copriv.forecast.moments import Directions, Integers, OwnerKinds
-from copriv.forecast.spread import Order
+from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds
+from copriv.forecast.exact.reduced_runs import Order
 from copriv.types import Array
 
 NEGLIGIBLE = 1e-20

@@ -17,12 +17,12 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.answering import feature_bound_of, perturbation, sensitivity_norm
 from copriv.errors import AgreementError
-from copriv.forecast.sample import PublicSample
 from copriv.losses import SmoothedHinge
 from copriv.privacy.clipping import clipped_mean_gradient, row_norms
 from copriv.privacy.objective import LARGEST_SPEND, Perturbation
 from copriv.privacy.statistics import best_share, bound_on_moments, mean_moments, statistics_noise
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.rules import Descent, SolveStatistics
 from copriv.types import Array, is_linear
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast import fluctuation
-from copriv.forecast.asynchronous import a1, a2
-from copriv.forecast.moments import Directions, OwnerKinds
-from copriv.forecast.spread import simulated_costs
+from copriv.forecast.exact import asynchronous_variance
+from copriv.forecast.exact.asynchronous import a1, a2
+from copriv.forecast.exact.moments import Directions, OwnerKinds
+from copriv.forecast.exact.reduced_runs import simulated_costs
 
 FORECAST = {"A1": a1, "A2": a2}
 
@@ -186,6 +186,6 @@ def test_what_is_out_of_reach_is_simulated_and_says_so(monkeypatch):
     found = a2(pooled, different, 0.2, 5, np.ones(2), rng)
     assert (found.kind, found.variance_kind) == ("exact", "simulated")
     assert found.variance_error[1:].all()
-    monkeypatch.setattr(fluctuation, "MOST_HELD", 100.0)
+    monkeypatch.setattr(asynchronous_variance, "MOST_HELD", 100.0)
     found = a2(quadratic, OwnerKinds.of([4.0, 5.0], [0.1, 0.2]), 0.2, 5, np.ones(2), rng)
     assert (found.kind, found.variance_kind) == ("exact", "simulated")

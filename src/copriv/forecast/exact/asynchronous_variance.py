@@ -5,7 +5,7 @@
 All directions hear the same talker and rotated Laplace noise, so E z_j² z_l² is no product: each pair j ≤ l is followed
 by itself. With shared data a direction's state is y = (1, θ, S, x_1, x_2, …), x the owners' memories and S = Σ ω_i x_i,
 and an event is y ← Fy + gξ. So E[y_a y_b · y'_c y'_d], ′ the direction l, obeys a closed linear recursion, given the
-counts of `events`. The noise brings (V = 2b², κ = 12b⁴, G as in `synchronous`)
+counts of `asynchronous_events`. The noise brings (V = 2b², κ = 12b⁴, G as in `synchronous`)
 
     E ξ² = V,     E ξ² ξ'² = V² + κ G_jl,  with 2V² more for j = l,     odd moments 0.
 
@@ -24,8 +24,8 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.forecast.events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
-from copriv.forecast.moments import Directions, Integers
+from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
+from copriv.forecast.exact.moments import Directions, Integers
 from copriv.types import Array
 
 LABELS = 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from copriv import Agreement, Problem, Records, simulate
-from copriv.forecast.one_answer import SMOOTHINGS, expected_psi, plan_one_answer
+from copriv.plan.one_answer import SMOOTHINGS, expected_psi, plan_one_answer
 from copriv.types import Array
 
 

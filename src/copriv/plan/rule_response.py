@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.fitness import Box, Regularizer
-from copriv.forecast.synchronous import s1_steps, s2_average, s2_steps
+from copriv.forecast.exact.synchronous import s1_steps, s2_average, s2_steps
 from copriv.rules import AsyncMemory, Descent
 from copriv.schedules import RandomOrder
 from copriv.types import Array

@@ -11,12 +11,12 @@ from copriv.agreement import Agreement
 from copriv.answering import noise_scale
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast import planning
-from copriv.forecast.asynchronous import a2
-from copriv.forecast.moments import OwnerKinds
-from copriv.forecast.planning import NoiseCurve, noise_of, noise_variance, plan
-from copriv.forecast.response import GAINS, response
-from copriv.forecast.synchronous import s1, s2
+from copriv.forecast.exact.asynchronous import a2
+from copriv.forecast.exact.moments import OwnerKinds
+from copriv.forecast.exact.synchronous import s1, s2
+from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, noise_variance, plan
+from copriv.plan.choice import kind_of
+from copriv.plan.rule_response import GAINS, MOST_TALKERS, response
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -173,11 +173,11 @@ def problem_of(agreement, seed=1):
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
     """The same plan from fewer candidates: a fifth of the time."""
-    monkeypatch.setattr(planning, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(planning, "FEATURE_QUANTILES", (0.95, 1.0))
-    monkeypatch.setattr(planning, "GRADIENT_BOUNDS", 8)
-    monkeypatch.setattr(planning, "FINALISTS", 3)
-    monkeypatch.setattr(planning, "WORLDS", 2)
+    monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
+    monkeypatch.setattr(clipping_bias, "FEATURE_QUANTILES", (0.95, 1.0))
+    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
+    monkeypatch.setattr(finalists, "FINALISTS", 3)
+    monkeypatch.setattr(finalists, "WORLDS", 2)
 
 
 QUICK = {"runs": 5, "public_start": False, "preconditioner": False}
@@ -246,7 +246,7 @@ def test_the_plan_says_what_it_weighed():
     assert all(ratio > 0.5 for pair in found.flatness.values() for ratio in pair)
     assert found.runner_up is not None
     assert found.runner_up.fitness >= found.choice.fitness
-    assert planning._kind(found.runner_up) != planning._kind(found.choice)
+    assert kind_of(found.runner_up) != kind_of(found.choice)
     assert found.considered > 5000
     again = plan(problem_of(agreed()), **QUICK)
     assert again.agreement == found.agreement
@@ -339,10 +339,10 @@ def test_where_the_fitness_is_no_quadratic_several_numbers_of_answers_are_run():
 
 
 def test_composed_answers_are_left_out_where_budgets_are_many():
-    names = planning._noises(opted(owners=3))
+    names = candidates.noises_of(opted(owners=3))
     assert names == ("laplace", "gaussian", "laplace-composed")
     owners = [{**owner, "epsilon": 1.0 + i} for i, owner in enumerate(opted(owners=6).to_dict()["owner"])]
-    assert planning._noises(opted(owners=6).replace(owner=owners)) == ("laplace", "gaussian")
+    assert candidates.noises_of(opted(owners=6).replace(owner=owners)) == ("laplace", "gaussian")
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace-composed", "objective"])
@@ -425,14 +425,14 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
         terms={"rule": "A2", "answers": 3, "horizon": 300, "step": 0.1, "window": 100, "schedule": "rounds"},
         model={"gradient_bound": 2.0}, owners=100, records=500,
     )  # fmt: skip
-    few = planning._fewer(many)
-    assert few.n_owners == planning.MOST_TALKERS < 100
+    few = finalists.as_few_talkers(many)
+    assert few.n_owners == MOST_TALKERS < 100
     assert noise_of(few) == pytest.approx(noise_of(many), rel=1e-9)
-    assert few.queries == 3 * planning.MOST_TALKERS
+    assert few.queries == 3 * MOST_TALKERS
     # A round moves the model as far: N·α is the same.
     assert few.step * few.n_owners == pytest.approx(many.step * 100)
     unequal = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
-    assert planning._fewer(unequal) == unequal
+    assert finalists.as_few_talkers(unequal) == unequal
 
 
 @pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
@@ -441,7 +441,7 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
     many = agreed(terms={**terms, "mechanism": mechanism}, model={"gradient_bound": 2.0}, owners=100, delta=delta)
     owners = [{**owner, "epsilon": 0.5 + 0.01 * i} for i, owner in enumerate(many.to_dict()["owner"])]
     many = many.replace(owner=owners)
-    few = planning._fewer(many)
-    assert few.n_owners == planning.MOST_TALKERS
+    few = finalists.as_few_talkers(many)
+    assert few.n_owners == MOST_TALKERS
     expected = noise_variance(many, mechanism, 3)
     assert noise_variance(few, mechanism, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)

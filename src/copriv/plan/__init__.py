@@ -1,0 +1,14 @@
+"""The terms that cost the least, chosen from public information only: `plan`.
+
+Every setting (`candidates`, `clipping_bias`) has a price by a table (`prices`, of `rule_response` and `noise`); the
+cheapest few are run on the public rows (`finalists`; `one_answer` for mechanisms of one answer). `choice` is the result
+and what its promises cost, `noise_curve` what owners are valued by.
+"""
+
+from copriv.plan.choice import Choice, Plan
+from copriv.plan.noise import noise_of, noise_variance
+from copriv.plan.noise_curve import NoiseCurve
+from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.planner import plan
+
+__all__ = ["Choice", "NoiseCurve", "Plan", "noise_of", "noise_variance", "plan", "plan_one_answer"]

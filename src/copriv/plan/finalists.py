@@ -1,0 +1,168 @@
+"""The cheapest few and their neighbours, run on the public rows: what the table cannot see is measured.
+
+In bootstrap worlds, with the real n_i and ε_i, clipping and all. Mechanisms by which each owner answers once
+(`one_answer`) are measured in the same worlds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.plan.candidates import opted_for_delta, talkers_of
+from copriv.plan.choice import Choice
+from copriv.plan.clipping_bias import CAUTION, Bounded
+from copriv.plan.noise import noise_variance
+from copriv.plan.one_answer import expected_psi, plan_one_answer
+from copriv.plan.prices import Candidate, Priced
+from copriv.plan.rule_response import MOST_TALKERS
+from copriv.problem import Problem
+from copriv.public_sample import PublicSample
+from copriv.simulation import simulate
+from copriv.types import Array, is_linear
+
+FINALISTS = 5
+LOOKED_AT = (4, 8, 16, 48)
+"""Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
+WORLDS = 5
+
+
+def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
+    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise.
+
+    The table knows one curvature. Where the fitness has many, the best of several numbers of answers are looked at too.
+    """
+    chosen: dict[tuple[Any, ...], Candidate] = {}
+    had: set[Any] = set()
+    for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
+        kind = (p.response.way, p.response.answers, p.table.start, p.mechanism)
+        news = {p.promises} if quadratic or p.response.answers not in LOOKED_AT else {p.promises, p.response.answers}
+        if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
+            chosen[kind] = p.candidate()
+            had |= news
+    return list(chosen.values())
+
+
+def run_finalists(
+    public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
+) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
+    """The best of the finalists and of what lies around it, and what each that was run reached."""
+    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
+    best = min(finalists, key=lambda c: measured[c.key].fitness)
+    for _ in range(passes):
+        near = [candidate for candidate in _neighbours(public.terms, best) if candidate.key not in measured]
+        measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
+        before, best = best, min([best, *near], key=lambda c: measured[c.key].fitness)
+        if best is before:
+            break
+    return best, measured
+
+
+def _neighbours(terms: Agreement, best: Candidate) -> list[Candidate]:
+    """The winner with a longer or shorter step, and a tighter or looser Ξ, where those are free."""
+    near = []
+    if terms.agreement.step == "auto":
+        near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
+    if terms.model.gradient_bound == "auto":
+        near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
+    return near
+
+
+def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
+    """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
+    bounded, sample = candidate.priced.table.bounded, candidate.priced.table.sample
+    agreement = candidate.agreement(public.terms)
+    mean = float(measured_psi(public.under(as_few_talkers(agreement)), sample, runs, seed)[:, -1].mean())
+    mean += bounded.unseen(candidate.gradient_bound, candidate.priced.order, CAUTION)
+    return Choice(
+        agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
+        (1.0 + mean) * sample.optimum.value,
+    )  # fmt: skip
+
+
+def measured_psi(
+    public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
+) -> Float[Array, "runs recorded"]:
+    """ψ of `runs` runs, an equal number in each of WORLDS bootstrap worlds of the public sample."""
+    each = -(-runs // WORLDS)
+    return np.concatenate(
+        [
+            simulate(
+                world.under(public.terms), runs=each, seed=seed, first_run=i * each, record_at=record_at, alone=False,
+                workers=1,
+            ).relative_fitness.runs
+            for i, world in enumerate(sample.worlds(WORLDS, seed))
+        ]
+    )  # fmt: skip
+
+
+def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[str, bool]]:
+    """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
+    terms, owners = public.terms.agreement, public.terms.owner
+    if public.terms.one_answer:
+        return [(terms.mechanism, terms.mechanism == "statistics" or not opted_for_delta(public.terms))]
+    free = terms.rule == "auto" and terms.step == "auto" and terms.mechanism == "laplace"
+    if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
+        return []
+    if not is_linear(public.loss) or (not np.isfinite(public.loss.curvature) and public.loss.name != "hinge"):
+        return []
+    if public.feature_bound is None or any(owner.group or owner.unit for owner in owners):
+        return []
+    found = [("statistics", True)] if public.loss.name == "squared" else []
+    return [*found, ("objective", True), *([("objective", False)] if opted_for_delta(public.terms) else [])]
+
+
+def measure_one_answer(
+    bounded: Bounded, mechanism: str, pure: bool, public_start: bool, runs: int, seed: int
+) -> Choice:
+    """The best setting of a mechanism of one answer, measured as the others are."""
+    public, sample = bounded.problem, bounded.sample
+    if pure:
+        public = public.under(public.terms.replace(owner={"delta": 0.0}))
+    order: Literal[1, 2] = 1 if pure else 2
+    agreement = plan_one_answer(
+        public,
+        mechanism,
+        public_start=public_start,
+        seed=seed,
+        sample=sample,
+        unseen=lambda Ξ: bounded.unseen(Ξ, order, 1.0),
+    )
+    each = 2 * -(-runs // (2 * WORLDS))
+    # Other noise than the setting was chosen by.
+    mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
+    mean += bounded.unseen(agreement.gradient_bound, order, 1.0)
+    start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
+    preconditioned = float(agreement.agreement.preconditioner is not None)
+    return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
+
+
+def as_few_talkers(agreement: Agreement) -> Agreement:
+    """Many talkers as MOST_TALKERS equal ones that make the same noise together: the same law, sooner.
+
+    They must be alike, or move the model in rounds of all, where only the sum of their answers counts.
+    """
+    owners, terms = agreement.owner, agreement.agreement
+    alike = len({(o.records, o.epsilon, o.delta, o.overlap, o.weight, o.rate) for o in owners}) == 1
+    rounds = terms.window > 1 and terms.schedule == "rounds"
+    if agreement.synchronous or len(owners) <= MOST_TALKERS or talkers_of(agreement) < len(owners):
+        return agreement
+    if not alike and not rounds:
+        return agreement
+    few, first = MOST_TALKERS, {key: value for key, value in agreement.to_dict()["owner"][0].items() if key != "weight"}
+    one = noise_variance(agreement.replace(owner=[{**first, "records": 1}]), terms.mechanism, agreement.answers)
+    exactly = float(np.sqrt(one / (few * noise_variance(agreement, terms.mechanism, agreement.answers))))
+    # What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
+    records = max(1, round(exactly))
+    ε = first["epsilon"] * (exactly / records if terms.mechanism == "laplace" else 1.0)
+    document = agreement.to_dict()
+    document["owner"] = [{**first, "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
+    document["agreement"] |= {
+        "horizon": agreement.answers * few, "window": few if agreement.agreement.window > 1 else 1,
+    }  # fmt: skip
+    if agreement.agreement.step != "auto":
+        document["agreement"]["step"] = agreement.step * len(owners) / few
+    return Agreement.of(document)

@@ -1,0 +1,108 @@
+"""The plan: rule, answers, step, bounds and start that cost the least, chosen from public information only.
+
+Every setting is priced by a table (`prices`), which ignores what clipping does on the way. So the best few settings, and
+their neighbours, are run on the public rows (`finalists`), and the cheapest of those runs is the plan. A bound B on
+features changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
+
+Pure ε is what a plan keeps to, unless every owner states a δ above 0. That is the opt-in: normal noise (Ξ in L2),
+composed Laplace noise and models fitted with δ are then weighed beside the pure ones, and where a pure one is chosen
+its agreement has δ = 0. `Plan.trades` says what each promise costs.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from copriv.errors import AgreementError
+from copriv.plan.candidates import (
+    PRECONDITIONERS,
+    answers_of,
+    freed,
+    noises_of,
+    starts_of,
+    talkers_of,
+    variances_of,
+    ways_of,
+)
+from copriv.plan.choice import Choice, Plan, kind_of
+from copriv.plan.clipping_bias import candidate_bounds
+from copriv.plan.finalists import finalists_of, measure_one_answer, one_answer_mechanisms, run_finalists
+from copriv.plan.noise import noise_of
+from copriv.plan.prices import Priced, Table, flatness_of
+from copriv.plan.rule_response import response
+from copriv.problem import Problem
+
+PASSES = 3
+"""How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""
+RUNS = 40
+
+
+def plan(
+    problem: Problem,
+    *,
+    keep: bool = True,
+    public_start: bool = True,
+    preconditioner: bool = True,
+    one_answer: bool | None = None,
+    runs: int = RUNS,
+    seed: int = 0,
+) -> Plan:
+    """The best setting for these owners, from the agreement and the public sample alone.
+
+    keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
+        `communication`, the fitness and the owners are taken from it.
+    public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
+    one_answer: whether it may choose a mechanism by which each owner answers once: noisy statistics (squared loss) or a
+        privately fitted model. None: where nothing is kept. With `keep` it needs a rule that is "auto".
+    runs: simulated runs on the public rows for each finalist.
+
+    (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
+    Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
+    """
+    begun = time.perf_counter()
+    public = problem.on_public()  # first of all: from here on no private record is at hand
+    if not keep:
+        public = public.under(freed(public.terms))
+    noises = noises_of(public.terms)
+    bounds = candidate_bounds(public, noises)
+    tables = [
+        Table(bounded, start, γ)
+        for bounded in bounds
+        for start in starts_of(public.terms, public_start)
+        for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
+    ]
+    best = min(table.sample.optimum.value for table in tables)
+    ν, N = noise_of(public.terms), talkers_of(public.terms)
+    priced: list[Priced] = []
+    for way in ways_of(public.terms):
+        for m in answers_of(public.terms, way):
+            variance = variances_of(public.terms, noises, m)
+            for table in tables:
+                priced += table.price(response(way, m, N), variance)
+    if not priced:
+        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+    quadratic = public.fitness.quadratic is not None
+    finalists = finalists_of(priced, quadratic)
+    first = finalists[0]
+    measured: dict[tuple[Any, ...], Choice] = {}
+    if not public.terms.one_answer:
+        first, measured = run_finalists(public, finalists, 1 if quadratic else PASSES, runs, seed)
+    for mechanism, pure in one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
+        try:
+            measured[mechanism, pure] = measure_one_answer(
+                first.priced.table.bounded, mechanism, pure, public_start, runs, seed
+            )
+        except AgreementError:
+            if public.terms.one_answer:
+                raise
+            continue  # no setting of it can be kept with these budgets
+    ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
+    others = [choice for choice in ranked if kind_of(choice) != kind_of(ranked[0])]
+    fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
+    # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
+    slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
+    return Plan(
+        ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
+        time.perf_counter() - begun,
+    )  # fmt: skip

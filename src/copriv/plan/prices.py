@@ -1,0 +1,179 @@
+"""What every setting would cost by the table: no run, one formula, hundreds of thousands of settings.
+
+In the unit of f, a setting costs
+
+    bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · Ξ² v(m)
+
+with v(m) the variance of noise in the owners' average for Ξ = 1 (`noise_variance`; for pure ε 8m²ν with
+ν = Σ w_i² κ_i²/(n_i ε_i)²), a_j the curvature in direction j, R and V from `rule_response`, z the start, t the spread of
+what the public sample cannot know of θ* (`PublicSample`), P_j a public preconditioner, and bias what clipping at Ξ does
+to the optimum, found on the public rows. R and V are means over how uncertain the curvature is, and the bias is priced
+with the caution that a few rare records deserve. Owners enter through v alone, so one table prices every consortium
+and every mechanism of noise.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.plan.candidates import talkers_of
+from copriv.plan.clipping_bias import Bounded
+from copriv.plan.noise import noise_variance, norm_order
+from copriv.plan.rule_response import GAINS, Response, response
+from copriv.public_sample import PublicSample
+from copriv.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One B, one start and one preconditioner: what does not depend on the rule."""
+
+    bounded: Bounded
+    start: str
+    γ: float
+
+    @property
+    def sample(self) -> PublicSample:
+        return self.bounded.sample
+
+    @cached_property
+    def directions(self) -> tuple[Array, Array, Array, Array]:
+        """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
+        a, U = np.linalg.eigh(self.sample.hessian)
+        a = np.maximum(a, 1e-12 * a[-1])
+        problem = self.bounded.problem
+        begin = self.sample.optimum.theta if self.start == "public" else problem.start
+        z = U.T @ (begin - self.sample.optimum.theta)
+        n, n0 = float(problem.terms.records.sum()), self.sample.records.units
+        t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
+        return a, (a / a[-1]) ** -self.γ, z**2, t
+
+    def matrix(self) -> Array | None:
+        """P as the agreement carries it."""
+        if self.γ == 0:
+            return None
+        a, U = np.linalg.eigh(self.sample.hessian)
+        a = np.maximum(a, 1e-12 * a[-1])
+        return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
+
+    def price(self, table: Response, variance: "dict[str, float]") -> "list[Priced]":
+        """One a mechanism of noise; `variance` is v(m) of each."""
+        a, P, z2, t = self.directions
+        given = self.bounded.problem.terms.agreement.step
+        step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
+        R, V = table.at(step[:, None] * (P * a), self.sample.wobble)
+        rest = 0.5 * (R * (a * (z2 + t))).sum(axis=1)
+        loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
+        priced = []
+        for mechanism, v in variance.items():
+            order = norm_order(mechanism)
+            fixed = rest[:, None] + self.bounded.bias(order)[None, :]
+            noise = loud[:, None] * self.bounded.bounds[order][None, :] ** 2 * v
+            cost = fixed + noise
+            where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
+            place = (int(where[0]), int(where[1]))
+            priced.append(Priced(self, table, mechanism, step / table.unit, fixed, noise, float(cost[where]), place))
+        return priced
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """A rule, a number of answers and a noise under one table: cost of each step and Ξ, and the cheapest."""
+
+    table: Table
+    response: Response
+    mechanism: str
+    step: Float[Array, " steps"]
+    fixed: Float[Array, "steps bounds"]
+    noise: Float[Array, "steps bounds"]
+    """What noise costs."""
+    cost: float
+    where: tuple[int, int]
+
+    @property
+    def order(self) -> int:
+        """Of the norm that Ξ is in."""
+        return norm_order(self.mechanism)
+
+    @property
+    def bounds(self) -> Float[Array, " bounds"]:
+        """Candidates for Ξ."""
+        return self.table.bounded.bounds[self.order]
+
+    @property
+    def promises(self) -> tuple[bool, bool, bool]:
+        """Pure ε, asynchronous, one answer."""
+        return self.mechanism == "laplace", self.response.way.startswith("A2"), self.response.answers == 1
+
+    def candidate(self) -> "Candidate":
+        return Candidate(self, float(self.step[self.where[0]]), float(self.bounds[self.where[1]]))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    priced: Priced
+    step: float
+    gradient_bound: float
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        table, r = self.priced.table, self.priced.response
+        noise = self.priced.mechanism
+        return (id(table.bounded), table.start, table.γ, r.way, r.answers, noise, self.step, self.gradient_bound)
+
+    def agreement(self, terms: Agreement) -> Agreement:
+        """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
+        table, r = self.priced.table, self.priced.response
+        m, synchronous = r.answers, not r.way.startswith("A2")
+        matrix = table.matrix()
+        begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
+        changes: dict[str, Any] = {
+            "rule": r.way.split()[0],
+            "iterate": "last" if r.way == "S2 last" else "averaged",
+            "answers": m,
+            "horizon": m + 1 if synchronous else m * talkers_of(terms),
+            "step": self.step,
+            "mechanism": self.priced.mechanism,
+        }
+        if r.way == "A2 rounds":
+            # The response counts a round's step Nα_k as one, and the agreement's step is α.
+            changes |= {"window": talkers_of(terms), "schedule": "rounds", "step": self.step / talkers_of(terms)}
+        elif terms.agreement.rule == "auto" and not synchronous:
+            changes["schedule"] = "random-order"
+        if begin is not None:
+            changes["start"] = begin
+        if matrix is not None:
+            changes["preconditioner"] = matrix.tolist()
+        bound = table.bounded.problem.feature_bound
+        return terms.replace(
+            agreement=changes,
+            model={"gradient_bound": self.gradient_bound},
+            data={"feature_bound": 0.0 if bound is None else bound},
+            owner={"delta": 0.0} if self.priced.mechanism == "laplace" else {},
+        )
+
+
+def flatness_of(best: Candidate, talkers: int) -> dict[str, tuple[float, float]]:
+    """ψ at half and twice each setting over ψ at the best, by the table."""
+    p, (i, j) = best.priced, best.priced.where
+    cost = p.fixed + p.noise
+
+    def at(axis: Array, here: float, factor: float, line: Array) -> float:
+        return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
+
+    flat = {}
+    if len(p.step) > 1:
+        flat["step"] = (at(p.step, best.step, 0.5, cost[:, j]), at(p.step, best.step, 2.0, cost[:, j]))
+    if len(p.bounds) > 1:
+        Ξ = best.gradient_bound
+        flat["gradient_bound"] = (at(p.bounds, Ξ, 0.5, cost[i]), at(p.bounds, Ξ, 2.0, cost[i]))
+    ends = []
+    for m in (max(p.response.answers // 2, 1), 2 * p.response.answers):
+        variance = {p.mechanism: noise_variance(p.table.bounded.problem.terms, p.mechanism, m)}
+        ends.append(p.table.price(response(p.response.way, m, talkers), variance)[0].cost)
+    flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
+    return flat

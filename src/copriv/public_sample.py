@@ -1,0 +1,149 @@
+"""What the public sample says about the fitness that will be trained, and how far it may be wrong.
+
+The learner's n₀ public records and the owners' n records are taken as draws from one population. With ∇ℓ at θ* of
+covariance S and A = ∇²f, an optimum over n records is off the population's by about
+
+    θ* ~ N(θ_population, A⁻¹ S A⁻¹ / n),      so  E f(θ) − f(θ*) = ½ tr(S A⁻¹)·(1/n₁ + 1/n₂) = κ·(1/n₁ + 1/n₂)
+
+for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part
+of the other, as an owner is of the pool,
+the sum is 1/n_i − 1/n. For a loss with a kink no finite sample has a ∇²f; A is then that of f with the kink smoothed.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.fitness import Optimum, Quadratic, Regularizer
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.types import Array, is_linear
+
+BOOTSTRAPS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSample:
+    """The fitness over the learner's own records: optimum, curvature, and the spread of optima."""
+
+    problem: Problem
+    """With the public sample in every owner's place."""
+    _made: "dict[tuple[int, int], tuple[Problem, ...]]" = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem) -> "PublicSample":
+        """Raises DataError where the problem has no public records."""
+        return cls(problem if problem.stand_in else problem.on_public())
+
+    @property
+    def records(self) -> Records:
+        """The public records."""
+        return self.problem.owners[0]
+
+    @property
+    def optimum(self) -> Optimum:
+        """θ* of the public sample."""
+        return self.problem.optimum
+
+    @cached_property
+    def hessian(self) -> Float[Array, "p p"]:
+        """A = ∇²f at the optimum; for a loss with a kink, of f smoothed over the spread of its optima."""
+        f = self.problem.fitness
+        if f.quadratic is not None:
+            return f.quadratic.hessian
+        return curvature_at(self.problem, self.optimum.theta)
+
+    @cached_property
+    def spread(self) -> Float[Array, "p p"]:
+        """A⁻¹ S A⁻¹: the covariance of an optimum over n records, times n."""
+        f, r = self.problem.fitness, self.records
+        g = f.loss.gradients(self.optimum.theta, r.features, r.target)
+        share = r.weight / r.weight.sum()
+        g = g - share @ g
+        S = (g * share[:, None]).T @ g
+        inverse = np.linalg.pinv(self.hessian, rcond=1e-12, hermitian=True)
+        return np.asarray(inverse @ S @ inverse)
+
+    @cached_property
+    def information(self) -> float:
+        """κ = ½ tr(A·A⁻¹SA⁻¹), in the unit of f: what n records leave unknown costs κ/n."""
+        return 0.5 * float(np.sum(self.hessian * self.spread))
+
+    def alone(self, records: float, total: float) -> float:
+        """E ψ, on all `total` records, of the non-private model of an owner that holds `records` of them."""
+        return self.information * (1.0 / records - 1.0 / total) / self.optimum.value
+
+    def public_only(self, total: float) -> float:
+        """E ψ, on `total` records of the owners, of the model fitted on the public sample alone."""
+        return self.information * (1.0 / self.records.units + 1.0 / total) / self.optimum.value
+
+    def worlds(self, number: int, seed: int = 0) -> "tuple[Problem, ...]":
+        """Bootstrap samples of the public rows, each in every owner's place: what the owners' records may be like.
+
+        Each has an optimum, a curvature and a tail of its own, as far from the public sample's as that is from the
+        owners' (whose n records are far more than the public ones, and add little to the distance).
+        """
+        if (number, seed) not in self._made:
+            drawn = self._resampled(number, seed)
+            # An optimum is an optimisation a world, and the same for every rule that is tried in it.
+            self._made[number, seed] = tuple(replace(world, known_optimum=world.optimum) for world in drawn)
+        return self._made[number, seed]
+
+    def _resampled(self, number: int, seed: int) -> "tuple[Problem, ...]":
+        rng = np.random.default_rng([seed, 2])
+        raw = self.problem.unbounded[0]
+        share, n = raw.weight / raw.weight.sum(), raw.units
+        made = []
+        for _ in range(number):
+            weight = rng.multinomial(n, share).astype(np.float64)
+            some = weight > 0
+            drawn = Records(raw.features[some], raw.target[some], weight[some])
+            made.append(replace(self.problem, unbounded=(drawn,) * self.problem.terms.n_owners))
+        return tuple(made)
+
+    @cached_property
+    def wobble(self) -> float:
+        """Relative standard error of the curvature in a direction: √(E‖A^(−½) A_b A^(−½) − I‖²_F / p)."""
+        a, U = np.linalg.eigh(self.hessian)
+        root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
+        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in self._bootstrap]
+        return float(np.sqrt(np.mean([np.square(d).sum() / len(a) for d in off])))
+
+    @cached_property
+    def _bootstrap(self) -> "tuple[Problem, ...]":
+        return self._resampled(BOOTSTRAPS, 0)
+
+    def _hessian_of(self, world: Problem) -> Array:
+        q = world.fitness.quadratic
+        return q.hessian if q is not None else curvature_at(world, self.optimum.theta)
+
+
+def curvature_at(problem: Problem, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+    """∇²f at θ by differences of slopes; a kink is spread over a tenth of the predictions' range."""
+    f, r = problem.fitness, problem.fitness.records
+    loss, share = f.loss, r.weight / r.weight.sum()
+    c = f.regularizer.strength * np.eye(len(theta))
+    if is_linear(loss):
+        z = r.features @ theta
+        h = (1e-4 if loss.smooth else 0.1) * max(float(np.ptp(z)), 1e-6)
+        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
+        return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
+    h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
+    columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
+    rough = np.array(columns)
+    return np.asarray(0.5 * (rough + rough.T))
+
+
+def quadratic_about(problem: Problem) -> Quadratic:
+    """The fitness itself for the squared loss; else its second-order expansion about the optimum."""
+    f = problem.fitness
+    if f.quadratic is not None:
+        return f.quadratic
+    sample = PublicSample(problem)
+    σ, θ = f.regularizer.strength, problem.optimum.theta
+    H = 0.5 * (sample.hessian - σ * np.eye(len(θ)))
+    c = 0.5 * (sample.hessian @ θ)
+    s = problem.optimum.value + 0.5 * float(θ @ sample.hessian @ θ)
+    return Quadratic(H, c, s, Regularizer(σ))
