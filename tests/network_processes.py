@@ -10,7 +10,8 @@ _FORKS = multiprocessing.get_context("forkserver")
 # Names of installed modules only: the server does not have this folder on its path.
 _FORKS.set_forkserver_preload(
     [
-        "copriv.cli.network_commands",
+        "copriv.cli.commands.learner",
+        "copriv.cli.commands.owner_serve",
         "copriv.network.agent",
         "copriv.network.grpc_transport",
         "copriv.network.learner",

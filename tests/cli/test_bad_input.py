@@ -158,7 +158,7 @@ def test_calls_that_make_no_sense_exit_with_2(copriv, arguments):
 
 def test_an_out_that_is_a_file_is_refused_before_the_run(copriv, agreement, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("copriv.cli.simulate.simulate", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr("copriv.cli.commands.simulate.simulate", lambda *_, **__: pytest.fail("ran"))
     one_line(copriv("simulate", agreement, "--out", tmp_path / "file"), 2)
     assert (tmp_path / "file").read_text() == "mine"
 

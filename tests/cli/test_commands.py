@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import copriv as library
-from copriv.cli import app, console, demo, init, words
+from copriv.cli import app
+from copriv.cli.commands import demo, init
+from copriv.cli.show import console, words
 
 KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
 SERIES = {"k", "p25", "median", "p75", "mean", "final"}
@@ -247,7 +249,7 @@ def test_interrupting_leaves_with_130(copriv, agreement, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("copriv.cli.simulate.simulate", interrupted)
+    monkeypatch.setattr("copriv.cli.commands.simulate.simulate", interrupted)
     done = copriv("simulate", agreement)
     assert done.code == 130
     assert "interrupted" in done.err
@@ -255,7 +257,7 @@ def test_interrupting_leaves_with_130(copriv, agreement, monkeypatch):
 
 
 def test_a_bug_keeps_its_traceback(copriv, agreement, monkeypatch):
-    monkeypatch.setattr("copriv.cli.simulate.simulate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("copriv.cli.commands.simulate.simulate", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         copriv("simulate", agreement)
 

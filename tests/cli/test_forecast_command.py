@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import copriv as library
-from copriv.cli import forecast as command
-from copriv.cli import forecast_pictures, words
-from copriv.cli.output import agreement_toml, forecast_files
+from copriv.cli.commands import forecast as command
+from copriv.cli.show import forecast_pictures, words
+from copriv.cli.show.output import agreement_toml, forecast_files
 from copriv.forecast.bounds import Bound
 
 # Joining pays for the small owner only.

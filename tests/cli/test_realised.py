@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
-from copriv.cli.network_commands import _public_rows
-from copriv.cli.realised import compared, expected, on_public_rows, realised
+from copriv.cli.commands.learner import _public_rows
+from copriv.cli.realised import expected, on_public_rows, realised
+from copriv.cli.show.run import compared
 from copriv.errors import DataError
 from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
 from copriv.losses import Squared

@@ -13,8 +13,8 @@ An option beats its COPRIV_* variable, which beats the file, which beats the def
 | 5         | owner or learner unreachable   |
 | 130       | interrupted                    |
 
-Whatever copriv raises on purpose becomes one line on standard error and its exit code. One file a command, each with a
-function `command`; all are in docs/reference/command-line.md, and a test fails where one is not.
+Whatever copriv raises on purpose becomes one line on standard error and its exit code. One file a command in `commands`,
+what they show in `show`; all are in docs/reference/command-line.md, and a test fails where one is not.
 """
 
 import sys
@@ -24,8 +24,21 @@ from typing import Annotated
 import typer
 
 from copriv import __version__
-from copriv.cli import data, demo, forecast, init, network_commands, reproduce, simulate
-from copriv.cli.console import complain
+from copriv.cli.commands import (
+    data_check,
+    data_fetch,
+    demo,
+    forecast,
+    init,
+    learner,
+    ledger_show,
+    ledger_verify,
+    owner_serve,
+    predict,
+    reproduce,
+    simulate,
+)
+from copriv.cli.show.console import complain
 from copriv.errors import CoprivError
 
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
@@ -46,11 +59,24 @@ app.command("init")(init.command)
 app.command("forecast")(forecast.command)
 app.command("simulate")(simulate.command)
 app.command("reproduce")(reproduce.command)
-app.add_typer(data.app, name="data")
-app.add_typer(network_commands.owner_app, name="owner")
-app.add_typer(network_commands.ledger_app, name="ledger")
-app.command("learner")(network_commands.learner)
-app.command("predict")(network_commands.predict)
+
+
+def _group(name: str, what: str) -> typer.Typer:
+    """Commands of two words."""
+    group = typer.Typer(help=what, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name)
+    return group
+
+
+_data = _group("data", "Look at tables: do they keep to what was agreed?")
+_data.command("fetch")(data_fetch.command)
+_data.command("check")(data_check.command)
+_group("owner", "A data owner's own process.").command("serve")(owner_serve.command)
+_ledger = _group("ledger", "What an owner has spent.")
+_ledger.command("show")(ledger_show.command)
+_ledger.command("verify")(ledger_verify.command)
+app.command("learner")(learner.command)
+app.command("predict")(predict.command)
 
 
 def _show_version(asked: bool) -> bool:

@@ -4,16 +4,14 @@ The learner knows what was answered and spent. With public rows of its own it al
 and can say what the same agreement was expected to come to.
 """
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
-from rich.table import Table
 
 from copriv.agreement import Agreement
 from copriv.answering import noise_scale, spent_after
-from copriv.cli.console import plain_table
-from copriv.cli.words import percent
 from copriv.fitness import relative_fitness
 from copriv.forecast.outlook import assess
 from copriv.problem import Problem
@@ -24,6 +22,43 @@ from copriv.types import Array
 
 if TYPE_CHECKING:
     from copriv.network.conductor import Conductor
+
+
+def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
+    """How the run went: realised beside what was agreed."""
+    agreement, outcome = conductor.agreement, conductor.outcome
+    lost = [e.data["owner"] for e in conductor.store.events("refused") if e.data["code"] == "lost"]
+    owners = []
+    for terms in agreement.owner:
+        answered = conductor.parties[terms.name].answered
+        ε, δ = spent_after(agreement, terms, answered)
+        owners.append(
+            {
+                "name": terms.name,
+                "records": terms.records,
+                "epsilon": terms.epsilon,
+                "delta": terms.delta,
+                "answers": answered,
+                "most_answers": agreement.answers,
+                "lost": lost.count(terms.name),
+                "spent": float(ε),
+                "spent_delta": float(δ),
+                "noise_scale": noise_scale(agreement, terms),
+            }
+        )
+    return {
+        "run": conductor.store.run,
+        "rule": agreement.agreement.rule,
+        "mechanism": agreement.agreement.mechanism,
+        "talk": conductor.conduct.talk,
+        "status": None if outcome is None else outcome.status,
+        "outcome": None if outcome is None else outcome.reason,
+        "queries": conductor.stepped,
+        "agreed_queries": agreement.queries,
+        "seconds": round(seconds, 3),
+        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "owners": owners,
+    }
 
 
 def realised(conductor: "Conductor", public: Records | None, seconds: float) -> dict[str, Any]:
@@ -75,34 +110,6 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
         "of_the_best_model": of_best,
         "estimate": ψ - of_best,
     }
-
-
-def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table:
-    """Both as a table for a terminal."""
-    table = plain_table("", "forecast", "realised")
-
-    def row(name: str, key: str, form: str) -> None:
-        before = "" if expected is None else format(sum(expected[key].values()), form)
-        table.add_row(name, before, format(sum(realised[key].values()), form))
-
-    table.add_row("queries", "" if expected is None else str(expected["queries"]), str(realised["queries"]))
-    row("answers, of all owners", "answers", "d")
-    row("epsilon spent, of all owners", "epsilon", ".6g")
-    if sum(realised["delta"].values()) > 0:
-        row("delta spent, of all owners", "delta", ".6g")
-    ψ, public = "", realised["public"]
-    if expected is not None:
-        band = expected["relative_fitness"]
-        kind, (low, high) = expected["kind"], (percent(band["low"]), percent(band["high"]))
-        ψ = f"{percent(band['mean'])} ({low} to {high}, {kind})"
-    if public is not None:
-        table.add_row(
-            "above the best model", ψ, f"about {percent(public['estimate'])}, by {public['rows']:,} public rows"
-        )
-        table.add_row(
-            "fitness on the public rows", "", f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
-        )
-    return table
 
 
 def _counted(agreement: Agreement, answers: list[int], queries: int) -> dict[str, Any]:

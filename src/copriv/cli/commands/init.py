@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.console import out
-from copriv.cli.network_commands import init_network
-from copriv.cli.output import save
+from copriv.agreement import Agreement
+from copriv.cli.show.console import log, out
+from copriv.cli.show.output import save
 from copriv.errors import UsageError
 
 
 def template() -> str:
     """The text of the file, which is a valid agreement as it stands."""
-    return files("copriv.cli").joinpath("agreement.toml").read_text(encoding="utf-8")
+    return files("copriv.cli.commands").joinpath("agreement.toml").read_text(encoding="utf-8")
 
 
 def command(
@@ -40,3 +40,16 @@ def command(
         raise UsageError(f"{path}: is a directory; name a file")
     save(path.parent, {path.name: template().encode()})
     out().print(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")
+
+
+def init_network(agreement: Path, folder: Path, public: Path | None = None, days: int = 365) -> None:
+    """`copriv init --network`: write every party's files. Raises as `make_consortium` does."""
+    from copriv.network.setup import make_consortium
+
+    made = make_consortium(Agreement.load(agreement), folder, public, days)
+    for path in made.files:
+        log(f"wrote {path}")
+    out().print(
+        f"Give {folder}/agreement.toml{'' if made.dictionary is None else ' and dictionary.json'} to everybody, and "
+        f"each folder to its own party over a safe way. Keep {folder}/authority."
+    )

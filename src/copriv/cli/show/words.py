@@ -6,6 +6,9 @@ from copriv.agreement import Agreement
 from copriv.forecast import Forecast
 from copriv.simulation import NOT_PRIVATE, Simulation
 
+MOST_ROWS = 20
+"""Owners shown; the JSON lists all."""
+
 
 def percent(ratio: float) -> str:
     """0.0123 → "1.2 %": two significant digits, never a power of ten."""

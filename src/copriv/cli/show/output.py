@@ -55,7 +55,7 @@ def replace_file(path: Path, content: bytes) -> Path:
 def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
     # matplotlib takes half a second to import, which only those who want a picture should wait for.
-    from copriv.cli.pictures import psi_against_k
+    from copriv.cli.show.pictures import psi_against_k
 
     return {
         f"{name}.json": document.encode() + b"\n",
@@ -78,7 +78,7 @@ def curves_csv(outlook: Forecast) -> str:
 
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
-    from copriv.cli.forecast_pictures import break_even, curves
+    from copriv.cli.show.forecast_pictures import break_even, curves
 
     return {
         "forecast.json": document.encode() + b"\n",

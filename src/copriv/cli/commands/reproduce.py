@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from copriv.cli.console import complain, log, out, plain_table, progress
-from copriv.cli.simulate import AsJson
+from copriv.cli.commands.options import AsJson
+from copriv.cli.show.console import complain, log, out, plain_table, progress
 from copriv.data.fetch import found
 from copriv.data.source import SHARED
 from copriv.errors import CoprivError, UsageError

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.console import log, out, plain_table, progress
-from copriv.cli.simulate import AsJson
+from copriv.cli.commands.options import AsJson
+from copriv.cli.show.console import log, out, plain_table, progress
 from copriv.data.fetch import REMOTES, data_folder, fetch, found
 
 

@@ -8,26 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli import fetch
-from copriv.cli.console import out, plain_table
-from copriv.cli.simulate import AsJson
-from copriv.cli.words import plain_number
+from copriv.cli.commands.options import AsJson
+from copriv.cli.show.console import out, plain_table
+from copriv.cli.show.words import plain_number
 from copriv.data.consortium import open_dataset, prepare_owner
 from copriv.data.schema import Schema, check_table
 from copriv.data.source import Source
 from copriv.errors import AgreementError, CoprivError, InvalidInput, UsageError
 from copriv.losses import by_name
 from copriv.problem import Problem
-
-app = typer.Typer(help="Look at tables: do they keep to what was agreed?", no_args_is_help=True, rich_markup_mode=None)
-
-
-app.command("fetch")(fetch.command)
-
-
-@app.callback()
-def _data() -> None:
-    pass
 
 
 @dataclass
@@ -43,8 +32,7 @@ class _Findings:
         return json.dumps({"schema": "copriv.data-check/1", "ok": not self.problems, **vars(self)}, indent=2)
 
 
-@app.command("check")
-def check(
+def command(
     path: Annotated[
         Path, typer.Argument(metavar="AGREEMENT|TABLE", help="An agreement; or, with --agreement, one owner's table.")
     ],

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from copriv.cli import words
-from copriv.cli.pictures import ALONE, FAINT, FLOOR, INK, PSI, STYLE, TOGETHER, k_axis, percent_axis, png
+from copriv.cli.show import words
+from copriv.cli.show.pictures import ALONE, FAINT, FLOOR, INK, PSI, STYLE, TOGETHER, k_axis, percent_axis, png
 from copriv.forecast import Assessment, Forecast
 from copriv.types import Array
 

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from copriv.cli import words
+from copriv.cli.show import words
 from copriv.simulation import Simulation
 
 # Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.

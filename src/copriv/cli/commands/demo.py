@@ -15,11 +15,11 @@ import typer
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.cli import words
-from copriv.cli.console import log, out, plain_table, progress
-from copriv.cli.network_commands import demo_network
-from copriv.cli.output import save, simulation_files
-from copriv.cli.simulate import AsJson, Runs, Workers
+from copriv.cli.commands.demo_network import demo_network
+from copriv.cli.commands.options import AsJson, Runs, Workers
+from copriv.cli.show import words
+from copriv.cli.show.console import log, out, plain_table, progress
+from copriv.cli.show.output import save, simulation_files
 from copriv.fitness import Fitness, Regularizer, relative_fitness
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
@@ -28,7 +28,7 @@ from copriv.types import Array
 
 def agreement_text() -> str:
     """demo.toml."""
-    return files("copriv.cli").joinpath("demo.toml").read_text(encoding="utf-8")
+    return files("copriv.cli.commands").joinpath("demo.toml").read_text(encoding="utf-8")
 
 
 def command(

@@ -1,0 +1,82 @@
+"""`copriv demo --network`: owners and learner as processes of their own on this machine, over mutual TLS."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from copriv.agreement import Agreement
+from copriv.cli.show.console import log, out
+from copriv.cli.show.run import compared, owners_table
+from copriv.errors import CoprivError, Unreachable
+
+
+def demo_network(
+    agreement: Agreement, folder: Path | None = None, as_json: bool = False, talk: str = "choose"
+) -> dict[str, Any]:
+    """`copriv demo --network`: owners and learner as processes of their own on this machine, over mutual TLS.
+
+    Writes everything into `folder` (a temporary one when None) and shows the commands that it runs. Gives the run's
+    record. Raises Unreachable where the run does not finish.
+    """
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="copriv-") as made:
+            return demo_network(agreement, Path(made) / "consortium", as_json, talk)
+    from copriv.network.model import Model
+    from copriv.network.setup import make_consortium, share_out
+
+    make_consortium(agreement, folder)
+    tables = share_out(agreement, folder)
+    copriv = [sys.executable, "-c", "from copriv.cli import main; main()"]
+    file = str(folder / "agreement.toml")
+    learner_log = folder / "learner.log"
+    at_learner = ["learner", file, "--store", str(folder / "run.db"), "--keys", str(folder / "learner")]
+    at_learner += ["--listen", "127.0.0.1:0", "--talk", talk, "--patience", "60"]
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(arguments: list[str], errors: Path) -> None:
+        log("copriv " + " ".join(arguments))
+        with errors.open("wb") as stream:
+            processes.append(subprocess.Popen([*copriv, *arguments], stdout=subprocess.DEVNULL, stderr=stream))
+
+    try:
+        start(at_learner, learner_log)
+        address = _address_in(learner_log, processes[0])
+        for table in tables:
+            own = table.parent
+            at_owner = ["owner", "serve", "--agreement", file, "--data", str(table), "--keys", str(own)]
+            at_owner += ["--ledger", str(own / "data.ledger"), "--learner", address]
+            start(at_owner, own / "owner.log")
+        for process in processes:
+            if process.wait(120) != 0:
+                logs = " ".join(path.read_text().strip()[-300:] for path in sorted(folder.glob("**/*.log")))
+                raise Unreachable(f"a process of the demonstration failed: {logs}")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    model = Model.load(folder / "run.json")
+    if as_json:
+        typer.echo(json.dumps(model.record, indent=2))
+    else:
+        out().print(owners_table(model.record["owners"]))
+        out().print(compared(model.record["realised"], model.record["forecast"]))
+        out().print(f"{model.record['outcome']}, in {model.record['seconds']:.1f} s over mutual TLS on this machine.")
+    return model.record
+
+
+def _address_in(path: Path, process: "subprocess.Popen[bytes]") -> str:
+    """The address that the learner says it listens at, in its log."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if "listening at " in text and ";" in text.split("listening at ")[1]:
+            return text.split("listening at ")[1].split(";")[0]
+        time.sleep(0.05)
+    raise CoprivError(f"the learner did not start: {path.read_text(encoding='utf-8')[-300:]}")

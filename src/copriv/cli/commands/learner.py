@@ -1,0 +1,166 @@
+"""`copriv learner`: wait for owners, conduct the run, write the model."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from copriv.agreement import Agreement
+from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
+from copriv.cli.commands.party import check_address, check_folder, party_keys, stoppable
+from copriv.cli.show.console import log, out
+from copriv.cli.show.output import replace_file
+from copriv.cli.show.run import Following, compared, owners_table
+from copriv.errors import CoprivError, Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from copriv.data.dictionary import PublicDictionary
+    from copriv.records import Records
+
+
+def command(
+    agreement: AgreementFile,
+    store: Annotated[Path, typer.Option(metavar="FILE", help="Where the run is kept.", envvar="COPRIV_STORE")],
+    keys: KeysFolder = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where owners dial.", envvar="COPRIV_LISTEN")
+    ] = "127.0.0.1:7443",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the store.")] = False,
+    talk: Annotated[
+        str, typer.Option(metavar="HOW", help="choose, broadcast or request: how owners come to their turns.")
+    ] = "choose",
+    at_once: Annotated[int | None, typer.Option(min=1, help="A2: owners at work at once; all when not given.")] = None,
+    begin: Annotated[
+        str, typer.Option(metavar="WHEN", help="all: once every owner has come; any: with the first.")
+    ] = "all",
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.")] = 30.0,
+    stragglers: Annotated[
+        str, typer.Option(metavar="HOW", help="S1, S2: wait for late owners, or drop them.")
+    ] = "wait",
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.")
+    ] = 300.0,
+    pace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Owners' mean waiting time (broadcast, request).")
+    ] = 0.02,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the model goes; the store's name + .json.")
+    ] = None,
+    skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn estimator, by skops.")] = None,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.")
+    ] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE", help="The learner's public rows; public.parquet beside the keys, if there is one."
+        ),
+    ] = None,
+    forecast_runs: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Simulated runs of the forecast that the run is held against; 0: none."),
+    ] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
+    from copriv.cli.realised import realised, run_record
+    from copriv.network.conductor import Conduct, Conductor
+    from copriv.network.grpc_transport import GrpcListener
+    from copriv.network.learner import Learner
+    from copriv.network.model import Model
+    from copriv.network.setup import load_dictionary, n_parameters
+    from copriv.network.store import RunStore
+
+    for option, value, known in (
+        ("--talk", talk, ("choose", "broadcast", "request")),
+        ("--begin", begin, ("all", "any")),
+        ("--stragglers", stragglers, ("wait", "drop")),
+    ):
+        if value not in known:
+            raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
+    check_address("--listen", listen, least_port=0)
+    # What is found out at the end would be found out after the owners' budgets are spent.
+    for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
+        check_folder(option, file)
+    terms, own = Agreement.load(agreement), party_keys(keys, "learner")
+    conduct = Conduct(
+        cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
+    )
+    dictionary = load_dictionary(terms, agreement)
+    p = n_parameters(terms, dictionary)
+    rows = _public_rows(terms, public, keys, dictionary)
+    begun, is_new = time.monotonic(), not store.exists()
+    run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
+    listened: list[str] = []
+
+    def listening(address: str) -> None:
+        listened.append(address)
+        log(f"listening at {address}; run {run.run[:8]}")
+
+    try:
+        conductor = Conductor(run, conduct, time.monotonic())
+        with Following(conductor, events):
+            outcome = asyncio.run(
+                stoppable(
+                    Learner(
+                        conductor,
+                        GrpcListener(listen, own),
+                        keys=own,
+                        dictionary="" if dictionary is None else dictionary.fingerprint,
+                        pace=pace,
+                        on_listening=listening,
+                    ).run()
+                )
+            )
+        path = model or store.with_suffix(".json")
+        seconds = time.monotonic() - begun
+        record = run_record(conductor, seconds) | {"realised": realised(conductor, rows, seconds), "forecast": None}
+        result = Model(terms, conductor.model, dictionary, record)
+        # The model is safe before anything else is tried.
+        replace_file(path, result.to_json().encode() + b"\n")
+        if rows is not None and forecast_runs > 0 and outcome.status == "finished":
+            record["forecast"] = _expected(terms, rows, forecast_runs)
+            replace_file(path, result.to_json().encode() + b"\n")
+        if skops is not None:
+            result.save_skops(skops)
+    finally:
+        run.close()
+        if is_new and not listened:
+            store.unlink(missing_ok=True)  # nothing began; a file that was there before is not ours to remove
+    if as_json:
+        typer.echo(result.to_json())
+    else:
+        out().print(owners_table(result.record["owners"]))
+        out().print(compared(record["realised"], record["forecast"]))
+        out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
+    if outcome.status == "stopped":
+        raise Unreachable(f"the run stopped: {outcome.reason}")
+
+
+def _public_rows(
+    agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
+) -> "Records | None":
+    """The learner's own rows, if there are any; only a table that was asked for has to be one."""
+    from copriv.network.setup import PUBLIC, public_records
+
+    if table is not None:
+        return public_records(agreement, table, dictionary)
+    if keys is None or not (keys / PUBLIC).is_file():
+        return None
+    try:
+        return public_records(agreement, keys / PUBLIC, dictionary)
+    except CoprivError as error:
+        log(f"the run is not held against a forecast: {error}")
+        return None
+
+
+def _expected(agreement: Agreement, public: "Records", runs: int) -> dict[str, Any] | None:
+    from copriv.cli.realised import expected
+
+    try:
+        return expected(agreement, public, runs)
+    except CoprivError as error:  # the run is over and its model written: it does not fail for want of a comparison
+        log(f"no forecast to hold the run against: {error}")
+        return None

@@ -1,0 +1,20 @@
+"""Options that several commands share: one meaning, one help, one COPRIV_* variable."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AgreementFile = Annotated[
+    Path, typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
+]
+Runs = Annotated[int, typer.Option(min=1, help="How many independent runs.", envvar="COPRIV_RUNS")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", envvar="COPRIV_JSON")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads; all processors when not given.", envvar="COPRIV_WORKERS")
+]
+KeysFolder = Annotated[
+    Path | None,
+    typer.Option("--keys", metavar="DIR", help="This party's folder of keys.", envvar="COPRIV_KEYS", file_okay=False),
+]
+LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="An owner's ledger file.", envvar="COPRIV_LEDGER")]

@@ -1,0 +1,64 @@
+"""`copriv simulate AGREEMENT`: many runs on records at hand, with simulated noise. What is "auto" is planned first."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copriv.agreement import Agreement
+from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers
+from copriv.cli.show.console import log, progress
+from copriv.cli.show.output import save, simulation_files
+from copriv.cli.show.simulation_tables import show
+from copriv.forecast import plan
+from copriv.problem import Problem
+from copriv.simulation import simulate
+
+
+def command(
+    agreement: AgreementFile,
+    runs: Runs = 100,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of schedules and noise, in place of the agreement's.", envvar="COPRIV_SEED"),
+    ] = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            file_okay=False,
+            help="Also write simulation.json, .csv and .png there.",
+            envvar="COPRIV_OUT",
+        ),
+    ] = None,
+) -> None:
+    """Run an agreement many times with simulated noise: what the collaboration would give."""
+    problem = Problem.load(Agreement.load(agreement))
+    planned = None
+    if _open(problem.terms):
+        log('still "auto": planning on the public rows')
+        choice = plan(problem).choice
+        problem, planned = problem.under(choice.agreement), choice.describe()
+        log(f"planned: {planned}")
+    terms = problem.terms
+    with progress("simulating") as report:
+        result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report)
+    document = result.to_json()
+    if planned is not None:
+        document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
+    if directory is not None:
+        made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
+        for path in save(directory, simulation_files(result, document, made_by)):
+            log(f"wrote {path}")
+    if as_json:
+        typer.echo(document)
+    else:
+        show(terms, result)
+
+
+def _open(agreement: Agreement) -> bool:
+    return "auto" in (agreement.agreement.rule, agreement.agreement.step, agreement.model.gradient_bound)

@@ -1,0 +1,58 @@
+"""What an owner has spent, in words and as the fields of JSON."""
+
+from typing import Any
+
+from copriv.privacy.sqlite_ledger import Totals
+
+
+def spent(totals: Totals) -> str:
+    """Of the lifetime budget, in how many runs."""
+    δ = ""
+    if totals.lifetime_delta > 0:
+        δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
+    ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
+    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {len(totals.runs)} runs"
+
+
+def totals_fields(totals: Totals) -> dict[str, Any]:
+    """The sums of a ledger and of each run in it."""
+    runs = [
+        {
+            "run": run,
+            "fingerprint": t.fingerprint,
+            "epsilon": float(t.epsilon),
+            "spent": float(t.spent),
+            "spent_exactly": str(t.spent),
+            "delta": float(t.delta),
+            "spent_delta": float(t.spent_delta),
+            "answers": t.charged,
+            "lost": t.charged - t.answered,
+            "most_answers": t.cap,
+        }
+        for run, t in totals.runs.items()
+    ]
+    return {
+        "owner": totals.owner,
+        "lifetime": float(totals.lifetime),
+        "spent": float(totals.spent),
+        "spent_exactly": str(totals.spent),
+        "ahead": float(totals.ahead),
+        "lifetime_delta": float(totals.lifetime_delta),
+        "spent_delta": float(totals.spent_delta),
+        "runs": runs,
+        "head": totals.head,
+    }
+
+
+def line_fields(line: Any) -> dict[str, Any]:
+    """One line of a ledger."""
+    return {
+        "line": line.number,
+        "time": line.time,
+        "kind": line.kind,
+        "run": line.run,
+        "identity": line.identity,
+        "epsilon": None if line.epsilon is None else str(line.epsilon),
+        "delta": None if line.epsilon is None else str(line.delta),
+        "hash": line.hash,
+    }

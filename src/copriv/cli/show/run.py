@@ -1,0 +1,113 @@
+"""A run on the screen: who has answered what while it goes on, and realised beside forecast once it is over."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from copriv.cli.show.console import plain_table
+from copriv.cli.show.words import percent
+
+if TYPE_CHECKING:
+    from copriv.network.conductor import Conductor
+    from copriv.network.store import Event
+
+
+def owners_table(owners: list[dict[str, Any]]) -> Table:
+    """What each owner answered and spent."""
+    with_delta = any(owner["delta"] > 0 for owner in owners)
+    columns = (
+        "owner",
+        "records",
+        "answers",
+        "of",
+        "lost",
+        "epsilon spent",
+        *["delta spent"] * with_delta,
+        "noise scale",
+    )
+    table = plain_table(*columns)
+    for owner in owners:
+        table.add_row(
+            owner["name"],
+            f"{owner['records']:,}",
+            str(owner["answers"]),
+            str(owner["most_answers"]),
+            str(owner["lost"]),
+            f"{owner['spent']:.6g}",
+            *[f"{owner['spent_delta']:.6g}"] * with_delta,
+            f"{owner['noise_scale']:.3g}",
+        )
+    return table
+
+
+def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table:
+    """Both as a table for a terminal."""
+    table = plain_table("", "forecast", "realised")
+
+    def row(name: str, key: str, form: str) -> None:
+        before = "" if expected is None else format(sum(expected[key].values()), form)
+        table.add_row(name, before, format(sum(realised[key].values()), form))
+
+    table.add_row("queries", "" if expected is None else str(expected["queries"]), str(realised["queries"]))
+    row("answers, of all owners", "answers", "d")
+    row("epsilon spent, of all owners", "epsilon", ".6g")
+    if sum(realised["delta"].values()) > 0:
+        row("delta spent, of all owners", "delta", ".6g")
+    ψ, public = "", realised["public"]
+    if expected is not None:
+        band = expected["relative_fitness"]
+        kind, (low, high) = expected["kind"], (percent(band["low"]), percent(band["high"]))
+        ψ = f"{percent(band['mean'])} ({low} to {high}, {kind})"
+    if public is not None:
+        table.add_row(
+            "above the best model", ψ, f"about {percent(public['estimate'])}, by {public['rows']:,} public rows"
+        )
+        table.add_row(
+            "fitness on the public rows", "", f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
+        )
+    return table
+
+
+class Following:
+    """Events as JSON lines in a file, and on a terminal a table of who has answered what."""
+
+    def __init__(self, conductor: "Conductor", events: Path | None) -> None:
+        self._conductor, self._path = conductor, events
+        self._live: Live | None = None
+        self._stream: Any = None
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            # - is the usual name of a stream where a file is expected.
+            self._stream = sys.stderr if str(self._path) == "-" else self._path.open("a", encoding="utf-8")
+        if sys.stderr.isatty() and self._stream is not sys.stderr:
+            self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8, transient=True)
+            self._live.start()
+        self._conductor.store.on_event = self._event
+
+    def __exit__(self, *_: object) -> None:
+        self._conductor.store.on_event = None
+        if self._live is not None:
+            self._live.stop()
+        if self._stream is not None and self._stream is not sys.stderr:
+            self._stream.close()
+
+    def _event(self, event: "Event") -> None:
+        if self._stream is not None:
+            self._stream.write(event.to_json() + "\n")
+            self._stream.flush()
+        if self._live is not None:
+            self._live.update(self._table())
+
+    def _table(self) -> Table:
+        conductor = self._conductor
+        queries = f"{conductor.stepped} of {conductor.agreement.queries}"
+        table = plain_table("owner", f"answers ({queries} queries)", "", left=1)
+        for name, party in conductor.parties.items():
+            state = party.out or ("here" if party.there else "away")
+            table.add_row(name, f"{party.answered} of {conductor.agreement.answers}", state)
+        return table
