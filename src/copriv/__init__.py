@@ -30,6 +30,7 @@ from copriv.errors import (
     Unreachable,
     UsageError,
 )
+from copriv.finish import finish
 
 # Eager, since the function has the name of its package: a lazy one would be hidden by it.
 from copriv.forecast import Forecast, forecast
@@ -64,6 +65,7 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "finish",
     "forecast",
     "own_learners",
     "simulate",

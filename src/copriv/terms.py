@@ -4,7 +4,7 @@ The lists of rules, mechanisms and losses stand above this file, and know it; `c
 and holds an agreement against them. Names are a contract: keys are added, never renamed.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -177,7 +177,7 @@ class AgreedTerms(BaseModel):
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _fits_together(self) -> "AgreedTerms":
         names = [owner.name for owner in self.owner]
         twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
         if twice:

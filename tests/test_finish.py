@@ -1,0 +1,140 @@
+"""An owner's own model, made at home with the common one as a prior."""
+
+import numpy as np
+import pytest
+
+import copriv
+from copriv.errors import DataError
+from copriv.finish import COUNTS, Home, finished
+from copriv.fitness import Box, Fitness, Regularizer
+from copriv.losses import by_name
+from copriv.records import Records
+
+P = 4
+
+
+def _agreement(loss: str = "squared", intercept: bool = False) -> copriv.Agreement:
+    return copriv.Agreement.of(
+        {
+            "agreement": {"rule": "S1", "horizon": 3, "step": 1.0},
+            "model": {"loss": loss, "regularization": 1e-3, "gradient_bound": 5.0, "intercept": intercept},
+            "data": {"feature_bound": 0},
+            "owner": [{"name": "a", "records": 50, "epsilon": 1.0}, {"name": "b", "records": 70, "epsilon": 1.0}],
+        }
+    )
+
+
+def _rows(n: int, theta: object, seed: int, loss: str = "squared") -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, P))
+    y = X @ np.asarray(theta) + 0.5 * rng.normal(size=n)
+    return X, np.where(y > 0, 1.0, -1.0) if loss in ("logistic", "hinge") else y
+
+
+def _home(loss: str, centre: np.ndarray) -> Home:
+    return Home(by_name(loss, 0.5), 1e-3, centre, np.eye(P))
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
+def test_alone_is_the_owners_certified_optimum(loss: str) -> None:
+    own = Records.of(*_rows(300, [1.0, -1.0, 0.5, 0.0], 0, loss))
+    f = Fitness(by_name(loss, 0.5), Regularizer(1e-3), Box(), own)
+    fitted = _home(loss, np.zeros(P)).fitted(own, 0.0, np.zeros(P))
+    assert float(f.value(fitted)) == pytest.approx(f.minimum().value, rel=1e-7)
+
+
+def test_a_kink_is_rounded_and_costs_little() -> None:
+    own = Records.of(*_rows(300, [1.0, -1.0, 0.5, 0.0], 0, "hinge"))
+    f = Fitness(by_name("hinge"), Regularizer(1e-3), Box(), own)
+    fitted = _home("hinge", np.zeros(P)).fitted(own, 0.0, np.zeros(P))
+    assert float(f.value(fitted)) < 1.02 * f.minimum().value
+
+
+def test_the_squared_loss_has_a_closed_form() -> None:
+    X, y = _rows(40, [1.0, 2.0, 3.0, 4.0], 1)
+    centre, k = np.array([0.5, 0.5, 0.5, 0.5]), 10.0
+    pull = 2.0 * k / 40 * np.eye(P)  # one record's curvature is 2xxᵀ
+    by_hand = np.linalg.solve(2.0 * X.T @ X / 40 + 1e-3 * np.eye(P) + pull, 2.0 * X.T @ y / 40 + pull @ centre)
+    assert np.allclose(_home("squared", centre).fitted(Records.of(X, y), k, centre), by_hand, rtol=1e-8)
+
+
+def test_a_loss_known_by_gradients_only_gives_the_same() -> None:
+    from copriv.losses import Custom
+
+    custom = Custom(
+        "own",
+        lambda t, X, y: np.square(X @ t - y),
+        lambda t, X, y: 2.0 * (X @ t - y)[:, None] * X,
+    )
+    own, centre = Records.of(*_rows(60, [1.0, 2.0, 3.0, 4.0], 1)), np.ones(P)
+    by_gradients = Home(custom, 1e-3, centre, np.eye(P))
+    assert by_gradients._by_gradients(own, 0.3 * np.eye(P), centre) == pytest.approx(
+        np.linalg.solve(
+            2.0 * own.features.T @ own.features / 60 + 1e-3 * np.eye(P) + 0.3 * np.eye(P),
+            2.0 * own.features.T @ own.target / 60 + 0.3 * centre,
+        ),
+        rel=1e-4,
+    )
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])
+def test_it_is_nearly_the_better_of_alone_and_together(loss: str) -> None:
+    """Owners like the others, and owners unlike them: at home nobody should need to know which it is."""
+    common = np.array([1.0, -1.0, 0.5, 0.0])
+    ratios = []
+    for seed, away in enumerate([0.0, 0.1, 0.5, 2.0] * 3):
+        truth = common + away * np.random.default_rng(seed).normal(size=P)
+        own, test = _rows(200, truth, seed, loss), _rows(20_000, truth, 1000 + seed, loss)
+        lost = by_name(loss, 0.5)
+        mine = copriv.finish(_agreement(loss), common, own)
+        alone = _home(loss, common).fitted(Records.of(*own), 0.0, common)
+        best = min(float(lost.values(t, *test).mean()) for t in (alone, common))
+        ratios.append(float(lost.values(mine, *test).mean()) / best)
+    assert np.mean(ratios) < 1.02
+    assert max(ratios) < 1.1
+
+
+def test_an_owner_like_the_others_keeps_the_common_model_and_one_unlike_them_does_not() -> None:
+    common = np.array([1.0, -1.0, 0.5, 0.0])
+    like = finished(_agreement(), common, _rows(60, common, 3))
+    unlike = finished(_agreement(), common, _rows(60, -common, 3))
+    assert like.weights.sum() == pytest.approx(1.0)
+    assert like.common_share > 0.6
+    assert unlike.common_share < 0.1
+
+
+def test_owners_that_hold_next_to_nothing_get_an_answer() -> None:
+    common = np.array([1.0, -1.0, 0.5, 0.0])
+    X, y = _rows(50, common, 4, "logistic")
+    one_class = copriv.finish(_agreement("logistic"), common, (X, np.ones(50)))
+    constant = copriv.finish(_agreement(), common, (np.hstack([X[:, :3], np.ones((50, 1))]), y))
+    few = copriv.finish(_agreement(), common, (X[:2], y[:2]))
+    single = copriv.finish(_agreement(), common, (X[:1], y[:1]))
+    for theta in (one_class, constant, few, single):
+        assert np.isfinite(theta).all()
+    assert np.array_equal(single, common)
+
+
+def test_what_rows_do_not_determine_stays_as_it_came() -> None:
+    common = np.array([1.0, -1.0, 0.5, 7.0])
+    X, y = _rows(200, [0.0, 1.0, 0.5, 0.0], 5)
+    X[:, 3] = 0.0
+    free = _agreement().replace(model={"regularization": 0.0})
+    assert copriv.finish(free, common, (X, y))[3] == pytest.approx(7.0, rel=1e-3)
+
+
+def test_the_intercept_is_added_and_the_shape_checked() -> None:
+    X, y = _rows(80, [1.0, 2.0, 3.0, 4.0], 6)
+    theta = copriv.finish(_agreement(intercept=True), np.zeros(P + 1), (X, y + 10.0))
+    assert theta.shape == (P + 1,)
+    assert theta[-1] == pytest.approx(10.0, abs=0.5)
+    with pytest.raises(DataError, match="5 parameters"):
+        copriv.finish(_agreement(intercept=True), np.zeros(P), (X, y))
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    own = _rows(80, [1.0, 2.0, 3.0, 4.0], 6)
+    once, again = (copriv.finish(_agreement(), np.ones(P), own, seed=3) for _ in range(2))
+    assert np.array_equal(once, again)
+    assert COUNTS[0] == 0.0
+    assert np.isinf(COUNTS[-1])
