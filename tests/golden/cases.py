@@ -1,7 +1,6 @@
 """The agreements whose results are frozen: every rule, mechanism, schedule and source of records stands in one of them."""
 
 import io
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,10 +87,21 @@ ARRAYS: dict[str, Document] = {
 
 
 def demo() -> Document:
-    """The agreement of `copriv demo`, on the embedded loans."""
-    from importlib import resources
-
-    return tomllib.loads(resources.files("copriv.cli").joinpath("demo.toml").read_text(encoding="utf-8"))
+    """The three banks of `copriv demo` as they were when results were frozen, on the embedded loans."""
+    bank = {"epsilon": 1.0}
+    return {
+        "agreement": {
+            "name": "three banks", "rule": "A2", "horizon": 12, "answers": 6, "step": 10000.0,
+            "schedule": "random-order", "seed": 0,
+        },
+        "model": {"loss": "squared", "regularization": 1e-6, "theta_max": 1e5, "gradient_bound": 1.5},
+        "data": {"dataset": "lending-embedded", "components": 8, "feature_bound": "auto", "public_rows": 100},
+        "owner": [
+            {"name": "bank-1", "records": 5500, **bank},
+            {"name": "bank-2", "records": 4150, "group": "regional", **bank},
+            {"name": "bank-3", "records": 40, "group": "regional", **bank},
+        ],
+    }  # fmt: skip
 
 
 def dataset(name: str, terms: Document, records: int = 300, **data: Any) -> Document:
