@@ -14,9 +14,10 @@ from copriv.answering import answer_length, answer_noise, noise_scale, promise, 
 from copriv.errors import AgreementError, NotCertified
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.conductor import Conduct, Conductor
+from copriv.network.conductor import Conductor
 from copriv.network.messages import Refusal
 from copriv.network.store import RunStore
+from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
