@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 
+from copriv import losses
 from copriv.errors import AgreementError
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
@@ -24,6 +25,14 @@ ONE_ANSWER = ("statistics", "objective")
 
 class Agreement(AgreedTerms):
     """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made."""
+
+    @model_validator(mode="after")
+    def _loss_is_known(self) -> "Agreement":
+        try:
+            losses.known(self.model.loss)
+        except AgreementError as error:
+            raise ValueError(f"model.loss: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _mechanism_can_be_kept(self) -> "Agreement":
