@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from copriv import losses
 from copriv.agreement import Agreement
-from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.conductor import Conductor, Outcome
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
@@ -105,7 +105,7 @@ class Consortium:
                 self.agreed,
                 name,
                 options.pop("records", None) or records(index),
-                Squared(),
+                losses.named(self.agreed.model.loss, self.agreed.model.threshold),
                 options.pop("ledgers", file),
                 self.dialer(name),
                 keys=None if self.keys is None else self.keys[name],

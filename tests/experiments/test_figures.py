@@ -8,7 +8,7 @@ import pyarrow.csv
 import pytest
 from PIL import Image
 
-from copriv.data.datasets import hospital_simulated
+from copriv.data.datasets import hospital, hospital_simulated
 from copriv.experiments import BEYOND, FIGURES, Effort, consortia, drawing
 from copriv.experiments.consortia import A_HOSPITAL, HOSPITAL_RECORDS, S_LENDING, hospital_records
 from copriv.experiments.figures.grids import slope

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -47,6 +47,7 @@ class Wanted:
     """How many rows a simulated table needs; real ones have as many as they have."""
 
 
+@runtime_checkable
 class DataSet(Protocol):
     """Where a table comes from and what its columns are: one file each, on the list in `copriv.data.datasets`."""
 

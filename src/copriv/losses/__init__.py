@@ -19,7 +19,7 @@ A loss is one file and one entry in `ALL`: a class with a `name` that inherits `
 −1 and 1) and says `value`, `slope`, `slope_bound`, `smooth` and `curvature`.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from copriv.errors import AgreementError
 from copriv.losses.custom import Custom as Custom
@@ -35,6 +35,7 @@ from copriv.types import LinearLoss
 from copriv.types import Loss as Loss
 
 
+@runtime_checkable
 class Kind(Protocol):
     """A loss that an agreement can name, before its constants are known."""
 

@@ -1,7 +1,6 @@
 """The Huber loss: for numbers with outliers."""
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -24,7 +23,7 @@ class Huber(OfPrediction):
         positive("threshold", self.threshold)
 
     @classmethod
-    def agreed(cls, threshold: float) -> Self:
+    def agreed(cls, threshold: float) -> "Huber":
         return cls(threshold)
 
     def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -1,7 +1,5 @@
 """What every loss of the prediction z = xᵀθ has: all that follows from its value φ and its slope φ′."""
 
-from typing import Self
-
 import numpy as np
 from jaxtyping import Float
 
@@ -17,7 +15,7 @@ class OfPrediction:
     curvature: float
 
     @classmethod
-    def agreed(cls, threshold: float) -> Self:
+    def agreed(cls, threshold: float) -> "OfPrediction":
         """As an agreement names it; most losses have no constant of their own."""
         return cls()
 
