@@ -38,8 +38,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
-from scipy.stats import norm
+from scipy.special import expit, ndtri
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
@@ -258,7 +257,7 @@ def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_r
         )
     if not 0 < delta <= LARGEST_DELTA:
         raise InvalidInput(f"delta: must be above 0 and at most {LARGEST_DELTA}, not {delta!r}")
-    u = float(norm.isf(delta / 2))
+    u = -float(ndtri(delta / 2))
     ratio = np.sqrt(u * u + 2.0 * positive("epsilon", epsilon)) - u
     return float(sensitivity / ratio) * (1 + 1e-9)
 
