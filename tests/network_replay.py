@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.answering import noise_scale, sensitivity_norm
 from copriv.losses import Squared
 from copriv.network.store import RunStore
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -41,8 +40,8 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
         for name in step["owners"]:
             i = names.index(name)
             terms = agreed.owner[i]
-            b = noise_scale(agreed, terms)
-            clean = clipped_mean_gradient(Squared(), held[i], θ, bound, sensitivity_norm(agreed))
+            b = agreed.mechanism.scale(agreed, terms)
+            clean = clipped_mean_gradient(Squared(), held[i], θ, bound, agreed.mechanism.order(agreed))
             w.append((given[step["turn"], name] - clean) / b)
         draws.append(np.array(w)[None])
     schedule = Replay([(float(k), step["talker"]) for k, step in enumerate(steps)])

@@ -346,7 +346,7 @@ terms = Agreement.of({
 owner = Owner(terms, "a", Records.of(np.ones((3, 2)), np.ones(3)), Squared())
 assert owner.answer(Query("q", terms.fingerprint, "a", np.zeros(2))).gradient.shape == (2,)
 loaded = {name for name, module in sys.modules.items() if name.startswith("copriv") and module is not None}
-assert "copriv.privacy.mechanisms" in loaded
+assert "copriv.privacy.laplace" in loaded
 assert not {name for name in loaded if "simulat" in name}, loaded
 """
     subprocess.run([sys.executable, "-c", code], check=True)

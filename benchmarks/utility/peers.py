@@ -77,7 +77,8 @@ class OutputPerturbation:
 
     def minimiser(self, problem: Problem, records: Records) -> Array:
         """Of (1/n)Σ clipped loss + (Λ/2)‖θ‖²."""
-        from copriv.privacy.objective import Perturbation, surface_of
+        from copriv.mechanisms.objective_noise import Perturbation
+        from copriv.mechanisms.objective_solver import surface_of
 
         # The tilted fitness without a tilt is the regularised one with each gradient clipped in L2.
         agreed = Perturbation(

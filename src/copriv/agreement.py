@@ -12,44 +12,22 @@ from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 
-from copriv import losses
+from copriv import mechanisms
 from copriv.errors import AgreementError
+from copriv.mechanisms import Mechanism
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
-__all__ = ["ONE_ANSWER", "AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Rule", "Terms"]
+__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Rule", "Terms"]
 
 Rule = Literal["S1", "S2", "A1", "A2"]
-ONE_ANSWER = ("statistics", "objective")
-"""Mechanisms by which an owner answers a single query, at the agreed start."""
 
 
 class Agreement(AgreedTerms):
     """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made."""
 
     @model_validator(mode="after")
-    def _loss_is_known(self) -> "Agreement":
-        try:
-            losses.known(self.model.loss)
-        except AgreementError as error:
-            raise ValueError(f"model.loss: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _mechanism_can_be_kept(self) -> "Agreement":
-        mechanism, loss = self.agreement.mechanism, self.model.loss
-        if mechanism in ONE_ANSWER and self.answers != 1:
-            raise ValueError(f'agreement.answers: mechanism "{mechanism}" answers once; set answers = 1')
-        if mechanism == "statistics" and loss != "squared":
-            raise ValueError(f'model.loss: mechanism "statistics" is for the squared loss, not {loss}')
-        if mechanism in ONE_ANSWER and self.data.feature_bound == 0:
-            raise ValueError(f'data.feature_bound: mechanism "{mechanism}" needs a bound on the features; 0 is none')
-        if mechanism == "objective" and len({owner.delta > 0 for owner in self.owner}) > 1:
-            raise ValueError('owner.delta: with mechanism "objective" either every owner has a delta above 0, or none')
-        if mechanism in ("gaussian", "laplace-composed") and any(owner.delta == 0 for owner in self.owner):
-            raise ValueError(
-                f'owner.delta: mechanism "{mechanism}" is (epsilon, delta); give every owner a delta above 0, '
-                'such as 1e-6, or choose mechanism = "laplace"'
-            )
+    def _can_be_kept(self) -> "Agreement":
+        self.mechanism.check(self)
         return self
 
     @classmethod
@@ -107,7 +85,12 @@ class Agreement(AgreedTerms):
     @property
     def one_answer(self) -> bool:
         """Whether each owner answers one query, at the agreed start, and the learner then computes the model."""
-        return self.agreement.mechanism in ONE_ANSWER
+        return self.mechanism.one_answer
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What owners answer with."""
+        return mechanisms.named(self.agreement.mechanism)
 
     @property
     def queries(self) -> int:

@@ -18,14 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.answering import check_delta, private_answer
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
-from copriv.privacy.accounting import epsilon_per_answer
-from copriv.privacy.ahead import DrawnAhead
-from copriv.privacy.answering import ClippedGradient, PrivateAnswer
-from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
+from copriv.mechanisms import PrivateAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
-from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss
@@ -54,7 +49,8 @@ class Owner:
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
                 "with gradient_bound_assumed = false, where each record's gradient is clipped"
             )
-        check_delta(agreement)
+        mechanism = agreement.mechanism
+        mechanism.check_delta(agreement)
         if records.units != self._terms.records:
             raise AgreementError(
                 f"owner.records: {name} agreed to {self._terms.records} "
@@ -64,21 +60,11 @@ class Owner:
         self._check_records(agreement, name, records, loss)
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
-        per_answer = epsilon_per_answer(self._terms.epsilon, agreement.answers, self._terms.overlap)
-        δ = Fraction(self._terms.delta)
-        # With δ, all answers are paid for together (copriv.privacy.ledger).
-        self._cost = (per_answer,) if δ == 0 else (per_answer * agreement.answers, δ / self._terms.overlap)
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
-        self._other: PrivateAnswer | None = None
-        self._ahead: DrawnAhead | None = None
-        if agreement.agreement.mechanism == "laplace":
-            sensitivity = mean_sensitivity(agreement.gradient_bound, records.units)
-            mechanism = LaplaceAnswer(sensitivity, per_answer, records.n_parameters)
-            self._mechanism = self._ahead = DrawnAhead(mechanism, largest=agreement.gradient_bound)
-        else:
-            self._other = private_answer(agreement, self._terms, records.n_parameters, per_answer, loss)
-            if isinstance(self._other, ClippedGradient) and isinstance(self._other.noise, DrawnAhead):
-                self._ahead = self._other.noise
+        # What is charged before a record is read; with δ, all answers are paid for together (copriv.privacy.ledger).
+        self._cost = mechanism.cost(agreement, self._terms)
+        self._mechanism: PrivateAnswer = mechanism.in_earnest(agreement, self._terms, records.n_parameters, loss)
+        δ = Fraction(self._terms.delta)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
         ledger.open_for(self._fingerprint, δ)
@@ -107,22 +93,17 @@ class Owner:
         It is used once, and soon, or not at all; call `drop_noise` when a connection ends. `copriv.privacy.ahead` says
         what it is safe against, and what not.
         """
-        if self._ahead is not None and self.ledger.answers < self._agreement.answers:
-            self._ahead.draw()
+        ahead = self._mechanism.ahead
+        if ahead is not None and self.ledger.answers < self._agreement.answers:
+            ahead.draw()
 
     def drop_noise(self) -> None:
         """Forget what `draw_ahead` drew."""
-        if self._ahead is not None:
-            self._ahead.drop()
+        if self._mechanism.ahead is not None:
+            self._mechanism.ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        if isinstance(self._other, ClippedGradient):
-            return self._other.answer(self._loss, self._records, theta)
-        if self._other is not None:
-            assert isinstance(self._records, Records)
-            return self._other.answer(self._loss, self._records, theta)
-        gradient = clipped_mean_gradient(self._loss, self._records, theta, self._agreement.gradient_bound)
-        return self._mechanism.release(gradient)
+        return self._mechanism.answer(self._loss, self._records, theta)
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):

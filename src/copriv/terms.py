@@ -61,8 +61,8 @@ class Terms(_Table):
     """A2: answers between two moves of the model; 1 moves it at every answer."""
     start: tuple[float, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
-    mechanism: Literal["laplace", "gaussian", "laplace-composed", "statistics", "objective"] = "laplace"
-    """What an owner answers with (docs/explanation/mechanisms.md). Only "laplace" and "statistics" are always pure ε."""
+    mechanism: str = "laplace"
+    """What an owner answers with: one of `copriv.mechanisms` (docs/explanation/mechanisms.md)."""
     moments_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """"statistics" only: the part of ε for second moments; 0: the learner takes them from its public sample."""
     anchor: Positive | None = None
@@ -76,7 +76,7 @@ class Terms(_Table):
 class ModelTerms(_Table):
     """[model]: the fitness, the box and the bound on a record's gradient."""
 
-    loss: str
+    loss: Literal["squared", "logistic", "hinge", "huber"]
     threshold: Positive = 1.0
     """Huber only: where the loss turns straight, in the target's unit."""
     regularization: NonNegative = 0.0

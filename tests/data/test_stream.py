@@ -126,7 +126,7 @@ def test_an_owner_answers_from_a_stream_as_from_memory(
     source, _ = written(tmp_path, "parquet", table())
     streamed, _ = streamed_records(agreed, "bank", source, "", None)
     from copriv.privacy.approximate import GaussianAnswer
-    from copriv.privacy.mechanisms import LaplaceAnswer
+    from copriv.privacy.laplace import LaplaceAnswer
 
     for kind in (LaplaceAnswer, GaussianAnswer):
         monkeypatch.setattr(kind, "release", lambda self, value: value)

@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.answering import answer_length, answer_noise, noise_scale, promise, sensitivity_norm, spent_after
 from copriv.errors import AgreementError, NotCertified
 from copriv.losses import Squared
+from copriv.mechanisms.objective import perturbation
+from copriv.mechanisms.objective_noise import ObjectiveAnswer
+from copriv.mechanisms.statistics import Statistics
 from copriv.network.agent import respond
-from copriv.network.conductor import Conductor
+from copriv.network.conductor import Conduct, Conductor
 from copriv.network.messages import Refusal
 from copriv.network.store import RunStore
-from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.privacy.mechanisms import LaplaceAnswer
-from copriv.privacy.objective import ObjectiveAnswer
+from copriv.privacy.moments import mean_moments
 from copriv.privacy.sqlite_ledger import read_lines, verify
-from copriv.privacy.statistics import mean_moments
 from copriv.problem import Problem
 from copriv.protocol import Answer, Query
 from copriv.simulation import engine, simulate
@@ -154,12 +154,10 @@ def simulated(agreed: Agreement, draws: list[list[np.ndarray]]) -> np.ndarray:
 def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.ndarray]]:
     if agreed.agreement.mechanism == "objective":
         problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
-        from copriv.answering import perturbation
-
         made = perturbation(agreed, 3, 1.0, problem.loss)
         return [
             [
-                drawn.by_owner[terms.name][0] / noise_scale(agreed, terms),
+                drawn.by_owner[terms.name][0] / agreed.mechanism.scale(agreed, terms),
                 drawn.by_owner[terms.name][1] / made.remainder_scale(terms.records, terms.epsilon),
             ]
             for terms in agreed.owner
@@ -173,7 +171,7 @@ def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.
         exact = clipped_mean_gradient(Squared(), records(i), start, agreed.gradient_bound)
         if agreed.agreement.moments_share > 0:
             exact = np.concatenate([exact, mean_moments(records(i), 1.0, False)])
-        made_of.append([(given[terms.name] - exact) / answer_noise(agreed, terms, 3, 1.0)])
+        made_of.append([(given[terms.name] - exact) / Statistics().scales(agreed, terms, 3, 1.0)])
     return made_of
 
 
@@ -212,13 +210,14 @@ def asked(agreed: Agreement) -> tuple[Conductor, dict[str, Query]]:
 
 def test_an_answer_must_have_the_agreed_length() -> None:
     agreed = once("statistics, moments")
-    assert answer_length(agreed, 3) == 9
+    assert agreed.mechanism.length(agreed, 3) == 9
     for length in (3, 8, 10):
         conductor, queries = asked(agreed)
         query = queries["bank-1"]
         conductor.answered(Answer(query.identity, query.fingerprint, "bank-1", np.zeros(length), 1), 0.0)
         assert "must be 9 finite numbers" in conductor.parties["bank-1"].out
-    assert answer_length(once("objective"), 3) == answer_length(together("gaussian", "A2"), 3) == 3
+    for other in (once("objective"), together("gaussian", "A2")):
+        assert other.mechanism.length(other, 3) == 3
 
 
 def test_all_are_asked_at_once_and_who_is_away_is_done_without(tmp_path: Path) -> None:
@@ -289,20 +288,27 @@ PROMISED = {
 @pytest.mark.parametrize("name", PROMISED)
 def test_an_owner_is_told_its_own_noise_and_price(name: str) -> None:
     agreed, *words = PROMISED[name]
-    said = promise(agreed, agreed.owner[0])
+    said = agreed.mechanism.promise(agreed, agreed.owner[0])
     for word in words:
         assert word in said
-    assert sensitivity_norm(agreed) == (2 if "L2" in said else 1)
+    assert agreed.mechanism.order(agreed) == (2 if "L2" in said else 1)
     if "delta" not in said:
         assert agreed.owner[0].delta == 0
 
 
 def test_what_is_spent_follows_from_the_answers() -> None:
     pure, whole = agreement(), together("gaussian", "A2")
-    assert [spent_after(pure, pure.owner[0], k) for k in (0, 1, 4)] == [(0, 0), (Fraction(1, 4), 0), (1, 0)]
-    assert [spent_after(whole, whole.owner[0], k) for k in (0, 1, 4)] == [(0, 0), *[(1, Fraction(δ))] * 2]
+    assert [pure.mechanism.spent_after(pure, pure.owner[0], k) for k in (0, 1, 4)] == [
+        (0, 0),
+        (Fraction(1, 4), 0),
+        (1, 0),
+    ]
+    assert [whole.mechanism.spent_after(whole, whole.owner[0], k) for k in (0, 1, 4)] == [
+        (0, 0),
+        *[(1, Fraction(δ))] * 2,
+    ]
     shared = agreement("A2", overlap=2, **GRADIENTS["gaussian"]).replace(agreement={"mechanism": "gaussian"})
-    assert spent_after(shared, shared.owner[0], 1) == (Fraction(1, 2), Fraction(δ) / 2)
+    assert shared.mechanism.spent_after(shared, shared.owner[0], 1) == (Fraction(1, 2), Fraction(δ) / 2)
 
 
 def test_delta_without_a_mechanism_for_it_is_refused_before_anybody_is_asked() -> None:

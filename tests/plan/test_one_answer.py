@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from copriv import Agreement, Problem, Records, simulate
-from copriv.plan.one_answer import SMOOTHINGS, expected_psi, plan_one_answer
+from copriv.mechanisms.objective import SMOOTHINGS
+from copriv.plan.one_answer import expected_psi, plan_one_answer
 from copriv.types import Array
 
 

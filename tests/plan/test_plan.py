@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.answering import noise_scale
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast.exact.asynchronous import a2
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.synchronous import s1, s2
-from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, noise_variance, plan
+from copriv.mechanisms import GradientNoise
+from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, plan
 from copriv.plan.choice import kind_of
 from copriv.plan.rule_response import GAINS, MOST_TALKERS, response
 from copriv.problem import Problem
@@ -260,6 +260,11 @@ def test_less_noise_never_costs_more():
 # (ε, δ)
 
 
+def variance_of(agreement, answers):
+    assert isinstance(agreement.mechanism, GradientNoise)
+    return agreement.mechanism.variance(agreement, answers)
+
+
 def opted(**owner):
     return agreed(terms={"communication": "any"}, delta=1e-5, **owner)
 
@@ -270,10 +275,10 @@ def test_the_variance_of_noise_is_that_of_the_owners_own_scales(mechanism, answe
     pytest.importorskip("dp_accounting")
     terms = {"rule": "S2", "step": 1.0, "answers": answers, "mechanism": mechanism}
     made = agreed(terms=terms, model={"gradient_bound": 3.0}, overlap=2, delta=0.0 if mechanism == "laplace" else 1e-5)
-    scale = np.array([noise_scale(made, owner) for owner in made.owner])
+    scale = np.array([made.mechanism.scale(made, owner) for owner in made.owner])
     each = 1.0 if mechanism == "gaussian" else 2.0
     variance = each * np.sum((made.weights * scale) ** 2)
-    assert 9.0 * noise_variance(made, mechanism, answers) == pytest.approx(variance, rel=1e-9)
+    assert 9.0 * variance_of(made, answers) == pytest.approx(variance, rel=1e-9)
 
 
 def test_without_a_delta_a_plan_is_pure_whatever_it_weighs():
@@ -443,5 +448,5 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
     many = many.replace(owner=owners)
     few = finalists.as_few_talkers(many)
     assert few.n_owners == MOST_TALKERS
-    expected = noise_variance(many, mechanism, 3)
-    assert noise_variance(few, mechanism, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)
+    expected = variance_of(many, 3)
+    assert variance_of(few, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-import copriv.privacy.objective as module
+import copriv.mechanisms.objective_noise as module
+import copriv.mechanisms.objective_solver as solver_module
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified, QueryRefused
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation, objective_deviation
+from copriv.mechanisms.objective_solver import Prepared, Surface, bend
 from copriv.owner import Owner
 from copriv.privacy.clipping import ROUNDING
-from copriv.privacy.objective import ObjectiveAnswer, Perturbation, Prepared, Surface, bend, objective_deviation
 from copriv.protocol import Query
 from copriv.records import Records
 from copriv.simulation import simulate
@@ -102,8 +104,10 @@ def _added_not_replaced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_clipping(patch: pytest.MonkeyPatch) -> None:
-    right = module.Tilted.prepared
-    patch.setattr(module.Tilted, "prepared", lambda self, r: replace(right(self, r), limit=np.full(len(r), np.inf)))
+    right = solver_module.Tilted.prepared
+    patch.setattr(
+        solver_module.Tilted, "prepared", lambda self, r: replace(right(self, r), limit=np.full(len(r), np.inf))
+    )
 
 
 def _no_feature_bound(patch: pytest.MonkeyPatch) -> None:

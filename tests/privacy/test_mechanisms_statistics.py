@@ -7,18 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import copriv.privacy.statistics as module
+import copriv.mechanisms.statistics as module
+import copriv.privacy.moments as moments
 from copriv.agreement import Agreement
-from copriv.answering import moments_scales
 from copriv.errors import AgreementError, BudgetRefused, InvalidInput, QueryRefused
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import Squared
+from copriv.mechanisms.statistics import StatisticsAnswer, best_share, statistics_noise
 from copriv.owner import Owner
-from copriv.privacy.statistics import StatisticsAnswer, best_share, mean_moments, statistics_noise, unpack
+from copriv.privacy.moments import mean_moments, unpack
 from copriv.protocol import Query
 from copriv.records import Records
-from copriv.rules import Descent, SolveStatistics, Talkers, agreed_rule
+from copriv.rules import Descent, SolveStatistics
 from copriv.simulation import simulate
+from copriv.talkers import Talkers, agreed_rule
 from copriv.types import Array
 from statistical.privacy_audit import audit_epsilon, learned, likelihood_ratio, scale_test
 
@@ -60,10 +62,10 @@ def test_the_sensitivity_is_reached_and_never_passed(share: float, intercept: bo
 
 
 def test_wrong_versions_pass_the_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
-    unscaled = module.into_reach
-    monkeypatch.setattr(module, "into_reach", lambda x, bound, intercept: x)
+    unscaled = moments.into_reach
+    monkeypatch.setattr(moments, "into_reach", lambda x, bound, intercept: x)
     assert spread(mechanism(), 3) > 10
-    monkeypatch.setattr(module, "into_reach", unscaled)
+    monkeypatch.setattr(moments, "into_reach", unscaled)
     real = module.clipped_mean_gradient
     monkeypatch.setattr(module, "clipped_mean_gradient", lambda loss, r, theta, bound: real(loss, r, theta, 1e9))
     assert spread(mechanism(), 3) > 10  # a target that nobody clipped
@@ -186,7 +188,7 @@ def test_simulated_runs_have_the_noise_of_real_owners() -> None:
     terms, tables = agreement(), data()
     simulated = simulate(terms, tables, runs=600, alone=False).theta
     rule_args = {"fingerprint": terms.fingerprint}
-    rule = agreed_rule(terms, Talkers.of(terms), moments_scale=moments_scales(terms, 3))
+    rule = agreed_rule(terms, Talkers.of(terms), 3)
     real = []
     for run in range(150):
         state = rule.start(np.zeros((1, 3)))

@@ -13,7 +13,7 @@ import pytest
 
 from copriv.losses import Squared
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
-from copriv.privacy.mechanisms import LaplaceAnswer
+from copriv.privacy.laplace import LaplaceAnswer
 from copriv.types import Array
 from statistical.privacy_audit import (
     audit_epsilon,

@@ -16,8 +16,8 @@ from copriv.errors import QueryRefused
 from copriv.losses import Loss
 from copriv.privacy.ahead import DrawnAhead
 from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.privacy.mechanisms import LaplaceAnswer
 from copriv.records import Records
 from copriv.types import Array
 from statistical.owner_battery import CHECKS, failing

@@ -11,13 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.answering import noise_scale, spent_after
 from copriv.fitness import relative_fitness
 from copriv.forecast.outlook import assess
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
-from copriv.rules import Talkers
+from copriv.talkers import Talkers
 from copriv.types import Array
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
     owners = []
     for terms in agreement.owner:
         answered = conductor.parties[terms.name].answered
-        ε, δ = spent_after(agreement, terms, answered)
+        ε, δ = agreement.mechanism.spent_after(agreement, terms, answered)
         owners.append(
             {
                 "name": terms.name,
@@ -43,7 +42,7 @@ def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
                 "lost": lost.count(terms.name),
                 "spent": float(ε),
                 "spent_delta": float(δ),
-                "noise_scale": noise_scale(agreement, terms),
+                "noise_scale": agreement.mechanism.scale(agreement, terms),
             }
         )
     return {
@@ -113,12 +112,14 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
 
 
 def _counted(agreement: Agreement, answers: list[int], queries: int) -> dict[str, Any]:
-    spent = [spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)]
+    spent = [
+        agreement.mechanism.spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)
+    ]
     names = agreement.owner_names
     return {
         "queries": queries,
         "answers": dict(zip(names, answers, strict=True)),
         "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
         "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
-        "noise_scale": {owner.name: noise_scale(agreement, owner) for owner in agreement.owner},
+        "noise_scale": {owner.name: agreement.mechanism.scale(agreement, owner) for owner in agreement.owner},
     }

@@ -20,7 +20,9 @@ from copriv.forecast.exact.asynchronous import a1, a2
 from copriv.forecast.exact.moments import Moments, OwnerKinds
 from copriv.forecast.exact.synchronous import s1, s2
 from copriv.forecast.value import Consortium
+from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan import Plan, plan
+from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.simulation import simulate
@@ -289,9 +291,11 @@ def _exact_mean(problem: Problem, sample: PublicSample) -> Array | None:
         return None
     if any(owner.group for owner in problem.agreement.owner) or terms.schedule in ("poisson", "rounds"):
         return None
-    if terms.window > 1 or terms.mechanism != "laplace":
+    agreement, mechanism = problem.agreement, problem.agreement.mechanism
+    # The recursions are those of Laplace noise, as much of it in every answer.
+    pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
+    if terms.window > 1 or not pure or mechanism.law(agreement) is not Law.LAPLACE:
         return None
-    agreement = problem.agreement
     capped = None if agreement.answers >= terms.horizon else np.full(agreement.n_owners, float(agreement.answers))
     owners = OwnerKinds.of(agreement.records, noise_scales(agreement), answers=capped)
     if not np.allclose(owners.weights, agreement.weights):

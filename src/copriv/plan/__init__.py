@@ -5,10 +5,10 @@ cheapest few are run on the public rows (`finalists`; `one_answer` for mechanism
 and what its promises cost, `noise_curve` what owners are valued by.
 """
 
+from copriv.mechanisms.laplace import noise_of
 from copriv.plan.choice import Choice, Plan
-from copriv.plan.noise import noise_of, noise_variance
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.planner import plan
 
-__all__ = ["Choice", "NoiseCurve", "Plan", "noise_of", "noise_variance", "plan", "plan_one_answer"]
+__all__ = ["Choice", "NoiseCurve", "Plan", "noise_of", "plan", "plan_one_answer"]

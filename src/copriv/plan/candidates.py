@@ -2,27 +2,28 @@
 
 from collections.abc import Sequence
 
-from copriv.agreement import ONE_ANSWER, Agreement
+import numpy as np
+
+from copriv import mechanisms
+from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.plan.noise import noise_variance
+from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan.rule_response import Way
 
 ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
-BUDGETS = 4
-"""Composed Laplace answers are weighed for owners of at most so many different (ε, δ): accounting takes a second each."""
 
 
-def noises_of(agreement: Agreement) -> tuple[str, ...]:
+def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
     """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
-    agreed = agreement.agreement.mechanism
-    if agreed in ("gaussian", "laplace-composed"):
-        return (agreed,)
-    if agreed in ONE_ANSWER or not opted_for_delta(agreement):
-        return ("laplace",)
-    budgets = {(o.epsilon / o.overlap, o.delta / o.overlap) for o in agreement.owner}
-    return ("laplace", "gaussian", *(("laplace-composed",) if len(budgets) <= BUDGETS else ()))
+    agreed, default = agreement.mechanism, mechanisms.ALL[0]
+    assert isinstance(default, GradientNoise)
+    if isinstance(agreed, GradientNoise):
+        if agreed is not default:
+            return (agreed,)
+        return tuple(one for one in mechanisms.ALL if isinstance(one, GradientNoise) and one.weighed(agreement))
+    return (default,)
 
 
 def opted_for_delta(agreement: Agreement) -> bool:
@@ -30,20 +31,24 @@ def opted_for_delta(agreement: Agreement) -> bool:
     return all(owner.delta > 0 for owner in agreement.owner)
 
 
-def variances_of(agreement: Agreement, noises: Sequence[str], answers: int) -> dict[str, float]:
-    """v(m) of each mechanism. Composed noise is left out where composing gains nothing, but for where it is agreed."""
-    found = {noise: noise_variance(agreement, noise, answers) for noise in noises}
-    if len(found) > 1 and found.get("laplace-composed", 0.0) > 0.99 * found["laplace"]:
-        del found["laplace-composed"]
-    return found
+def variances_of(agreement: Agreement, noises: Sequence[GradientNoise], answers: int) -> dict[GradientNoise, float]:
+    """v(m) of each mechanism; without those whose δ gains nothing over pure ε, with Ξ in the same norm."""
+    found = {noise: noise.variance(agreement, answers) for noise in noises}
+    pure = {noise.norm: v for noise, v in found.items() if noise.guarantee is Guarantee.PURE}
+    return {
+        noise: v
+        for noise, v in found.items()
+        if noise.guarantee is Guarantee.PURE or v <= 0.99 * pure.get(noise.norm, np.inf)
+    }
 
 
 def freed(agreement: Agreement) -> Agreement:
     """The agreement with nothing fixed that a plan may choose."""
     document = agreement.to_dict()
-    for key in ("answers", "start", "preconditioner", "window", "moments_share", "anchor", "reach"):
+    own = (key for mechanism in mechanisms.ALL for key in mechanism.terms)
+    for key in ("answers", "start", "preconditioner", "window", "mechanism", *own):
         document["agreement"].pop(key, None)
-    document["agreement"] |= {"rule": "auto", "step": "auto", "mechanism": "laplace"}
+    document["agreement"] |= {"rule": "auto", "step": "auto"}
     document["model"] |= {"gradient_bound": "auto", "gradient_bound_assumed": False}
     document["data"] |= {"feature_bound": "auto"}
     return Agreement.of(document)

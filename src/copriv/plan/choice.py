@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.answering import sensitivity_norm
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
@@ -39,11 +38,13 @@ class Choice:
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
         rule: str = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
         rule += " in rounds" if terms.window > 1 else ""
-        if self.agreement.one_answer:
-            rule = {"statistics": "noisy statistics", "objective": "privately fitted models"}[terms.mechanism]
-        noise = {"gaussian": ", normal noise", "laplace-composed": ", composed Laplace noise"}.get(terms.mechanism, "")
+        mechanism, noise = self.agreement.mechanism, ""
+        if mechanism.one_answer:
+            rule = mechanism.phrase
+        elif mechanism.phrase:
+            noise = f", {mechanism.phrase}"
         m = self.agreement.answers
-        norm = " in L2" if sensitivity_norm(self.agreement) == 2 else ""
+        norm = " in L2" if mechanism.order(self.agreement) == 2 else ""
         bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
             f", features bounded at {self.agreement.data.feature_bound:.3g}"
         )  # fmt: skip

@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.answering import sensitivity_norm
-from copriv.plan.noise import norm_order
+from copriv.mechanisms import GradientNoise
 from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
@@ -50,9 +49,9 @@ class Bounded:
         return float(np.interp(np.log(bound), np.log(self.bounds[order]), more)) / self.sample.optimum.value
 
 
-def candidate_bounds(public: Problem, noises: Sequence[str]) -> list[Bounded]:
+def candidate_bounds(public: Problem, noises: Sequence[GradientNoise]) -> list[Bounded]:
     """The public problem at each candidate B."""
-    orders = sorted({*(norm_order(noise) for noise in noises), sensitivity_norm(public.terms)})
+    orders = sorted({*(noise.norm for noise in noises), public.terms.mechanism.order(public.terms)})
     agreed = public.terms.data.feature_bound
     if agreed != "auto":
         return [_at_bound(public, orders)]

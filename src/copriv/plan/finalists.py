@@ -6,23 +6,24 @@ In bootstrap worlds, with the real n_i and ε_i, clipping and all. Mechanisms by
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv import mechanisms
 from copriv.agreement import Agreement
+from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
 from copriv.plan.candidates import opted_for_delta, talkers_of
 from copriv.plan.choice import Choice
 from copriv.plan.clipping_bias import CAUTION, Bounded
-from copriv.plan.noise import noise_variance
 from copriv.plan.one_answer import expected_psi, plan_one_answer
 from copriv.plan.prices import Candidate, Priced
 from copriv.plan.rule_response import MOST_TALKERS
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.simulation import simulate
-from copriv.types import Array, is_linear
+from copriv.types import Array
 
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
@@ -99,33 +100,36 @@ def measured_psi(
     )  # fmt: skip
 
 
-def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[str, bool]]:
+def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
     """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
-    terms, owners = public.terms.agreement, public.terms.owner
-    if public.terms.one_answer:
-        return [(terms.mechanism, terms.mechanism == "statistics" or not opted_for_delta(public.terms))]
-    free = terms.rule == "auto" and terms.step == "auto" and terms.mechanism == "laplace"
+    terms, owners, agreed = public.terms.agreement, public.terms.owner, public.terms.mechanism
+    opted = opted_for_delta(public.terms)
+    if isinstance(agreed, OneAnswer):
+        return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
+    free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
     if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
-        return []
-    if not is_linear(public.loss) or (not np.isfinite(public.loss.curvature) and public.loss.name != "hinge"):
         return []
     if public.feature_bound is None or any(owner.group or owner.unit for owner in owners):
         return []
-    found = [("statistics", True)] if public.loss.name == "squared" else []
-    return [*found, ("objective", True), *([("objective", False)] if opted_for_delta(public.terms) else [])]
+    found: list[tuple[OneAnswer, bool]] = []
+    for one in mechanisms.ALL:
+        if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss):
+            found += [(one, True)] if one.guarantee is not Guarantee.APPROXIMATE else []
+            found += [(one, False)] if opted and one.guarantee is not Guarantee.PURE else []
+    return found
 
 
 def measure_one_answer(
-    bounded: Bounded, mechanism: str, pure: bool, public_start: bool, runs: int, seed: int
+    bounded: Bounded, mechanism: OneAnswer, pure: bool, public_start: bool, runs: int, seed: int
 ) -> Choice:
     """The best setting of a mechanism of one answer, measured as the others are."""
     public, sample = bounded.problem, bounded.sample
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
-    order: Literal[1, 2] = 1 if pure else 2
+    order = mechanism.order(public.terms)
     agreement = plan_one_answer(
         public,
-        mechanism,
+        mechanism.name,
         public_start=public_start,
         seed=seed,
         sample=sample,
@@ -150,14 +154,15 @@ def as_few_talkers(agreement: Agreement) -> Agreement:
     rounds = terms.window > 1 and terms.schedule == "rounds"
     if agreement.synchronous or len(owners) <= MOST_TALKERS or talkers_of(agreement) < len(owners):
         return agreement
-    if not alike and not rounds:
+    mechanism = agreement.mechanism
+    if not isinstance(mechanism, GradientNoise) or (not alike and not rounds):
         return agreement
     few, first = MOST_TALKERS, {key: value for key, value in agreement.to_dict()["owner"][0].items() if key != "weight"}
-    one = noise_variance(agreement.replace(owner=[{**first, "records": 1}]), terms.mechanism, agreement.answers)
-    exactly = float(np.sqrt(one / (few * noise_variance(agreement, terms.mechanism, agreement.answers))))
+    one = mechanism.variance(agreement.replace(owner=[{**first, "records": 1}]), agreement.answers)
+    exactly = float(np.sqrt(one / (few * mechanism.variance(agreement, agreement.answers))))
     # What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
     records = max(1, round(exactly))
-    ε = first["epsilon"] * (exactly / records if terms.mechanism == "laplace" else 1.0)
+    ε = first["epsilon"] * (exactly / records if mechanism.guarantee is Guarantee.PURE else 1.0)
     document = agreement.to_dict()
     document["owner"] = [{**first, "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
     document["agreement"] |= {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from copriv.errors import AgreementError
+from copriv.mechanisms.laplace import noise_of
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
@@ -28,7 +29,6 @@ from copriv.plan.candidates import (
 from copriv.plan.choice import Choice, Plan, kind_of
 from copriv.plan.clipping_bias import candidate_bounds
 from copriv.plan.finalists import finalists_of, measure_one_answer, one_answer_mechanisms, run_finalists
-from copriv.plan.noise import noise_of
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem

@@ -4,7 +4,7 @@ In the unit of f, a setting costs
 
     bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · Ξ² v(m)
 
-with v(m) the variance of noise in the owners' average for Ξ = 1 (`noise_variance`; for pure ε 8m²ν with
+with v(m) the variance of noise in the owners' average for Ξ = 1 (`GradientNoise.variance`; for pure ε 8m²ν with
 ν = Σ w_i² κ_i²/(n_i ε_i)²), a_j the curvature in direction j, R and V from `rule_response`, z the start, t the spread of
 what the public sample cannot know of θ* (`PublicSample`), P_j a public preconditioner, and bias what clipping at Ξ does
 to the optimum, found on the public rows. R and V are means over how uncertain the curvature is, and the bias is priced
@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan.candidates import talkers_of
 from copriv.plan.clipping_bias import Bounded
-from copriv.plan.noise import noise_variance, norm_order
 from copriv.plan.rule_response import GAINS, Response, response
 from copriv.public_sample import PublicSample
 from copriv.types import Array
@@ -60,7 +60,7 @@ class Table:
         a = np.maximum(a, 1e-12 * a[-1])
         return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
 
-    def price(self, table: Response, variance: "dict[str, float]") -> "list[Priced]":
+    def price(self, table: Response, variance: dict[GradientNoise, float]) -> "list[Priced]":
         """One a mechanism of noise; `variance` is v(m) of each."""
         a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
@@ -70,9 +70,8 @@ class Table:
         loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
         priced = []
         for mechanism, v in variance.items():
-            order = norm_order(mechanism)
-            fixed = rest[:, None] + self.bounded.bias(order)[None, :]
-            noise = loud[:, None] * self.bounded.bounds[order][None, :] ** 2 * v
+            fixed = rest[:, None] + self.bounded.bias(mechanism.norm)[None, :]
+            noise = loud[:, None] * self.bounded.bounds[mechanism.norm][None, :] ** 2 * v
             cost = fixed + noise
             where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
             place = (int(where[0]), int(where[1]))
@@ -86,7 +85,7 @@ class Priced:
 
     table: Table
     response: Response
-    mechanism: str
+    mechanism: GradientNoise
     step: Float[Array, " steps"]
     fixed: Float[Array, "steps bounds"]
     noise: Float[Array, "steps bounds"]
@@ -97,7 +96,7 @@ class Priced:
     @property
     def order(self) -> int:
         """Of the norm that Ξ is in."""
-        return norm_order(self.mechanism)
+        return self.mechanism.norm
 
     @property
     def bounds(self) -> Float[Array, " bounds"]:
@@ -105,9 +104,13 @@ class Priced:
         return self.table.bounded.bounds[self.order]
 
     @property
+    def pure(self) -> bool:
+        return self.mechanism.guarantee is Guarantee.PURE
+
+    @property
     def promises(self) -> tuple[bool, bool, bool]:
         """Pure ε, asynchronous, one answer."""
-        return self.mechanism == "laplace", self.response.way.startswith("A2"), self.response.answers == 1
+        return self.pure, self.response.way.startswith("A2"), self.response.answers == 1
 
     def candidate(self) -> "Candidate":
         return Candidate(self, float(self.step[self.where[0]]), float(self.bounds[self.where[1]]))
@@ -137,7 +140,7 @@ class Candidate:
             "answers": m,
             "horizon": m + 1 if synchronous else m * talkers_of(terms),
             "step": self.step,
-            "mechanism": self.priced.mechanism,
+            "mechanism": self.priced.mechanism.name,
         }
         if r.way == "A2 rounds":
             # The response counts a round's step Nα_k as one, and the agreement's step is α.
@@ -153,7 +156,7 @@ class Candidate:
             agreement=changes,
             model={"gradient_bound": self.gradient_bound},
             data={"feature_bound": 0.0 if bound is None else bound},
-            owner={"delta": 0.0} if self.priced.mechanism == "laplace" else {},
+            owner={"delta": 0.0} if self.priced.pure else {},
         )
 
 
@@ -173,7 +176,7 @@ def flatness_of(best: Candidate, talkers: int) -> dict[str, tuple[float, float]]
         flat["gradient_bound"] = (at(p.bounds, Ξ, 0.5, cost[i]), at(p.bounds, Ξ, 2.0, cost[i]))
     ends = []
     for m in (max(p.response.answers // 2, 1), 2 * p.response.answers):
-        variance = {p.mechanism: noise_variance(p.table.bounded.problem.terms, p.mechanism, m)}
+        variance = {p.mechanism: p.mechanism.variance(p.table.bounded.problem.terms, m)}
         ends.append(p.table.price(response(p.response.way, m, talkers), variance)[0].cost)
     flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
     return flat

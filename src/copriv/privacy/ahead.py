@@ -22,7 +22,7 @@ import time
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.mechanisms import GRID, LaplaceAnswer, check_value
+from copriv.privacy.laplace import GRID, LaplaceAnswer, check_value
 from copriv.types import Array
 
 LASTS = 1.0

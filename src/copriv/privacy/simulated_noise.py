@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from copriv.privacy.noise import Law
 from copriv.types import Array
 
 
@@ -45,3 +46,15 @@ class SimulatedNormal(SimulatedLaplace):
 
     def _drawn(self, stream: np.random.Generator, shape: tuple[int, ...]) -> Array:
         return stream.normal(size=shape)
+
+
+SIMULATED: dict[Law, type[SimulatedLaplace]] = {Law.LAPLACE: SimulatedLaplace, Law.NORMAL: SimulatedNormal}
+
+
+def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...]) -> Array:
+    """Draws of scale 1 from a generator."""
+    match law:
+        case Law.LAPLACE:
+            return rng.laplace(size=shape)
+        case Law.NORMAL:
+            return rng.normal(size=shape)

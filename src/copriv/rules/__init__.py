@@ -8,7 +8,7 @@
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
 and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Which of them an agreement
-names, and who its talkers are: `agreed`.
+names, and who its talkers are: `copriv.talkers`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
@@ -17,7 +17,6 @@ A *talker* is whoever answers at once: one owner, a fixed group of owners, or (s
 rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 
-from copriv.rules.agreed import Talkers, agreed_rule
 from copriv.rules.async_copies import AsyncCopies
 from copriv.rules.async_memory import AsyncMemory
 from copriv.rules.average_models import AverageModels
@@ -34,7 +33,5 @@ __all__ = [
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
-    "Talkers",
     "UpdateRule",
-    "agreed_rule",
 ]

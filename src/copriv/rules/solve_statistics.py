@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import AgreementError
-from copriv.privacy.statistics import multiplicity, unpack
+from copriv.privacy.moments import multiplicity, unpack
 from copriv.rules.descent import Descent, Talker
 from copriv.types import Array
 

@@ -12,18 +12,18 @@ from jaxtyping import Float
 from threadpoolctl import ThreadpoolController
 
 from copriv.agreement import Agreement
-from copriv.answering import moments_scales, noise_scale, sensitivity_norm
 from copriv.errors import UsageError
 from copriv.fitness import relative_fitness
-from copriv.privacy.simulated_noise import SimulatedLaplace, SimulatedNormal
+from copriv.mechanisms import OneAnswer
+from copriv.privacy.simulated_noise import SIMULATED
 from copriv.problem import Problem
 from copriv.records import Records
-from copriv.rules import Talkers, agreed_rule
 from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
+from copriv.talkers import Talkers, agreed_rule
 from copriv.types import Array
 from copriv.validation import count
 
@@ -67,7 +67,8 @@ class _Talkers:
 
 def noise_scales(agreement: Agreement, feature_bound: float | None = None) -> Float[Array, " owners"]:
     """The scale of every owner's noise, from the agreement (and B where it is not a number there yet)."""
-    return np.array([noise_scale(agreement, owner, feature_bound) for owner in agreement.owner])
+    mechanism = agreement.mechanism
+    return np.array([mechanism.scale(agreement, owner, feature_bound) for owner in agreement.owner])
 
 
 def simulate(
@@ -125,8 +126,9 @@ def own_learners(
     if budget not in ("split", "multiplied"):
         raise UsageError(f'budget: must be "split" or "multiplied", not {budget!r}')
     problem = _problem(agreement, data, public)
-    if problem.agreement.agreement.mechanism == "objective":
-        raise UsageError("own learners: a budget for objective perturbation cannot be split by scaling its noise")
+    mechanism = problem.agreement.mechanism
+    if isinstance(mechanism, OneAnswer) and not mechanism.divisible:
+        raise UsageError(f'own learners: a budget for "{mechanism.name}" cannot be split by scaling its noise')
     others = max(problem.agreement.n_owners - 1, 1)
     scales = noise_scales(problem.agreement) * (others if budget == "split" else 1)
     results = []
@@ -234,16 +236,16 @@ def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[An
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     talkers = _Talkers.of(agreement, scales)
     # Owners whose clocks differ talk in proportion to their rates.
-    rule = agreed_rule(agreement, talkers.agreed, shares_by_rate=agreement.agreement.schedule == "poisson")
+    rule = agreed_rule(agreement, talkers.agreed, p, shares_by_rate=agreement.agreement.schedule == "poisson")
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
-    order = sensitivity_norm(agreement)
-    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, order)
+    mechanism = agreement.mechanism
+    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, mechanism.order(agreement))
 
     events = [_events(agreement, talkers, options.schedule, np.random.default_rng(s[0])) for s in seeds]
     queries = min(len(e) for e in events)
     owner_of = np.stack([e.owner[:queries] for e in events], axis=1)
     members = talkers.noise.shape[1]
-    drawn = SimulatedNormal if agreement.agreement.mechanism == "gaussian" else SimulatedLaplace
+    drawn = SIMULATED[mechanism.law(agreement)]
     draw: NoiseSource = options.noise or drawn([s[1] for s in seeds], (members, p), queries)
 
     first = 1 if agreement.synchronous else 0
@@ -277,8 +279,7 @@ def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: 
     given = [answers(i) for i in range(N)]
     owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
     talkers = Talkers.of(problem.agreement)
-    moments = moments_scales(problem.agreement, problem.n_parameters, problem.feature_bound)
-    rule = agreed_rule(problem.agreement, talkers, moments_scale=moments)
+    rule = agreed_rule(problem.agreement, talkers, problem.n_parameters, feature_bound=problem.feature_bound)
     recorded = _recorded(options.record_at, 0, N)
     slot = {int(k): j for j, k in enumerate(recorded)}
     kept = np.empty((len(recorded), runs, problem.n_parameters))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
-from copriv.answering import promise
 from copriv.cli.commands.options import KeysFolder
 from copriv.cli.commands.party import check_address, party_keys, stoppable
 from copriv.cli.show.console import log
@@ -105,7 +104,7 @@ def command(
 def _promise(agreement: Agreement, name: str, address: str, learner_name: str, totals: Totals) -> None:
     """What will be answered and to whom, before anything is."""
     log(f"{name} answers to {learner_name!r} at {address}, under agreement {agreement.fingerprint[:16]}…")
-    log(promise(agreement, agreement.owner[agreement.owner_names.index(name)]))
+    log(agreement.mechanism.promise(agreement, agreement.owner[agreement.owner_names.index(name)]))
     log(f"ledger: {spent(totals)}")
 
 

@@ -88,7 +88,7 @@ def rule(agreement: Agreement) -> str:
     """The rule, or what stands in its place, for a column of a table."""
     terms = agreement.agreement
     if agreement.one_answer:
-        return {"statistics": "statistics", "objective": "own models"}[terms.mechanism]
+        return agreement.mechanism.label
     last = " last iterate" if terms.rule == "S2" and terms.iterate == "last" else ""
     return f"{terms.rule}{last}{' in rounds' if terms.window > 1 else ''}"
 

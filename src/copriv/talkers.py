@@ -11,11 +11,10 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.fitness import Box, Regularizer
+from copriv.mechanisms import OneAnswer
 from copriv.rules.async_copies import AsyncCopies
 from copriv.rules.async_memory import AsyncMemory
-from copriv.rules.average_models import AverageModels
 from copriv.rules.descent import Descent, UpdateRule
-from copriv.rules.solve_statistics import SolveStatistics
 from copriv.rules.sync_averaged import SyncAveraged
 from copriv.rules.sync_decay import SyncDecay
 from copriv.types import Array
@@ -46,24 +45,23 @@ class Talkers:
 def agreed_rule(
     agreement: Agreement,
     talkers: Talkers,
+    n_parameters: int,
     *,
     shares_by_rate: bool = False,
-    moments_scale: Float[Array, " owners"] | None = None,
+    feature_bound: float | None = None,
 ) -> UpdateRule:
     """The rule of an agreement.
 
     shares_by_rate: whether talkers talk in proportion to their clocks' rates, which A1 makes up for (A, Remark 4).
-    moments_scale: of the noise on each owner's mean of x_j² ("statistics" with a moments_share).
+    n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
     descent = Descent(Regularizer(model.regularization), Box(model.theta_max), matrix)
-    if agreement.one_answer:
-        step = terms.step if isinstance(terms.step, float) else 1.0
-        if terms.mechanism == "objective":
-            return AverageModels(descent, talkers.weights, step)
-        return SolveStatistics(descent, talkers.weights, moments_scale, agreement.data.public_rows, step)
+    mechanism = agreement.mechanism
+    if isinstance(mechanism, OneAnswer):
+        return mechanism.rule(agreement, descent, talkers.weights, n_parameters, feature_bound)
     rates = np.array(talkers.rates)
     match terms.rule:
         case "S1":

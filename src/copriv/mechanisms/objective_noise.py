@@ -34,18 +34,16 @@ which grows with the model (`Tilted.rounding`). A model that is too large for it
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
-from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
-from copriv.privacy.answering import Releases
-from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
-from copriv.privacy.statistics import into_reach
-from copriv.records import Records
+from copriv.mechanisms.objective_solver import GRID, Tilt, Tilted
+from copriv.mechanisms.one_answer import in_memory
+from copriv.privacy.noise import Releases
+from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
@@ -55,96 +53,20 @@ CURVATURE = 0.4
 """Without an agreed anchor, the share of ε that it is chosen to spend on ε₂."""
 LARGEST_SPEND = 600.0
 """An ε₂ that an anchor is chosen for is at most this: e^ε₂ stays a number, and the anchor above 0."""
-TOLERANCE = 1e-11
-"""The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
-GRID = -40
-"""Of OpenDP's draws, as in `mechanisms`."""
-FAR = 100.0
-"""The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 V_SCALES = 40.0
 """v has room for its own rounding up to so many of its scales, which it passes with a probability of e⁻⁴⁰ a coordinate."""
-LARGEST_CONDITION = 1e5
-"""Of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 LARGEST_DELTA = 0.05
 """The bound on normal draws is proved for δ up to this (and holds up to 0.083)."""
 
-Surface = Squared | Huber | Logistic | SmoothedHinge
-
-
-def surface_of(loss: Loss, smoothing: float) -> Surface:
-    """The loss that an owner minimises: the agreed one, and a rounded hinge for the hinge."""
-    if isinstance(loss, Hinge):
-        return SmoothedHinge(smoothing)
-    if isinstance(loss, Squared | Huber | Logistic):
-        return loss
-    raise AgreementError(
-        f'model.loss: mechanism "objective" needs a bound on the curvature, which {loss.name!r} does not give; '
-        "use squared, huber, logistic or hinge"
-    )
-
-
-def bend(loss: Surface, prediction: Array, target: Array) -> Array:
-    """φ″, where the slope has one; the right or left derivative elsewhere."""
-    match loss:
-        case Squared():
-            return np.full_like(prediction, 2.0)
-        case Huber():
-            return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
-        case Logistic():
-            return np.asarray(expit(prediction) * expit(-prediction))
-    return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
-
 
 @dataclass(frozen=True, eq=False)
-class Perturbation:
-    """What the parties agreed on, apart from records and ε: the tilted fitness's public parts."""
+class Perturbation(Tilt):
+    """How ε is spent on a tilted fitness: on noise, on curvature, and on what the solver leaves."""
 
-    surface: Surface
-    bound: float
-    """Ξ: in L1, or in L2 where δ > 0."""
-    order: Literal[1, 2]
-    feature_bound: float
-    """B, in L1, without the intercept."""
-    intercept: bool
-    start: Float[Array, " p"]
-    """θ₀."""
-    regularization: float
-    """σ."""
     anchor: float | None = None
     """λ; None: the least with ε₂ = CURVATURE·ε."""
-    metric: Float[Array, "p p"] | None = None
-    """P, symmetric positive definite; the identity when None."""
-    reach: float | None = None
-    """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
     many_rows: bool = False
     """Whether a unit may have several rows."""
-
-    def __post_init__(self) -> None:
-        positive("gradient_bound", self.bound)
-        positive("feature_bound", self.feature_bound)
-        if self.metric is None:
-            return
-        symmetric = np.isfinite(self.metric).all() and np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0)
-        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]] if symmetric else (0.0, 0.0)
-        if not least > 0:
-            raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
-        if largest > LARGEST_CONDITION * least:
-            raise AgreementError(
-                f'agreement.preconditioner: its eigenvalues span a factor of {largest / least:.1g}; mechanism "objective" '
-                f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
-                "diagonal, or leave it out"
-            )
-
-    @cached_property
-    def matrix(self) -> Float[Array, "p p"]:
-        """P."""
-        return np.eye(len(self.start)) if self.metric is None else 0.5 * (self.metric + self.metric.T)
-
-    @cached_property
-    def inverse(self) -> Float[Array, "p p"]:
-        """P⁻¹."""
-        inverse = np.linalg.inv(self.matrix)
-        return np.asarray(0.5 * (inverse + inverse.T))
 
     @cached_property
     def farthest(self) -> float:
@@ -207,24 +129,6 @@ class Perturbation:
         sensitivity = 2.0 * self.bound / records
         return objective_deviation(sensitivity, ε1, delta, self.many_rows) if delta > 0 else sensitivity / ε1
 
-    @cached_property
-    def residual(self) -> float:
-        """‖∇F‖₂ that the solver may leave, a half of it for rounding.
-
-        A Ξ so small that its share is lost in rounding leaves a step of the grid.
-        """
-        size = FAR * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
-        return max(TOLERANCE * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
-
-    def rounded_predictions(self, size: float) -> float:
-        """How far rounding inside predictions can move ∇F in L2, at a θ with ‖θ‖_∞ = size.
-
-        A prediction is off by at most (p + 8)·2⁻⁵³·‖x‖₁·size; slopes are c-Lipschitz in it, ω ≤ 1, and ‖x‖₂ ≤ ‖x‖₁ ≤ B,
-        and 1 for the intercept.
-        """
-        longest = self.feature_bound + self.intercept
-        return float((len(self.start) + 8) * 2.0**-53 * self.surface.curvature * longest**2 * size)
-
     def remainder_scale(self, records: int, epsilon: float) -> float:
         """Of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
 
@@ -238,7 +142,7 @@ class Perturbation:
         )  # or v is lost in its grid
         return float(2.0 * off / (REMAINDER * epsilon))
 
-    def tied(self, records: int, epsilon: float) -> "Tilted":
+    def tied(self, records: int, epsilon: float) -> Tilted:
         """The solver for one owner's records."""
         return Tilted(self, self.firmness(records, epsilon))
 
@@ -263,111 +167,6 @@ def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_r
 
 
 @dataclass(frozen=True, eq=False)
-class Tilted:
-    """The tilted fitness over one owner's records; `minimum` is deterministic in the records and b."""
-
-    agreed: Perturbation
-    firmness: float
-    """λ."""
-
-    def rounding(self, theta: Float[Array, " p"]) -> float:
-        """How far rounding can move ∇F at θ in L2, but for that of its sum over records.
-
-        A matrix times a vector is off by at most p + 8 roundings of the product of their absolute values.
-        """
-        a = self.agreed
-        pulled = self.firmness * np.abs(a.inverse) @ np.abs(theta - a.start) + a.regularization * np.abs(theta)
-        public = (len(theta) + 8) * 2.0**-53 * float(np.linalg.norm(pulled))
-        return a.rounded_predictions(float(np.abs(theta).max())) + public
-
-    def prepared(self, records: Records) -> "Prepared":
-        """Rows scaled into the ball of B, how much each counts, and the largest slope that it may have."""
-        a = self.agreed
-        x = into_reach(records.features, a.feature_bound, a.intercept)
-        damp = np.ones(len(x))
-        if a.reach is not None:
-            length = ((x @ a.matrix) * x).sum(axis=1)
-            # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
-            # coordinate may have hidden is added, which matters where P is ill conditioned.
-            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * np.linalg.eigvalsh(a.matrix)[-1]
-            length = length + hidden * np.square(x).sum(axis=1)
-            damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
-        norms = row_norms(x, a.order)
-        limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
-        limit[limit < SMALLEST_FACTOR] = 0.0
-        return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Private rows, ready for a solve."""
-
-    tilted: Tilted
-    features: Float[Array, "records p"]
-    target: Float[Array, " records"]
-    share: Float[Array, " records"]
-    damp: Float[Array, " records"]
-    """ω."""
-    limit: Float[Array, " records"]
-
-    def gradient(self, theta: Float[Array, " p"], tilt: Float[Array, " p"]) -> Float[Array, " p"]:
-        """∇F."""
-        a = self.tilted.agreed
-        z = self.features @ theta
-        slope = self.share * np.clip(self.damp * a.surface.slope(z, self.target), -self.limit, self.limit)
-        # Blocks bound the rounding of the sum (`clipping`).
-        blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
-        return np.asarray(
-            exact_sum(blocks) + a.regularization * theta + self.tilted.firmness * (a.inverse @ (theta - a.start)) + tilt
-        )
-
-    def hessian(self, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
-        """∇²F; at a kink of a slope, that of one side."""
-        a = self.tilted.agreed
-        z = self.features @ theta
-        curved = self.share * self.damp * bend(a.surface, z, self.target)
-        curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
-        H = (self.features * curved[:, None]).T @ self.features
-        return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
-
-    def minimum(self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None) -> Float[Array, " p"]:
-        """θ with ‖∇F(θ)‖₂ ≤ half of `Perturbation.residual`, the other half being for rounding. Raises NotCertified otherwise.
-
-        Newton steps; where a whole step does not shorten the gradient, the lowest point along it. F is strongly convex
-        and its Hessians are bounded on both sides, so that this comes down to the minimum from anywhere.
-        """
-        theta = (self.tilted.agreed.start if near is None else near).copy()
-        goal = 0.5 * self.tilted.agreed.residual
-        v = self.gradient(theta, tilt)
-        for _ in range(200):
-            if np.linalg.norm(v) <= goal:
-                return theta
-            step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)
-            candidate = theta + step
-            there = self.gradient(candidate, tilt)
-            if not np.linalg.norm(there) <= 0.9 * np.linalg.norm(v):
-                candidate, there = self._lowest_along(theta, step, tilt)
-            theta, v = candidate, there
-        raise NotCertified(
-            f"objective: the solver stopped at a gradient of {float(np.linalg.norm(v)):.2g}, more than {goal:.2g}; "
-            "nothing was released. Agree on a larger anchor or features in smaller units"
-        )
-
-    def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> tuple[Array, Array]:
-        low, high = 0.0, 1.0
-        while float(self.gradient(theta + high * step, tilt) @ step) < 0 and high < 2**40:
-            low, high = high, 2.0 * high
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            if float(self.gradient(theta + middle * step, tilt) @ step) < 0:
-                low = middle
-            else:
-                high = middle
-        candidate = theta + 0.5 * (low + high) * step
-        return candidate, self.gradient(candidate, tilt)
-
-
-@dataclass(frozen=True, eq=False)
 class ObjectiveAnswer:
     """The whole budget of a run in one answer: the minimiser of the tilted fitness, and what hides the solver's rest.
 
@@ -378,6 +177,7 @@ class ObjectiveAnswer:
     epsilon: Fraction
     delta: float
     units: int
+    ahead = None
 
     def __post_init__(self) -> None:
         count("records", self.units)
@@ -405,7 +205,7 @@ class ObjectiveAnswer:
     @cached_property
     def _tilt(self) -> Releases:
         from copriv.privacy.approximate import GaussianAnswer
-        from copriv.privacy.mechanisms import LaplaceAnswer
+        from copriv.privacy.laplace import LaplaceAnswer
 
         n, ε, p = self.units, float(self.epsilon), len(self.agreed.start)
         ε1 = self.agreed.noise_budget(n, ε)
@@ -416,14 +216,14 @@ class ObjectiveAnswer:
 
     @cached_property
     def _rest(self) -> Releases:
-        from copriv.privacy.mechanisms import LaplaceAnswer
+        from copriv.privacy.laplace import LaplaceAnswer
 
         ε3 = Fraction(REMAINDER) * self.epsilon * Fraction(999_999, 1_000_000)
         return LaplaceAnswer(
             self.agreed.remainder_scale(self.units, float(self.epsilon)) * float(ε3), ε3, len(self.agreed.start)
         )
 
-    def answer(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.
 
         The latter is seen by θ̂ + v, and tells no more than θ̂ + v would.
@@ -431,7 +231,7 @@ class ObjectiveAnswer:
         if not np.array_equal(theta, self.agreed.start):
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
-        released = self._rest.release(self._tilted.prepared(records).minimum(tilt))
+        released = self._rest.release(self._tilted.prepared(in_memory(records)).minimum(tilt))
         if self._tilted.rounding(released) > self._most_rounding:
             raise NotCertified(
                 f"objective: the fit went as far as {np.abs(released).max():.3g}, where rounding could tell records; nothing "

@@ -1,0 +1,46 @@
+"""How owners answer: one mechanism a file, behind the seam of `mechanism`. Nobody else tells them apart by name.
+
+| mechanism        | file               | over a run   | leaves                                   |
+| ---------------- | ------------------ | ------------ | ---------------------------------------- |
+| laplace          | `laplace`          | ε            | clipped mean gradient + Laplace noise    |
+| laplace-composed | `laplace_composed` | (ε, δ)       | the same, less noise                     |
+| gaussian         | `gaussian`         | (ε, δ)       | mean gradient clipped in L2 + normal     |
+| statistics       | `statistics`       | ε            | gradient at θ and second moments, once   |
+| objective        | `objective`        | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
+
+Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
+"""
+
+from copriv.errors import AgreementError
+from copriv.mechanisms.gaussian import Gaussian
+from copriv.mechanisms.gradients import ClippedGradient, GradientNoise
+from copriv.mechanisms.laplace import Laplace
+from copriv.mechanisms.laplace_composed import LaplaceComposed
+from copriv.mechanisms.mechanism import Guarantee, Mechanism, PrivateAnswer
+from copriv.mechanisms.objective import Objective
+from copriv.mechanisms.one_answer import OneAnswer
+from copriv.mechanisms.statistics import Statistics
+
+ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), Objective()]
+"""In the order in which they are tried. The first is what an agreement that names none gets."""
+
+
+def named(name: str) -> Mechanism:
+    """The mechanism of that name. Raises AgreementError, listing the known ones, where there is none."""
+    for mechanism in ALL:
+        if mechanism.name == name:
+            return mechanism
+    known = ", ".join(mechanism.name for mechanism in ALL)
+    raise AgreementError(f"agreement.mechanism: {name!r} is not a mechanism; known are {known}")
+
+
+__all__ = [
+    "ALL",
+    "ClippedGradient",
+    "GradientNoise",
+    "Guarantee",
+    "Mechanism",
+    "OneAnswer",
+    "PrivateAnswer",
+    "named",
+]

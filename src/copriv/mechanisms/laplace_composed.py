@@ -1,0 +1,41 @@
+"""Laplace noise on the mean of gradients clipped in L1, composed: (ε, δ) over the run, with less of it than pure ε needs.
+
+The privacy losses of m answers are added up as a distribution in place of their worst cases (`privacy.approximate`).
+"""
+
+from fractions import Fraction
+
+from copriv.mechanisms.gradients import GradientNoise
+from copriv.mechanisms.mechanism import Guarantee
+from copriv.privacy.noise import Law, Releases
+from copriv.terms import AgreedTerms, OwnerTerms
+
+BUDGETS = 4
+"""It is weighed for owners of at most so many different (ε, δ): accounting takes a second each."""
+
+
+class LaplaceComposed(GradientNoise):
+    """(ε, δ), many answers, Ξ in L1."""
+
+    name = "laplace-composed"
+    guarantee = Guarantee.APPROXIMATE
+    noise = Law.LAPLACE
+    norm = 1
+    phrase = "composed Laplace noise"
+
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        from copriv.privacy.approximate import laplace_multiplier
+
+        return laplace_multiplier(answers, epsilon, delta)
+
+    def weighed(self, agreed: AgreedTerms) -> bool:
+        budgets = {(o.epsilon / o.overlap, o.delta / o.overlap) for o in agreed.owner}
+        return super().weighed(agreed) and len(budgets) <= BUDGETS
+
+    def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
+        from copriv.privacy.ahead import DrawnAhead
+        from copriv.privacy.laplace import LaplaceAnswer
+
+        κ = owner.overlap
+        each = Fraction(1 / self.multiplier(agreed.answers, owner.epsilon / κ, owner.delta / κ))
+        return DrawnAhead(LaplaceAnswer(sensitivity, each, n_parameters), largest=agreed.gradient_bound)

@@ -1,0 +1,147 @@
+"""What a mechanism is: all that anybody needs to know of how owners answer, behind one seam.
+
+`GradientNoise` (many answers) and `OneAnswer` (a single one) say more of the two kinds, and fill in what each shares.
+A mechanism takes terms and gives numbers, words or the owner's own answers; it never draws a simulation's noise.
+"""
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from fractions import Fraction
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+
+from copriv.errors import AgreementError
+from copriv.privacy.accounting import epsilon_per_answer
+from copriv.privacy.noise import Law, Order, Waits
+from copriv.records import InBlocks, Records
+from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.types import Array, Loss
+
+
+class Guarantee(Enum):
+    """Over a whole run, for one unit replaced."""
+
+    PURE = "ε"
+    APPROXIMATE = "(ε, δ)"
+    EITHER = "ε, or (ε, δ) where owners state a δ"
+
+
+@runtime_checkable
+class PrivateAnswer(Protocol):
+    """A mechanism with everything agreed already inside it; `answer` may be called once the ledger is charged."""
+
+    @property
+    def ahead(self) -> Waits | None:
+        """The noise that may be drawn before a query, where the mechanism allows it."""
+        ...
+
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """What leaves the owner. Fresh noise each time."""
+        ...
+
+
+class Mechanism(ABC):
+    """How owners answer. `agreed` is always the terms in which this mechanism is named."""
+
+    name: str
+    """In `agreement.mechanism`."""
+    guarantee: Guarantee
+    one_answer: bool
+    """Whether an owner answers one query, at the agreed start, and needs its records in memory for it."""
+    terms: tuple[str, ...] = ()
+    """Keys of [agreement] that this mechanism alone reads."""
+    label: str = ""
+    """In a table, in the rule's place; empty where the rule says it."""
+    phrase: str = ""
+    """In a sentence of a plan; empty for the mechanism that needs no word."""
+
+    def check(self, agreed: AgreedTerms) -> None:
+        """Raises AgreementError, naming the field, for terms that cannot be kept by any owner."""
+        deltas = [owner.delta > 0 for owner in agreed.owner]
+        if self.guarantee is Guarantee.APPROXIMATE and not all(deltas):
+            raise AgreementError(
+                f'owner.delta: mechanism "{self.name}" is (epsilon, delta); give every owner a delta above 0, '
+                'such as 1e-6, or choose mechanism = "laplace"'
+            )
+        if self.guarantee is Guarantee.EITHER and any(deltas) and not all(deltas):
+            raise AgreementError(
+                f'owner.delta: with mechanism "{self.name}" either every owner has a delta above 0, or none'
+            )
+
+    def check_delta(self, agreed: AgreedTerms) -> None:
+        """Refuse δ > 0 where the mechanism is pure: it would be taken for a promise of less noise.
+
+        A plan may still give such terms another mechanism, so this is for who answers, and who asks.
+        """
+        for owner in agreed.owner:
+            if owner.delta > 0 and self.guarantee is Guarantee.PURE:
+                raise AgreementError(
+                    f"owner.delta: {owner.name} was to answer with delta {owner.delta:g}; mechanism "
+                    f'"{self.name}" is pure epsilon, delta 0'
+                )
+
+    @abstractmethod
+    def law(self, agreed: AgreedTerms) -> Law:
+        """Of the noise."""
+
+    @abstractmethod
+    def order(self, agreed: AgreedTerms) -> Order:
+        """1 or 2: the norm in which gradients are clipped to Ξ."""
+
+    @abstractmethod
+    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
+        """The scale of an owner's noise on each coordinate of a gradient, or of what stands in its place.
+
+        `feature_bound` is B as a number; without it, the agreement's. Raises AgreementError as `check_delta` does.
+        """
+
+    @abstractmethod
+    def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
+        """How many numbers an owner's answer has."""
+
+    @abstractmethod
+    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> PrivateAnswer:
+        """What answers for an owner.
+
+        Raises AgreementError, InvalidInput or CoprivError where it cannot be kept: before anything is spent.
+        """
+
+    def cost(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[Fraction, Fraction]:
+        """ε and δ that the ledger is charged before a record is read: at every answer, or, with δ, for all at the first.
+
+        See `copriv.privacy.ledger`; the whole is ε/κ and δ/κ.
+        """
+        each = epsilon_per_answer(owner.epsilon, agreed.answers, owner.overlap)
+        if owner.delta == 0:
+            return each, Fraction(0)
+        return each * agreed.answers, Fraction(owner.delta) / owner.overlap
+
+    def spent_after(self, agreed: AgreedTerms, owner: OwnerTerms, answers: int) -> tuple[Fraction, Fraction]:
+        """ε and δ that an owner has spent once so many answers are charged."""
+        ε, δ = self.cost(agreed, owner)
+        return (ε, δ) if δ > 0 and answers else (ε * answers * (δ == 0), Fraction(0))
+
+    def promise(self, agreed: AgreedTerms, owner: OwnerTerms) -> str:
+        """All that will ever leave an owner, in words: how many of what, with which noise, at what price."""
+        what, noise = self.leaves(agreed, owner)
+        δ = f", delta {owner.delta:g}" if owner.delta > 0 else ""
+        return f"{what}, with {noise}: epsilon {owner.epsilon:g}{δ} over the run"
+
+    @abstractmethod
+    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
+        """What leaves an owner, and with which noise, in words."""
+
+
+def measured_over(agreed: AgreedTerms, owner: OwnerTerms, order: Order) -> tuple[str, str]:
+    """ "120 records" and "each clipped to 2 in L1": what an owner's means are of."""
+    return (
+        f"{owner.records} {'persons' if owner.unit else 'records'}",
+        f"each clipped to {agreed.gradient_bound:g} in L{order}",
+    )
+
+
+def noise_in_words(law: Law, scale: float) -> str:
+    """ "Laplace noise of scale 0.08"."""
+    normal = "normal noise of standard deviation"
+    return f"{normal if law is Law.NORMAL else 'Laplace noise of scale'} {scale:.3g}"

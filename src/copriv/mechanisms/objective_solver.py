@@ -1,0 +1,230 @@
+"""The solver of objective perturbation: an owner's tilted fitness and its minimum, within a known distance.
+
+    F(θ) = (1/n) Σ ℓ̃(θ; x, y) + (σ/2)‖θ‖² + (λ/2)(θ − θ₀)ᵀP⁻¹(θ − θ₀) + bᵀθ
+
+The notation, and what the distance is for, stand in `objective_noise`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit
+
+from copriv.errors import AgreementError, InvalidInput, NotCertified
+from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
+from copriv.privacy.moments import into_reach
+from copriv.privacy.noise import Order
+from copriv.records import Records
+from copriv.types import Array, Loss
+from copriv.validation import positive
+
+TOLERANCE = 1e-11
+"""The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
+GRID = -40
+"""Of OpenDP's draws, as in `mechanisms`."""
+FAR = 100.0
+"""The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
+LARGEST_CONDITION = 1e5
+"""Of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
+
+SMOOTH = Squared | Huber | Logistic
+"""Losses with a bound on their curvature."""
+Surface = Squared | Huber | Logistic | SmoothedHinge
+
+
+def surface_of(loss: Loss, smoothing: float) -> Surface:
+    """The loss that an owner minimises: the agreed one, and a rounded hinge for the hinge."""
+    if isinstance(loss, Hinge):
+        return SmoothedHinge(smoothing)
+    if isinstance(loss, SMOOTH):
+        return loss
+    raise AgreementError(
+        f'model.loss: mechanism "objective" needs a bound on the curvature, which {loss.name!r} does not give; '
+        "use squared, huber, logistic or hinge"
+    )
+
+
+def bend(loss: Surface, prediction: Array, target: Array) -> Array:
+    """φ″, where the slope has one; the right or left derivative elsewhere."""
+    match loss:
+        case Squared():
+            return np.full_like(prediction, 2.0)
+        case Huber():
+            return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
+        case Logistic():
+            return np.asarray(expit(prediction) * expit(-prediction))
+    return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilt:
+    """The tilted fitness but for records, λ and b: what the parties agreed on."""
+
+    surface: Surface
+    bound: float
+    """Ξ: in L1, or in L2 where δ > 0."""
+    order: Order
+    feature_bound: float
+    """B, in L1, without the intercept."""
+    intercept: bool
+    start: Float[Array, " p"]
+    """θ₀."""
+    regularization: float
+    """σ."""
+    metric: Float[Array, "p p"] | None = None
+    """P, symmetric positive definite; the identity when None."""
+    reach: float | None = None
+    """r: a record with √(xᵀPx) above it has its loss multiplied by r²/xᵀPx; what follows from B when None."""
+
+    def __post_init__(self) -> None:
+        positive("gradient_bound", self.bound)
+        positive("feature_bound", self.feature_bound)
+        if self.metric is None:
+            return
+        symmetric = np.isfinite(self.metric).all() and np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0)
+        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]] if symmetric else (0.0, 0.0)
+        if not least > 0:
+            raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
+        if largest > LARGEST_CONDITION * least:
+            raise AgreementError(
+                f'agreement.preconditioner: its eigenvalues span a factor of {largest / least:.1g}; mechanism "objective" '
+                f"takes up to {LARGEST_CONDITION:g}, beyond which floats do not have its inverse exactly enough. Add to its "
+                "diagonal, or leave it out"
+            )
+
+    @cached_property
+    def matrix(self) -> Float[Array, "p p"]:
+        """P."""
+        return np.eye(len(self.start)) if self.metric is None else 0.5 * (self.metric + self.metric.T)
+
+    @cached_property
+    def inverse(self) -> Float[Array, "p p"]:
+        """P⁻¹."""
+        inverse = np.linalg.inv(self.matrix)
+        return np.asarray(0.5 * (inverse + inverse.T))
+
+    @cached_property
+    def residual(self) -> float:
+        """‖∇F‖₂ that the solver may leave, a half of it for rounding.
+
+        A Ξ so small that its share is lost in rounding leaves a step of the grid.
+        """
+        size = FAR * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
+        return max(TOLERANCE * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
+
+    def rounded_predictions(self, size: float) -> float:
+        """How far rounding inside predictions can move ∇F in L2, at a θ with ‖θ‖_∞ = size.
+
+        A prediction is off by at most (p + 8)·2⁻⁵³·‖x‖₁·size; slopes are c-Lipschitz in it, ω ≤ 1, and ‖x‖₂ ≤ ‖x‖₁ ≤ B,
+        and 1 for the intercept.
+        """
+        longest = self.feature_bound + self.intercept
+        return float((len(self.start) + 8) * 2.0**-53 * self.surface.curvature * longest**2 * size)
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted:
+    """The tilted fitness over one owner's records; `minimum` is deterministic in the records and b."""
+
+    agreed: Tilt
+    firmness: float
+    """λ."""
+
+    def rounding(self, theta: Float[Array, " p"]) -> float:
+        """How far rounding can move ∇F at θ in L2, but for that of its sum over records.
+
+        A matrix times a vector is off by at most p + 8 roundings of the product of their absolute values.
+        """
+        a = self.agreed
+        pulled = self.firmness * np.abs(a.inverse) @ np.abs(theta - a.start) + a.regularization * np.abs(theta)
+        public = (len(theta) + 8) * 2.0**-53 * float(np.linalg.norm(pulled))
+        return a.rounded_predictions(float(np.abs(theta).max())) + public
+
+    def prepared(self, records: Records) -> "Prepared":
+        """Rows scaled into the ball of B, how much each counts, and the largest slope that it may have."""
+        a = self.agreed
+        x = into_reach(records.features, a.feature_bound, a.intercept)
+        damp = np.ones(len(x))
+        if a.reach is not None:
+            length = ((x @ a.matrix) * x).sum(axis=1)
+            # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
+            # coordinate may have hidden is added, which matters where P is ill conditioned.
+            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * np.linalg.eigvalsh(a.matrix)[-1]
+            length = length + hidden * np.square(x).sum(axis=1)
+            damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
+        norms = row_norms(x, a.order)
+        limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
+        limit[limit < SMALLEST_FACTOR] = 0.0
+        return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Private rows, ready for a solve."""
+
+    tilted: Tilted
+    features: Float[Array, "records p"]
+    target: Float[Array, " records"]
+    share: Float[Array, " records"]
+    damp: Float[Array, " records"]
+    """ω."""
+    limit: Float[Array, " records"]
+
+    def gradient(self, theta: Float[Array, " p"], tilt: Float[Array, " p"]) -> Float[Array, " p"]:
+        """∇F."""
+        a = self.tilted.agreed
+        z = self.features @ theta
+        slope = self.share * np.clip(self.damp * a.surface.slope(z, self.target), -self.limit, self.limit)
+        # Blocks bound the rounding of the sum (`clipping`).
+        blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
+        return np.asarray(
+            exact_sum(blocks) + a.regularization * theta + self.tilted.firmness * (a.inverse @ (theta - a.start)) + tilt
+        )
+
+    def hessian(self, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+        """∇²F; at a kink of a slope, that of one side."""
+        a = self.tilted.agreed
+        z = self.features @ theta
+        curved = self.share * self.damp * bend(a.surface, z, self.target)
+        curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
+        H = (self.features * curved[:, None]).T @ self.features
+        return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
+
+    def minimum(self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None) -> Float[Array, " p"]:
+        """θ with ‖∇F(θ)‖₂ ≤ half of `Tilt.residual`, the other half being for rounding. Raises NotCertified otherwise.
+
+        Newton steps; where a whole step does not shorten the gradient, the lowest point along it. F is strongly convex
+        and its Hessians are bounded on both sides, so that this comes down to the minimum from anywhere.
+        """
+        theta = (self.tilted.agreed.start if near is None else near).copy()
+        goal = 0.5 * self.tilted.agreed.residual
+        v = self.gradient(theta, tilt)
+        for _ in range(200):
+            if np.linalg.norm(v) <= goal:
+                return theta
+            step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)
+            candidate = theta + step
+            there = self.gradient(candidate, tilt)
+            if not np.linalg.norm(there) <= 0.9 * np.linalg.norm(v):
+                candidate, there = self._lowest_along(theta, step, tilt)
+            theta, v = candidate, there
+        raise NotCertified(
+            f"objective: the solver stopped at a gradient of {float(np.linalg.norm(v)):.2g}, more than {goal:.2g}; "
+            "nothing was released. Agree on a larger anchor or features in smaller units"
+        )
+
+    def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> tuple[Array, Array]:
+        low, high = 0.0, 1.0
+        while float(self.gradient(theta + high * step, tilt) @ step) < 0 and high < 2**40:
+            low, high = high, 2.0 * high
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            if float(self.gradient(theta + middle * step, tilt) @ step) < 0:
+                low = middle
+            else:
+                high = middle
+        candidate = theta + 0.5 * (low + high) * step
+        return candidate, self.gradient(candidate, tilt)

@@ -1,0 +1,157 @@
+"""Mechanisms by which an owner answers one query, at the agreed start, and the learner then computes the model.
+
+Such a mechanism says what a simulation has to draw and what an answer then is (`Draft`), which rule takes the answers,
+and, where it can be planned, its candidate settings and what they lead to on a world of public rows.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import AgreementError
+from copriv.fitness import Box, Regularizer
+from copriv.mechanisms.mechanism import Mechanism
+from copriv.privacy.noise import Law, Noise, Order
+from copriv.records import InBlocks, Records
+from copriv.rules.descent import Descent, UpdateRule
+from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.types import Array, Loss
+
+Draw = Callable[[Law, Any], Array]
+"""Draws of a law, of scale 1 and the given shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """An owner's answer but for its noise, for simulations: `answer` is given the draws, multiplied by their scales."""
+
+    noises: tuple[Noise, ...]
+    """In the order in which they are drawn; a first one that is scaled scales the budget."""
+    answer: Callable[..., Float[Array, " answer"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """What owners and learner have in common: the fitness but for records, and the bounds."""
+
+    loss: Loss
+    n_parameters: int
+    feature_bound: float | None
+    """B as a number."""
+    preconditioner: Float[Array, "p p"] | None
+    """As agreed."""
+    regularizer: Regularizer
+    box: Box
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a candidate changes in an agreement; its cost is known for several steps at once."""
+
+    bound: float
+    steps: tuple[float, ...]
+    terms: dict[str, Any]
+    """Of [agreement]."""
+    smoothing: float | None = None
+    """The hinge's; None: as agreed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choosing:
+    """What settings are chosen from: public information only."""
+
+    base: AgreedTerms
+    """With this mechanism and the start; bound, step and the mechanism's own terms are to be chosen."""
+    common: Common
+    records: Records
+    """The public rows."""
+    hessian: Float[Array, "p p"]
+    """Of the fitness on them, at its optimum."""
+    displacement: Float[Array, "worlds p"]
+    """The start less the optimum of each bootstrap world."""
+    bounds: Callable[[Order], list[float]]
+    """Candidates for Ξ, in a norm."""
+    step: float | None
+    """As agreed, where that is a number."""
+    smoothing_free: bool
+
+    def steps(self, candidates: tuple[float, ...]) -> tuple[float, ...]:
+        """The candidates, or the agreed step alone."""
+        return candidates if self.step is None else (self.step,)
+
+
+class OneAnswer(Mechanism):
+    """The whole budget of a run in one answer."""
+
+    one_answer = True
+    planned = False
+    """Whether `settings` and `tried` can choose its terms."""
+    divisible = True
+    """Whether noise k times as large is what a budget k times as small asks for."""
+
+    def check(self, agreed: AgreedTerms) -> None:
+        if agreed.answers != 1:
+            raise AgreementError(f'agreement.answers: mechanism "{self.name}" answers once; set answers = 1')
+        if agreed.data.feature_bound == 0:
+            raise AgreementError(
+                f'data.feature_bound: mechanism "{self.name}" needs a bound on the features; 0 is none'
+            )
+        super().check(agreed)
+
+    @abstractmethod
+    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
+        """The answer of an owner with these records, for simulations."""
+
+    @abstractmethod
+    def rule(
+        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
+        feature_bound: float | None = None,
+    ) -> UpdateRule:  # fmt: skip
+        """What makes a model of the answers. `feature_bound` is B as a number; without it, the agreement's."""
+
+    def suits(self, loss: Loss) -> bool:
+        """Whether a plan that is free to choose looks at this mechanism."""
+        return False
+
+    def settings(self, choosing: Choosing) -> Iterator[Setting]:
+        """Candidates, from public information."""
+        raise AgreementError(f'agreement.mechanism: "{self.name}" cannot be planned; give every term a number')
+
+    def tried(
+        self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw
+    ) -> tuple[Float[Array, "runs p"], float]:
+        """Models of a whole step that a setting leads to on public rows, and the part of their spread that averaging keeps."""
+        raise AgreementError(f'agreement.mechanism: "{self.name}" cannot be planned; give every term a number')
+
+
+def in_memory(records: Records | InBlocks) -> Records:
+    """Records that a mechanism of one answer works on."""
+    if not isinstance(records, Records):
+        raise AgreementError("owner: a mechanism of one answer needs records in memory; raise the limit (--memory)")
+    return records
+
+
+def feature_bound_of(agreed: AgreedTerms, feature_bound: float | None = None) -> float:
+    """B as a number. Raises AgreementError where it is still to be planned."""
+    bound = agreed.data.feature_bound if feature_bound is None else feature_bound
+    if not isinstance(bound, float) or not bound > 0:
+        raise AgreementError(
+            f'data.feature_bound: mechanism "{agreed.agreement.mechanism}" needs the number that bounds the '
+            f"features, not {bound!r}; the learner finds it on its public rows (copriv forecast)"
+        )
+    return bound
+
+
+def public_inverse(choosing: Choosing) -> Float[Array, "p p"]:
+    """The agreed preconditioner, or the inverse of the public Hessian."""
+    given = choosing.common.preconditioner
+    return np.asarray(np.linalg.inv(choosing.hessian)) if given is None else given
+
+
+def rows(matrix: Array) -> list[list[float]]:
+    """A symmetric matrix as an agreement writes it."""
+    return (0.5 * (matrix + matrix.T)).tolist()  # type: ignore[no-any-return]
