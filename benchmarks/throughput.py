@@ -42,13 +42,14 @@ from copriv.data.consortium import load_consortium
 from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
-from copriv.network.conductor import Conduct, Conductor
+from copriv.network.conductor import Conductor
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
 from copriv.network.messages import encode
 from copriv.network.store import RunStore
 from copriv.network.transport import Link
+from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from copriv import losses
 from copriv.agreement import Agreement
-from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
-from copriv.network.conductor import Conduct, Conductor, Outcome
+from copriv.network.conductor import Conductor, Outcome
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
 from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
+from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.sqlite_ledger import LedgerFile
 from copriv.records import Records
@@ -104,7 +105,7 @@ class Consortium:
                 self.agreed,
                 name,
                 options.pop("records", None) or records(index),
-                Squared(),
+                losses.named(self.agreed.model.loss, self.agreed.model.threshold),
                 options.pop("ledgers", file),
                 self.dialer(name),
                 keys=None if self.keys is None else self.keys[name],

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError, model_validator
 
-from copriv import mechanisms
+from copriv import losses, mechanisms
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
@@ -24,6 +24,14 @@ Rule = Literal["S1", "S2", "A1", "A2"]
 
 class Agreement(AgreedTerms):
     """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made."""
+
+    @model_validator(mode="after")
+    def _loss_is_known(self) -> "Agreement":
+        try:
+            losses.known(self.model.loss)
+        except AgreementError as error:
+            raise ValueError(f"model.loss: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> "Agreement":

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq, minimize
 
 from copriv.errors import InvalidInput, NotCertified
+from copriv.losses import Hinge, Squared
 from copriv.records import Records
 from copriv.types import Array, LinearLoss, Loss, is_linear
 from copriv.validation import non_negative, positive
@@ -145,7 +146,7 @@ class Fitness:
     @cached_property
     def quadratic(self) -> Quadratic | None:
         """The whole of f in a few numbers, for the squared loss; None for the others."""
-        return Quadratic.of(self.records, self.regularizer) if self.loss.name == "squared" else None
+        return Quadratic.of(self.records, self.regularizer) if isinstance(self.loss, Squared) else None
 
     def value(self, theta: Float[Array, "*batch p"], block: int = 2048) -> Float[Array, "*batch"]:
         """f at each θ; one pass over the records in blocks, for all θ at once."""
@@ -196,7 +197,7 @@ class Fitness:
         elif self.loss.smooth:
             best = self._certified(_smooth_minimum(self))
         else:
-            hinge = self.loss.name == "hinge"
+            hinge = isinstance(self.loss, Hinge)
             best = _rounded_hinge_minimum(self) if hinge and self.regularizer.strength > 0 else _bundle_minimum(self)
             if hinge and not _to_scale(best):
                 best = _hinge_minimum(self, 1.0)  # tens of times slower, and sure

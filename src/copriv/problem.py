@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.data.consortium import FEATURE_QUANTILE, Consortium, load_consortium
+from copriv.data.consortium import load_consortium, load_sample
 from copriv.data.dictionary import PublicDictionary
+from copriv.data.preparation import bounded, public_bound
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
@@ -73,7 +74,8 @@ class Problem:
     @classmethod
     def load(cls, agreement: Agreement, held_out: int = 0) -> "Problem":
         """Records by the pipeline that [data] names. Raises DataError as the pipeline does."""
-        consortium = _loaded(agreement, [owner.records for owner in agreement.owner], held_out)
+        sizes = [owner.records for owner in agreement.owner]
+        consortium = load_consortium(agreement.data.dataset, sizes, held_out=held_out, **_pipeline(agreement))
         return cls(
             agreement,
             consortium.owners,
@@ -91,11 +93,10 @@ class Problem:
 
         Raises DataError as the pipeline does.
         """
-        # A simulated table is as long as the owners need; the public rows of a real one do not depend on owners.
-        needed = [owner.records for owner in agreement.owner] if "simulated" in agreement.data.dataset else [1]
-        consortium = _loaded(agreement, needed, 0)
-        problem = cls.forecasting(agreement, consortium.public)
-        return replace(problem, target_bound=consortium.target_bound)
+        beside = sum(owner.records for owner in agreement.owner)
+        sample = load_sample(agreement.data.dataset, beside=beside, **_pipeline(agreement))
+        problem = cls.forecasting(agreement, sample.records)
+        return replace(problem, target_bound=sample.schema.target_bound)
 
     @classmethod
     def of(cls, agreement: Agreement, data: Sequence[Any], public: Any = None, loss: Loss | None = None) -> "Problem":
@@ -149,11 +150,9 @@ class Problem:
     def feature_bound(self) -> float | None:
         """B, the L1 bound on a record's features, without the intercept; None where features are not bounded."""
         agreed = self.terms.data.feature_bound
-        if agreed != "auto":
-            return agreed or None
         if self.unbounded_public is None:
-            return None
-        return float(np.quantile(np.abs(self.unbounded_public.features).sum(axis=1), FEATURE_QUANTILE))
+            return None if agreed == "auto" else agreed or None
+        return public_bound(self.unbounded_public.features, agreed)
 
     @cached_property
     def owners(self) -> tuple[Records, ...]:
@@ -173,8 +172,7 @@ class Problem:
         return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
 
     def _as_agreed(self, records: Records) -> Records:
-        bounded = records if self.feature_bound is None else records.bounded(self.feature_bound)
-        return bounded.with_intercept() if self.terms.model.intercept else bounded
+        return bounded(records, self.feature_bound, self.terms.model.intercept)
 
     def on_public(self) -> "Problem":
         """The same problem with the public sample in every owner's place: no private record is in it.
@@ -234,23 +232,21 @@ class Problem:
         return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
 
 
-def _loaded(agreement: Agreement, records: Sequence[int], held_out: int) -> Consortium:
+def _pipeline(agreement: Agreement) -> dict[str, Any]:
+    """What the agreement says of its data, for `copriv.data.consortium`; the bound on features is left for later."""
     data, first = agreement.data, agreement.owner[0]
-    return load_consortium(
-        data.dataset,
-        records,
-        components=data.components,
-        feature_bound=0,
-        public_rows=data.public_rows,
-        seed=agreement.agreement.seed,
-        path=data.path,
-        unit=first.unit,
-        unit_records=first.unit_records,
-        held_out=held_out,
-        scaling=data.scaling,
-        schema=None if data.features is None else Schema.from_mapping(data.model_dump()),
-        dictionary=_dictionary(data.dictionary if data.components else None),
-    )
+    return {
+        "components": data.components,
+        "feature_bound": 0,
+        "public_rows": data.public_rows,
+        "seed": agreement.agreement.seed,
+        "path": data.path,
+        "unit": first.unit,
+        "unit_records": first.unit_records,
+        "scaling": data.scaling,
+        "schema": None if data.features is None else Schema.from_mapping(data.model_dump()),
+        "dictionary": _dictionary(data.dictionary if data.components else None),
+    }
 
 
 def _dictionary(path: str | None) -> PublicDictionary | None:

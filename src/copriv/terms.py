@@ -76,7 +76,7 @@ class Terms(_Table):
 class ModelTerms(_Table):
     """[model]: the fitness, the box and the bound on a record's gradient."""
 
-    loss: Literal["squared", "logistic", "hinge", "huber"]
+    loss: str
     threshold: Positive = 1.0
     """Huber only: where the loss turns straight, in the target's unit."""
     regularization: NonNegative = 0.0

@@ -181,3 +181,11 @@ def test_a_process_says_one_line_and_nothing_else(agreement):
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "agreement.horizon" in done.stderr
+
+
+@pytest.mark.parametrize("group", [(), ("data",), ("ledger",)])
+def test_a_group_without_a_command_shows_what_there_is(copriv, group):
+    done = copriv(*group)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: copriv")
+    assert "\nCommands:\n" in done.err

@@ -8,6 +8,8 @@ import typer
 
 from copriv.agreement import Agreement, DataTerms, ModelTerms, OwnerTerms, Terms
 from copriv.cli import app
+from copriv.cli import commands as listed
+from copriv.cli.commands import COMMANDS as LISTED
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMAND_LINE = (REFERENCE / "command-line.md").read_text(encoding="utf-8")
@@ -16,8 +18,8 @@ AGREEMENT_FILE = (REFERENCE / "agreement-file.md").read_text(encoding="utf-8")
 
 def commands(command, name):
     """Each command that does something, by its full name."""
-    if hasattr(command, "commands"):
-        for child in command.commands.values():
+    if hasattr(command, "list_commands"):
+        for child in (command.get_command(None, short) for short in command.list_commands(None)):
             yield from commands(child, f"{name} {child.name}")
     else:
         yield name, command
@@ -96,3 +98,15 @@ def test_documented_defaults_of_keys_are_the_defaults(heading):
 
 def test_the_tables_are_all_there():
     assert [f"`[{name}]`" if name != "owner" else "`[[owner]]`" for name in Agreement.model_fields] == list(TABLES)
+
+
+def test_the_list_of_commands_says_what_their_docstrings_say():
+    for name, command in COMMANDS.items():
+        assert command.help.split("\n\n")[0].replace("\n", " ") == LISTED[name.removeprefix("copriv ")], name
+
+
+def test_every_file_of_a_command_is_on_the_list():
+    files = {
+        path.stem for path in Path(listed.__file__).parent.glob("*.py") if "def command(" in path.read_text("utf-8")
+    }
+    assert files == {name.removeprefix("copriv ").replace(" ", "_") for name in COMMANDS}

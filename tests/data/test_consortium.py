@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from copriv.data import Category, Number, PublicDictionary, Schema, consortium, load_consortium, prepare_owner
+from copriv.data import Category, Number, PublicDictionary, Schema, dealing, load_consortium, prepare_owner
 from copriv.errors import DataError, InvalidInput
 
 SCHEMA = Schema(
@@ -131,7 +131,7 @@ def test_a_private_row_reaches_nothing_but_itself(load, row):
 @pytest.mark.parametrize("row", [0, 159])
 def test_a_dictionary_fitted_on_all_rows_would_be_caught(load, row, monkeypatch):
     monkeypatch.setattr(
-        consortium, "_cut", lambda table, *_: (np.arange(200), np.arange(160), np.arange(0))
+        dealing, "_cut", lambda source, *_: (np.arange(200), np.arange(160), np.arange(0))
     )  # everything is "public"
     assert leaks(load, row)
 

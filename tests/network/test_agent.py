@@ -11,7 +11,7 @@ import pytest
 from copriv.errors import BudgetRefused, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
-from copriv.network.conductor import Conduct
+from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFile, verify
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records

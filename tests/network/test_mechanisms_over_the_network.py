@@ -16,9 +16,10 @@ from copriv.mechanisms.objective import perturbation
 from copriv.mechanisms.objective_noise import ObjectiveAnswer
 from copriv.mechanisms.statistics import Statistics
 from copriv.network.agent import respond
-from copriv.network.conductor import Conduct, Conductor
+from copriv.network.conductor import Conductor
 from copriv.network.messages import Refusal
 from copriv.network.store import RunStore
+from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient

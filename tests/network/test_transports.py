@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from copriv.errors import Unreachable
-from copriv.network.conductor import Conduct
 from copriv.network.transport import Dialer, Link, Listener
+from copriv.network.turns import Conduct
 from copriv.privacy.sqlite_ledger import verify
 from copriv.simulation import simulate
 from network_parties import NAMES, Consortium, agreement, finished

@@ -14,7 +14,8 @@ An option beats its COPRIV_* variable, which beats the file, which beats the def
 | 130       | interrupted                    |
 
 Whatever copriv raises on purpose becomes one line on standard error and its exit code. One file a command in `commands`,
-what they show in `show`; all are in docs/reference/command-line.md, and a test fails where one is not.
+imported when it is called (`on_use`); what they show in `show`. All are in docs/reference/command-line.md, and a test
+fails where one is not.
 """
 
 import sys
@@ -23,22 +24,8 @@ from typing import Annotated
 
 import typer
 
-from copriv import __version__
-from copriv.cli.commands import (
-    data_check,
-    data_fetch,
-    demo,
-    forecast,
-    init,
-    learner,
-    ledger_show,
-    ledger_verify,
-    owner_serve,
-    predict,
-    reproduce,
-    simulate,
-)
-from copriv.cli.show.console import complain
+from copriv.cli.commands import COMMANDS
+from copriv.cli.on_use import loaded_on_use
 from copriv.errors import CoprivError
 
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
@@ -49,38 +36,18 @@ _INTERRUPTED = 130
 app = typer.Typer(
     name="copriv",
     help="Train one model across organisations, and know the cost of privacy before you start.",
+    cls=loaded_on_use(COMMANDS),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo.command)
-app.command("init")(init.command)
-app.command("forecast")(forecast.command)
-app.command("simulate")(simulate.command)
-app.command("reproduce")(reproduce.command)
-
-
-def _group(name: str, what: str) -> typer.Typer:
-    """Commands of two words."""
-    group = typer.Typer(help=what, no_args_is_help=True, rich_markup_mode=None)
-    app.add_typer(group, name=name)
-    return group
-
-
-_data = _group("data", "Look at tables: do they keep to what was agreed?")
-_data.command("fetch")(data_fetch.command)
-_data.command("check")(data_check.command)
-_group("owner", "A data owner's own process.").command("serve")(owner_serve.command)
-_ledger = _group("ledger", "What an owner has spent.")
-_ledger.command("show")(ledger_show.command)
-_ledger.command("verify")(ledger_verify.command)
-app.command("learner")(learner.command)
-app.command("predict")(predict.command)
 
 
 def _show_version(asked: bool) -> bool:
     if asked:
+        from copriv.version import __version__
+
         typer.echo(__version__)
         raise typer.Exit()
     return asked
@@ -106,15 +73,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = app(args=None if arguments is None else list(arguments), prog_name="copriv", standalone_mode=False)
         code = code if isinstance(code, int) else 0
     except CoprivError as error:
-        complain(str(error))
+        _complain(str(error))
         return error.exit_code
     except _UsageError as error:
+        said: str = error.format_message()  # type: ignore[attr-defined]
         context = getattr(error, "ctx", None)
-        name = context.command_path if context is not None else "copriv"
-        complain(f"{error.format_message()} See `{name} --help`.")  # type: ignore[attr-defined]
+        if context is not None and said == context.get_help():  # a group without a command: no mistake, but no command
+            typer.echo(said, err=True)
+        else:
+            _complain(f"{said} See `{context.command_path if context is not None else 'copriv'} --help`.")
         return 2
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     if code == _INTERRUPTED:
-        complain("interrupted")
+        _complain("interrupted")
     return code
+
+
+def _complain(message: str) -> None:
+    from copriv.cli.show.console import complain  # rich, which a command that went well may not need
+
+    complain(message)

@@ -1,9 +1,13 @@
 """From tables to bounded numbers: files and frames, schemas, public dictionaries, and the papers' data sets."""
 
-from copriv.data.consortium import DATASETS, Consortium, load_consortium, open_dataset, prepare_owner
+from copriv.data import datasets
+from copriv.data.consortium import Consortium, load_consortium, open_dataset, prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
 from copriv.data.tables import read_table
+
+DATASETS = datasets.names()
+"""What an agreement can name in data.dataset."""
 
 __all__ = [
     "DATASETS",

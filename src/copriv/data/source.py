@@ -1,9 +1,9 @@
-"""What a data set's own file hands to `load_consortium`: a table, its schema and how its rows are dealt out."""
+"""What a data set is, and what it hands over: a table, its schema and how its rows are dealt out."""
 
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -30,6 +30,37 @@ class Source:
     """Which organisation a row belongs to: owners are cut from rows sorted by it, so that owners differ."""
     least_group: int = 0
     """Private rows of groups with fewer rows than this are left out."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an agreement says of the table that it wants."""
+
+    path: Path | None = None
+    schema: Schema | None = None
+    """Declared columns, for a data set that has none of its own."""
+    unit: str | None = None
+    """The column that names the person, where persons are units."""
+    seed: int = 0
+    """Of simulated tables."""
+    rows: int = 200_000
+    """How many rows a simulated table needs; real ones have as many as they have."""
+
+
+@runtime_checkable
+class DataSet(Protocol):
+    """Where a table comes from and what its columns are: one file each, on the list in `copriv.data.datasets`."""
+
+    name: str
+    """As agreements write it in data.dataset."""
+    own_columns: bool
+    """Whether the agreement declares the columns; else the data set brings its schema."""
+    read_from: str
+    """The data set that reads a party's own file of these columns: itself, unless it reads no file."""
+
+    def open(self, wanted: Wanted) -> Source:
+        """The table and its schema. Raises DataError where there is none, or one of another kind."""
+        ...
 
 
 def embedded(name: str) -> Path:

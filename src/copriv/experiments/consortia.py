@@ -29,8 +29,8 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.data import hospital
 from copriv.data.consortium import load_consortium
+from copriv.data.datasets import hospital
 from copriv.errors import DataError
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import by_name

@@ -12,7 +12,9 @@
 | keys           | a small certificate authority, and reasons why a certificate is refused                        |
 | policy         | what an owner's own side allows, whatever was agreed                                           |
 | agent          | the owner's process                                                                            |
-| conductor      | whom to ask next and what to do with an answer: no I/O, no clock                               |
+| conductor      | what to do with an answer, a refusal, a silence: no I/O, no clock                              |
+| turns          | whom to ask now                                                                                |
+| trajectory     | how the answers move the model                                                                 |
 | store          | every event of a run, durable before the next query leaves                                     |
 | learner        | the learner's process                                                                          |
 | setup          | the files that every party of a consortium needs                                               |

@@ -13,12 +13,15 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from jaxtyping import Float
 
+from copriv import losses
 from copriv.agreement import Agreement
+from copriv.data import datasets
 from copriv.data.consortium import open_dataset
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.losses import OfMargin
 from copriv.network.setup import declared_schema, scaled
 from copriv.records import Records
 from copriv.types import Array
@@ -106,12 +109,13 @@ class Model:
         from sklearn.linear_model import LinearRegression, LogisticRegression
         from sklearn.svm import LinearSVC
 
-        loss, θ = self.agreement.model.loss, self.theta
-        if loss in ("squared", "huber"):
+        model, θ = self.agreement.model, self.theta
+        loss = losses.named(model.loss, model.threshold)
+        if not isinstance(loss, OfMargin):
             regression = LinearRegression(fit_intercept=False)
             regression.coef_, regression.intercept_, regression.n_features_in_ = θ.copy(), 0.0, len(θ)
             return regression
-        classifier: Any = LogisticRegression(fit_intercept=False) if loss == "logistic" else LinearSVC()
+        classifier: Any = LogisticRegression(fit_intercept=False) if loss.smooth else LinearSVC()
         classifier.coef_, classifier.intercept_ = θ[None, :].copy(), np.zeros(1)
         classifier.classes_, classifier.n_features_in_ = np.array([-1, 1]), len(θ)
         return classifier
@@ -126,7 +130,7 @@ class Model:
 
     def _table(self, table: object) -> tuple[nw.DataFrame[Any], Schema]:
         declared = declared_schema(self.agreement)
-        if declared is not None and self.agreement.data.dataset == "table":
+        if declared is not None and datasets.named(self.agreement.data.dataset).own_columns:
             return read_table(table, declared.names), scaled(declared, self.agreement)
         if not isinstance(table, str | Path):
             raise DataError("predict: give the path of a table with the columns of the agreement's data set")

@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet
 
 from copriv.agreement import Agreement, OwnerTerms
-from copriv.data.consortium import FEATURE_QUANTILE, load_consortium, open_dataset, prepare_owner
+from copriv.data import datasets
+from copriv.data.consortium import load_sample, open_dataset, prepare_owner, sample_of
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.data.source import Source
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
-from copriv.data.tables import Table, column_names, read_table
+from copriv.data.tables import Table, column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
@@ -36,8 +36,6 @@ from copriv.network.keys import Keys, issue, make_authority
 from copriv.records import BLOCK, Records
 
 AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "policy.toml", "public.parquet"
-_READS_NO_FILE = {"lending-embedded": "lending", "hospital-simulated": "hospital"}
-"""Data sets that are shipped, and what a table of the same columns is called."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def streamed_records(
         _bound(agreement),
         declared_schema(agreement),
     )
-    if schema is None or agreement.data.dataset != "table" or terms.unit is not None:
+    if schema is None or not datasets.named(agreement.data.dataset).own_columns or terms.unit is not None:
         raise AgreementError(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
             "read in blocks; raise the memory limit (--memory)"
@@ -231,11 +229,11 @@ def to_toml(agreement: Agreement) -> str:
 def _own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[Any, Schema]:
     declared = declared_schema(agreement)
     dataset = agreement.data.dataset
-    if declared is not None and dataset == "table":
+    if declared is not None and datasets.named(dataset).own_columns:
         return source, scaled(declared, agreement)
     if not isinstance(source, str | Path):
         raise DataError('data.dataset: records from a data base need declared columns; use dataset = "table"')
-    opened: Source = open_dataset(_READS_NO_FILE.get(dataset, dataset), path=source, unit=unit)
+    opened: Source = open_dataset(datasets.named(dataset).read_from, path=source, unit=unit)
     return opened.table, scaled(opened.schema, agreement)
 
 
@@ -243,27 +241,21 @@ def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDiction
     """The dictionary, the bound on features, the bound on the target, and the public rows."""
     data, model = agreement.data, agreement.model
     if public is None:
-        made = load_consortium(
+        sample = load_sample(
             data.dataset,
-            [1],
             components=data.components,
             feature_bound=data.feature_bound,
             public_rows=data.public_rows,
             path=data.path,
-            intercept=False,
-            schema=declared_schema(agreement) if data.dataset == "table" else None,
+            schema=declared_schema(agreement) if datasets.named(data.dataset).own_columns else None,
             scaling=data.scaling,
         )
-        return made.dictionary, made.feature_bound, made.target_bound, made.public_table
-    table, schema = _own_table(agreement, public, None)
-    encoded = schema.encode(table)
-    dictionary = PublicDictionary.fit(encoded.features, data.components) if data.components else None
-    features = encoded.features if dictionary is None else dictionary.apply(encoded.features)
-    bound = data.feature_bound
-    if bound == "auto":
-        bound = float(np.quantile(np.abs(features).sum(axis=1), FEATURE_QUANTILE))
-    by_name(model.loss, model.threshold).check_target(encoded.target)
-    return dictionary, bound or None, schema.target_bound, read_table(table, schema.names)
+    else:
+        table, schema = _own_table(agreement, public, None)
+        sample = sample_of(table, schema, data.components, data.feature_bound)
+        by_name(model.loss, model.threshold).check_target(sample.records.target)
+    preparation = sample.preparation
+    return preparation.dictionary, preparation.feature_bound, sample.schema.target_bound, sample.table
 
 
 def _with_numbers(
@@ -284,7 +276,7 @@ def _with_numbers(
         Ξ = gradient_bound_over(by_name(model.loss, model.threshold), widest, target_bound, Box(model.theta_max))
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,
-        "dataset": _READS_NO_FILE.get(agreement.data.dataset, agreement.data.dataset),
+        "dataset": datasets.named(agreement.data.dataset).read_from,
     }
     if dictionary is not None:
         data["dictionary"] = DICTIONARY

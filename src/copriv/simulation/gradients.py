@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.fitness import Quadratic, Regularizer
+from copriv.losses import Squared
 from copriv.privacy.clipping import row_norms
 from copriv.records import Records
 from copriv.rules.descent import Talker
@@ -62,7 +63,7 @@ def batched_gradients(
         place = {name: i for i, name in enumerate(distinct)}
         index = np.array([place[id(records)] for records in talkers])
         return _Shared(batched_gradients(loss, tuple(distinct.values()), bound, workers, order), index)
-    if loss.name != "squared":
+    if not isinstance(loss, Squared):
         return RecordGradients(loss, talkers, bound, workers, order)
     if np.isinf(bound):
         return GramGradients(talkers)

@@ -2,3 +2,26 @@
 
 `options` holds the options that several commands share, and `party` what the commands of a consortium's parties do.
 """
+
+COMMANDS = {
+    "demo": "Three banks, real loans, epsilon = 1: what privacy costs, and who should join.",
+    "init": "Write a commented agreement to start from; with --network, the files of every party of a consortium.",
+    "forecast": "What an agreement will cost, what the best terms would, and for whom joining pays: no private record "
+    "is read.",
+    "simulate": "Run an agreement many times with simulated noise: what the collaboration would give.",
+    "reproduce": "Regenerate figures of the two papers. A finished figure is not computed again unless its settings "
+    "change.",
+    "learner": "Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with "
+    "--resume.",
+    "predict": "Predict the target of each row of a table, in the table's order.",
+    "data": "Look at tables: do they keep to what was agreed?",
+    "data fetch": "Download a data set of the papers, or take it from a file; it is then found by `copriv reproduce`.",
+    "data check": "Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem.",
+    "owner": "A data owner's own process.",
+    "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
+    "is spent.",
+    "ledger": "What an owner has spent.",
+    "ledger show": "Every line of a ledger, and what is left. Reads only; an owner may be writing.",
+    "ledger verify": "Check every line of a ledger and the sums; with --head, also that no older copy was put back.",
+}
+"""Every command as it is typed, in the order of `copriv --help`, with what it does: its docstring's first line."""

@@ -66,12 +66,13 @@ def command(
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.cli.realised import realised, run_record
-    from copriv.network.conductor import Conduct, Conductor
+    from copriv.network.conductor import Conductor
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
     from copriv.network.model import Model
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
+    from copriv.network.turns import Conduct
 
     for option, value, known in (
         ("--talk", talk, ("choose", "broadcast", "request")),

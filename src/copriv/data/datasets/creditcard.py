@@ -8,10 +8,8 @@ about its standard deviation, so that it weighs like the others. Time is left ou
 The file is in the order of time and frauds come in bursts, so its rows are shuffled once, by a seed that never changes.
 """
 
-from pathlib import Path
-
 from copriv.data.schema import Number, Schema, TwoClasses
-from copriv.data.source import SHARED, Source
+from copriv.data.source import SHARED, Source, Wanted
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -24,12 +22,19 @@ SCHEMA = Schema(
 )
 
 
-def load(path: Path | None = None) -> Source:
-    """The transactions. Raises DataError where neither a path nor the shared file is there."""
-    found = path or SHARED / "creditcard.parquet"
-    if path is None and not found.is_file():
-        raise DataError(
-            "data.path: the card transactions are not inside the package; download creditcard.csv (Kaggle, "
-            "mlg-ulb/creditcardfraud) and give its path"
-        )
-    return Source(read_table(found, SCHEMA.names), SCHEMA, f"Card transactions in {found.name}", shuffled=True)
+class CardTransactions:
+    """The transactions of a file, shuffled once."""
+
+    name = "creditcard"
+    own_columns = False
+    read_from = "creditcard"
+
+    def open(self, wanted: Wanted) -> Source:
+        """Raises DataError where neither a path nor the shared file is there."""
+        path = wanted.path or SHARED / "creditcard.parquet"
+        if wanted.path is None and not path.is_file():
+            raise DataError(
+                "data.path: the card transactions are not inside the package; download creditcard.csv (Kaggle, "
+                "mlg-ulb/creditcardfraud) and give its path"
+            )
+        return Source(read_table(path, SCHEMA.names), SCHEMA, f"Card transactions in {path.name}", shuffled=True)

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Int
 
 from copriv.data.schema import Category, Number, Schema
-from copriv.data.source import SHARED, Source
+from copriv.data.source import SHARED, Source, Wanted
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 
@@ -80,10 +79,11 @@ SPARCS = Schema(
         Category("Emergency Department Indicator", ("N", "Y")),
     ),
     target=Number("Length of Stay", 1, 120),
+    scaling="none",
 )
 """SPARCS 2015; the file writes a stay of 120 days or more as "120 +"."""
 
-_FACILITY = "Facility Id"
+FACILITY = "Facility Id"
 _ABSENT = "not recorded"
 
 DIABETES = Schema(
@@ -109,37 +109,42 @@ DIABETES = Schema(
         Category("diabetesMed", ("No", "Yes")),
     ),
     target=Number("time_in_hospital", 1, 14),
+    scaling="none",
 )
 """The 130 hospitals' table."""
-
-SCHEMA = SPARCS
-"""The papers' schema, and that of the simulated table."""
 
 _DIABETES_EXTRA = ("patient_nbr", "payer_code", "medical_specialty")
 
 
-def load(path: Path | None = None) -> Source:
-    """The visits. Raises DataError where there is no file, or one of another kind."""
-    found = path or SHARED / "diabetes_130_hospitals.parquet"
-    if path is None and not found.is_file():
-        raise DataError(
-            "data.path: hospital visits are not inside the package; give the path of SPARCS 2015 (health.data.ny.gov, "
-            'data set 82xm-y6g8) as CSV, or use dataset = "hospital-simulated"'
-        )
-    names = column_names(found)
-    if DIABETES.target.name in names:
-        table = read_table(found, [*DIABETES.names, *_DIABETES_EXTRA])
-        keys = np.column_stack([_numbered(table, name, found) for name in ("payer_code", "medical_specialty")])
+class HospitalStays:
+    """Visits of a file of one of the two kinds; without a path, the shared table."""
+
+    name = "hospital"
+    own_columns = False
+    read_from = "hospital"
+
+    def open(self, wanted: Wanted) -> Source:
+        """Raises DataError where there is no file, or one of another kind."""
+        path = wanted.path or SHARED / "diabetes_130_hospitals.parquet"
+        if wanted.path is None and not path.is_file():
+            raise DataError(
+                "data.path: hospital visits are not inside the package; give the path of SPARCS 2015 "
+                '(health.data.ny.gov, data set 82xm-y6g8) as CSV, or use dataset = "hospital-simulated"'
+            )
+        names = column_names(path)
+        if DIABETES.target.name not in names:
+            table = _sparcs(path, names)
+            title = f"New York hospital discharges in {path.name}"
+            return Source(table, SPARCS, title, group=numbered(table, FACILITY, path), least_group=LEAST_RECORDS)
+        table = read_table(path, [*DIABETES.names, *_DIABETES_EXTRA])
+        keys = np.column_stack([numbered(table, name, path) for name in ("payer_code", "medical_specialty")])
         return Source(
             table,
             DIABETES,
-            f"Stays of diabetics in 130 US hospitals ({found.stem}), cut by payer and specialty",
+            f"Stays of diabetics in 130 US hospitals ({path.stem}), cut by payer and specialty",
             shuffled=True,
             group=np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1),
         )
-    table = _sparcs(found, names)
-    title = f"New York hospital discharges in {found.name}"
-    return Source(table, SPARCS, title, group=_numbered(table, _FACILITY, found), least_group=LEAST_RECORDS)
 
 
 def sizes(path: str | Path, public_rows: int = 50_000) -> list[int]:
@@ -147,71 +152,17 @@ def sizes(path: str | Path, public_rows: int = 50_000) -> list[int]:
 
     As `records` of `load_consortium` with the same `public_rows` and nothing held out, each owner is one hospital.
     """
-    source = load(Path(path))
+    source = HospitalStays().open(Wanted(path=Path(path)))
     if source.group is None or source.shuffled:
         raise DataError(f"{path}: does not say which hospital a row belongs to; give the SPARCS file")
     counts = np.bincount(source.group[: len(source.group) - public_rows])
     return [int(n) for n in counts if n >= LEAST_RECORDS]
 
 
-def load_simulated(rows: int, seed: int) -> Source:
-    """A simulated table with the columns of SPARCS; the rows of a hospital are dealt to one owner, or to neighbours."""
-    table = nw.from_native(simulate(rows, seed), eager_only=True)
-    title = f"Simulated hospital discharges with the columns of SPARCS 2015 (seed {seed})"
-    return Source(table, SPARCS, title, kind="simulated", group=_numbered(table, _FACILITY))
-
-
-def simulate(rows: int, seed: int) -> pa.Table:
-    """Draw visits: 120 hospitals of uneven size, the sick and the old stay longer, hospitals differ by ±20 percent.
-
-    The length of stay is 1 + Poisson with a gamma-distributed mean (heavy to the right, as real stays are), at most
-    120. A function of `rows` and `seed` only.
-    """
-    rng = np.random.default_rng([seed, rows])
-    share = rng.lognormal(0.0, 0.6, 120)
-    hospital = rng.choice(120, rows, p=share / share.sum())
-    age = rng.choice(5, rows, p=[0.15, 0.11, 0.2, 0.26, 0.28])
-    severity = 1 + rng.binomial(3, 0.16 + 0.07 * age)
-    risk = np.clip(severity - 1 + rng.integers(-1, 2, rows), 0, 3)
-    mdc = rng.integers(0, 26, rows)
-    surgical = rng.choice(3, rows, p=[0.01, 0.75, 0.24])
-    admission = rng.choice(6, rows, p=[0.19, 0.1, 0.001, 0.08, 0.627, 0.002])
-    effect = rng.normal(0.0, 0.2, 120)
-    mean = 1.1 * np.exp(0.42 * (severity - 1) + 0.08 * age + 0.25 * (surgical == 2) + 0.01 * mdc + effect[hospital])
-    stay = np.minimum(1 + rng.poisson(mean * rng.gamma(1.5, 1 / 1.5, rows)), 120)
-
-    def named(column: str, places: np.ndarray) -> list[str]:
-        (declared,) = (c for c in SPARCS.columns if c.name == column)
-        levels = declared.levels if isinstance(declared, Category) else ()
-        return np.array(levels)[places].tolist()  # type: ignore[no-any-return]
-
-    return pa.table(
-        {
-            _FACILITY: hospital + 1,
-            "Age Group": named("Age Group", age),
-            "Gender": named("Gender", rng.choice(2, rows, p=[0.56, 0.44])),
-            "Race": named("Race", rng.choice(4, rows, p=[0.56, 0.19, 0.24, 0.01])),
-            "Ethnicity": named("Ethnicity", rng.choice(4, rows, p=[0.82, 0.12, 0.055, 0.005])),
-            "Length of Stay": stay,
-            "Type of Admission": named("Type of Admission", admission),
-            "Patient Disposition": named("Patient Disposition", np.minimum(rng.geometric(0.55, rows) - 1, 18)),
-            "CCS Diagnosis Code": rng.integers(1, 260, rows),
-            "CCS Procedure Code": np.where(surgical == 2, rng.integers(1, 232, rows), 0),
-            "APR DRG Code": np.minimum(1 + 36 * mdc + rng.integers(0, 36, rows), 956),
-            "APR MDC Code": mdc,
-            "APR Severity of Illness Code": severity,
-            "APR Risk of Mortality": named("APR Risk of Mortality", risk),
-            "APR Medical Surgical Description": named("APR Medical Surgical Description", surgical),
-            "Payment Typology 1": named("Payment Typology 1", np.minimum(rng.geometric(0.4, rows) - 1, 9)),
-            "Emergency Department Indicator": named("Emergency Department Indicator", (admission >= 4).astype(int)),
-        }
-    )
-
-
 def _sparcs(path: Path, names: list[str]) -> Table:
     """The columns of SPARCS under the names of 2015: other years write "Facility ID"."""
     given = {name.strip().lower(): name for name in names}
-    wanted = (*SPARCS.names, _FACILITY)
+    wanted = (*SPARCS.names, FACILITY)
     lacking = [name for name in wanted if name.lower() not in given]
     if lacking:
         raise DataError(
@@ -226,7 +177,7 @@ def _sparcs(path: Path, names: list[str]) -> Table:
     return table
 
 
-def _numbered(table: Table, name: str, path: Path | None = None) -> Int[np.ndarray, " rows"]:
+def numbered(table: Table, name: str, path: Path | None = None) -> Int[np.ndarray, " rows"]:
     """The groups of a column, numbered in the order of their names; rows without one are a group of their own."""
     if name not in table.columns:
         raise DataError(f"{path}: lacks {name}, which tells the owners apart; give the complete table")

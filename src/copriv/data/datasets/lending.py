@@ -15,7 +15,7 @@ count as 0. Sums of money and ratios without a natural upper bound are capped at
 from pathlib import Path
 
 from copriv.data.schema import Category, Column, Number, Schema
-from copriv.data.source import SHARED, Source, embedded
+from copriv.data.source import SHARED, Source, Wanted, embedded
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -106,6 +106,7 @@ OPENINTRO = Schema(
         Category("disbursement_method", ("Cash", "DirectPay")),
     ),
     target=Number("interest_rate", 0, RATE_BOUND),
+    scaling="none",
 )
 """The schema of `lending_10k.parquet`."""
 
@@ -136,6 +137,7 @@ MODELDATA = Schema(
         Category("addr_state", STATES),
     ),
     target=Number("int_rate", 0, RATE_BOUND),
+    scaling="none",
 )
 """The schema of the table inside the package."""
 
@@ -163,23 +165,31 @@ _PUBLISHED: tuple[Column, ...] = (
     Category("initial_list_status", ("w", "f")),
     Category("application_type", ("INDIVIDUAL", "JOINT")),
 )
-PUBLISHED = Schema(_PUBLISHED, target=Number("int_rate", 0, RATE_BOUND))
+PUBLISHED = Schema(_PUBLISHED, target=Number("int_rate", 0, RATE_BOUND), scaling="none")
 """The schema of the papers' file with 74 columns."""
 
-SCHEMA = MODELDATA
-"""The schema that an owner can try everything with: that of the table inside the package."""
 
-_EMBEDDED = "lending_club_9857.parquet"
+class LendingClub:
+    """Loans of a file of one of the three kinds; without a path, the shared table or the one inside the package."""
+
+    name = "lending"
+    own_columns = False
+    read_from = "lending"
+
+    def open(self, wanted: Wanted) -> Source:
+        """Raises DataError for a table of another kind."""
+        if wanted.path is not None:
+            return _recognised(wanted.path)
+        shared = SHARED / "lending_10k.parquet"
+        if shared.is_file():
+            table = read_table(shared, OPENINTRO.names)
+            return Source(table, OPENINTRO, "Lending Club loans of early 2018 (lending_10k)")
+        return loans_inside()
 
 
-def load(path: Path | None = None, only_embedded: bool = False) -> Source:
-    """Read the loans; see the module's docstring for where from. Raises DataError for a table of another kind."""
-    if path is not None:
-        return _recognised(path)
-    shared = SHARED / "lending_10k.parquet"
-    if not only_embedded and shared.is_file():
-        return Source(read_table(shared, OPENINTRO.names), OPENINTRO, "Lending Club loans of early 2018 (lending_10k)")
-    table = read_table(embedded(_EMBEDDED), MODELDATA.names)
+def loans_inside() -> Source:
+    """The table inside the package."""
+    table = read_table(embedded("lending_club_9857.parquet"), MODELDATA.names)
     return Source(table, MODELDATA, "Lending Club loans of 2016 (lending_club_9857, inside the package)")
 
 

@@ -1,0 +1,53 @@
+# Where each public name of copriv comes from; read by type checkers, and by lazy_loader when a name is first used.
+
+from . import data as data
+from . import errors as errors
+from . import losses as losses
+from . import privacy as privacy
+from . import rules as rules
+from . import schedules as schedules
+from .agreement import Agreement
+from .errors import (
+    AgreementError,
+    BudgetRefused,
+    CoprivError,
+    DataError,
+    InvalidInput,
+    NotCertified,
+    QueryRefused,
+    Unreachable,
+    UsageError,
+)
+from .forecast import Forecast, forecast
+from .owner import Owner
+from .problem import Problem
+from .protocol import Answer, Query
+from .records import Records
+from .simulation import OwnerOutcome, RelativeFitness, Simulation, own_learners, simulate
+from .version import __version__
+
+__all__ = [
+    "Agreement",
+    "AgreementError",
+    "Answer",
+    "BudgetRefused",
+    "CoprivError",
+    "DataError",
+    "Forecast",
+    "InvalidInput",
+    "NotCertified",
+    "Owner",
+    "OwnerOutcome",
+    "Problem",
+    "Query",
+    "QueryRefused",
+    "Records",
+    "RelativeFitness",
+    "Simulation",
+    "Unreachable",
+    "UsageError",
+    "__version__",
+    "forecast",
+    "own_learners",
+    "simulate",
+]

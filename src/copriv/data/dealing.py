@@ -1,0 +1,131 @@
+"""Which rows are public and which are whose: decided by where a row stands and whose it is, never by what it holds.
+
+The last `public_rows` rows of a table are the learner's own sample (in the papers: the last 10,000 or 50,000 rows); they
+are never among an owner's records. Of the other rows the last `held_out` are kept for testing, and owners get consecutive
+disjoint slices of the rest, as in the papers. Where there are fewer rows than the owners' records together, each owner's
+are drawn with replacement instead, from a seed and its place in the list.
+
+Rows of one person stay together, and hospitals' rows are sorted by hospital.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+from copriv.data.source import Source
+from copriv.errors import DataError
+
+Rows: TypeAlias = Int[np.ndarray, "_"]
+
+_SHUFFLE_SEED = 20_151_231
+"""Orders the rows of files that come sorted; the same for every run, whatever the run's seed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hand:
+    """An owner's rows, and how often each of them counts; None: once."""
+
+    rows: Rows
+    times: Rows | None
+
+
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """The rows of one table, dealt out."""
+
+    public: Rows
+    held_out: Rows
+    hands: tuple[Hand, ...]
+    resampled: bool
+    units: int
+    """How many private records, or persons, there were to deal."""
+
+
+def public_rows_of(source: Source, public_rows: int) -> Rows:
+    """The learner's own rows."""
+    return _order(source)[max(len(source.table) - public_rows, 0) :]
+
+
+def deal(source: Source, unit: Rows | None, sizes: Sequence[int], public_rows: int, held_out: int, seed: int) -> Deal:
+    """Public rows, rows held out, and each owner's `sizes[i]` units. `unit`: which person a row belongs to, if persons count.
+
+    Raises DataError where nothing is left for owners.
+    """
+    public, private, tested = _cut(source, unit, public_rows, held_out)
+    place = _places(unit, private)
+    units = int(place.max()) + 1
+    shares = _shares(source.group is not None, units, sizes)
+    resampled = sum(sizes) > units
+    if resampled:
+        hands = _drawn(private, place, units, shares, sizes, seed)
+    else:
+        hands = [Hand(private[(place >= a) & (place < a + n)], None) for n, (a, _) in zip(sizes, shares, strict=True)]
+    return Deal(public, tested, tuple(hands), resampled, units)
+
+
+def _order(source: Source) -> Rows:
+    rows = len(source.table)
+    return np.random.default_rng(_SHUFFLE_SEED).permutation(rows) if source.shuffled else np.arange(rows)
+
+
+def _cut(source: Source, unit: Rows | None, public_rows: int, held_out: int) -> tuple[Rows, Rows, Rows]:
+    """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of rows held out."""
+    order = _order(source)
+    rows = len(order)
+    public, private = order[max(rows - public_rows, 0) :], order[: max(rows - public_rows, 0)]
+    if unit is not None:
+        # A person whom the learner knows is nobody's private record.
+        private = private[~np.isin(unit[private], unit[public])]
+    if source.group is not None:
+        group = source.group[private]
+        private = private[np.bincount(group)[group] >= source.least_group]
+    kept, tested = private[: max(len(private) - held_out, 0)], private[max(len(private) - held_out, 0) :]
+    if unit is not None:
+        kept = kept[~np.isin(unit[kept], unit[tested])]
+    if source.group is not None:
+        kept = kept[np.argsort(source.group[kept], kind="stable")]
+    if len(kept) == 0:
+        raise DataError(
+            f"data.public_rows: {public_rows} public rows and {held_out} held out leave no records for owners in a "
+            f"table of {rows} rows; lower data.public_rows"
+        )
+    return public, kept, tested
+
+
+def _places(unit: Rows | None, rows: Rows) -> Rows:
+    """The place of each row's unit among the units, in the order of their first rows: units are dealt, not rows."""
+    if unit is None:
+        return np.arange(len(rows))
+    _, first, index = np.unique(unit[rows], return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index.reshape(-1)]
+
+
+def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """From which of the units, [from, to), each owner's come."""
+    ends = np.cumsum([0, *sizes])
+    if not grouped:
+        return list(pairwise(ends.tolist())) if ends[-1] <= units else [(0, units)] * len(sizes)
+    # Rows sorted by group: shares in proportion to the owners' sizes, so that owners cover all groups and differ.
+    if ends[-1] <= units:
+        return list(pairwise((ends * units // ends[-1]).tolist()))
+    if units < len(sizes):
+        raise DataError(f"records: {len(sizes)} owners cannot differ with {units} private units; name fewer owners")
+    return list(pairwise((ends * (units - len(sizes)) // ends[-1] + np.arange(len(ends))).tolist()))
+
+
+def _drawn(
+    rows: Rows, place: Rows, units: int, shares: Sequence[tuple[int, int]], sizes: Sequence[int], seed: int
+) -> list[Hand]:
+    """For each owner, distinct rows and how often each was drawn: units uniformly, with replacement."""
+    drawn: list[Hand] = []
+    for owner, (n, (a, b)) in enumerate(zip(sizes, shares, strict=True)):
+        # One multinomial draw in place of n draws: the cost does not grow with n.
+        times = np.zeros(units, dtype=np.int64)
+        times[a:b] = np.random.default_rng([seed, owner]).multinomial(n, np.full(b - a, 1 / (b - a)))
+        some = times[place] > 0
+        drawn.append(Hand(rows[some], times[place][some]))
+    return drawn

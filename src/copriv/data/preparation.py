@@ -1,0 +1,76 @@
+"""From encoded rows to records, as agreed: through the public dictionary, into the bound, with or without an intercept.
+
+The dictionary and the bound on features come from the learner's public rows and from nothing else. Each row is then
+prepared from itself alone, so simulations, owners and the learner get the same numbers for the same row.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.schema import EncodedTable
+from copriv.records import Records
+from copriv.types import Array
+from copriv.validation import non_negative
+
+FEATURE_QUANTILE = 0.99
+"""feature_bound = "auto": this quantile of ‖x‖₁ over the public rows."""
+
+
+def public_bound(features: Float[Array, "records p"], agreed: float | Literal["auto"]) -> float | None:
+    """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0."""
+    if agreed == "auto":
+        return float(np.quantile(np.abs(features).sum(axis=1), FEATURE_QUANTILE))
+    return non_negative("data.feature_bound", agreed) or None
+
+
+def bounded(records: Records, feature_bound: float | None, intercept: bool) -> Records:
+    """Features scaled into the bound, if there is one; then a last feature that is always 1, if there is to be one."""
+    inside = records if feature_bound is None else records.bounded(feature_bound)
+    return inside.with_intercept() if intercept else inside
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is public and makes records of encoded rows."""
+
+    dictionary: PublicDictionary | None
+    feature_bound: float | None
+    """B; None: none is enforced."""
+    intercept: bool = False
+    unit_records: int | None = None
+    """How many rows of a person count at most."""
+
+    @classmethod
+    def from_public(
+        cls,
+        public: EncodedTable,
+        components: int,
+        feature_bound: float | Literal["auto"],
+        dictionary: PublicDictionary | None = None,
+        intercept: bool = False,
+        unit_records: int | None = None,
+    ) -> "Preparation":
+        """The dictionary, unless it is given, and the bound that the public rows decide.
+
+        Raises DataError where the public rows are too few for the components.
+        """
+        if dictionary is None and components > 0:
+            dictionary = PublicDictionary.fit(public.features, components)
+        made = cls(dictionary, None, intercept, unit_records)
+        return replace(made, feature_bound=public_bound(made.mapped(public).features, feature_bound))
+
+    def mapped(self, encoded: EncodedTable) -> EncodedTable:
+        """The rows through the dictionary."""
+        if self.dictionary is None:
+            return encoded
+        return replace(encoded, features=self.dictionary.apply(encoded.features))
+
+    def records(self, mapped: EncodedTable) -> Records:
+        """Mapped rows as records, bounded; rows of one person share a weight."""
+        x, y, unit = mapped.features, mapped.target, mapped.unit
+        made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
+        return bounded(made, self.feature_bound, self.intercept)

@@ -1,0 +1,68 @@
+"""A user's own loss, in Python: of the prediction, or of (θ, X, y)."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import DataError
+from copriv.losses.of_prediction import OfPrediction
+from copriv.types import Array
+
+
+@dataclass(frozen=True)
+class CustomLinear(OfPrediction):
+    """A user's own loss of the prediction: `phi(z, y)` and its (sub)derivative `dphi(z, y)`, vectorised.
+
+    `largest_slope` is sup |dphi| if there is one: it proves Ξ = B · largest_slope. Convexity in z is the user's promise.
+    """
+
+    name: str
+    phi: Callable[[Array, Array], Array]
+    dphi: Callable[[Array, Array], Array]
+    smooth: bool = True
+    curvature: float = math.inf
+    largest_slope: float = math.inf
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return self.phi(prediction, target)
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return self.dphi(prediction, target)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return self.largest_slope
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A user's own loss of (θ, X, y): `value` gives one number a record, `gradient` one row a record.
+
+    Nothing is known of its gradient's size, so Ξ is enforced by clipping unless `bound` gives one that the user
+    has proved: a function of (feature_bound, target_bound, theta_max).
+    """
+
+    name: str
+    value: Callable[[Array, Array, Array], Array]
+    gradient: Callable[[Array, Array, Array], Array]
+    smooth: bool = True
+    bound: Callable[[float, float, float], float] | None = None
+
+    def values(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, " records"]:
+        return self.value(theta, features, target)
+
+    def gradients(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, "records p"]:
+        return self.gradient(theta, features, target)
+
+    def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
+        return math.inf if self.bound is None else self.bound(feature_bound, target_bound, theta_max)
+
+    def check_target(self, target: Float[Array, " records"]) -> None:
+        if not np.isfinite(target).all():
+            raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")

@@ -1,0 +1,60 @@
+"""The hinge: for two classes, with a kink; and the hinge with its kink rounded, which only "objective" minimises."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.losses.of_prediction import OfMargin
+from copriv.types import Array
+from copriv.validation import positive
+
+
+class Hinge(OfMargin):
+    """max(0, 1 − yz); the subgradient −yx where yz < 1 and 0 elsewhere (0 is a subgradient at the kink)."""
+
+    name = "hinge"
+    smooth = False
+    curvature = math.inf
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return np.maximum(0.0, 1.0 - target * prediction)
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return np.multiply(target * prediction < 1.0, -target)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(OfMargin):
+    """The hinge with its kink rounded over |1 − yz| ≤ `width` (Chaudhuri, Monteleoni and Sarwate 2011, Corollary 21).
+
+    With t = 1 + width − yz: 0 for t ≤ 0, t²/(4·width) for t ≤ 2·width, else 1 − yz. At most width/4 above the hinge.
+    """
+
+    width: float = 0.5
+    name = "smoothed hinge"
+    smooth = True
+
+    def __post_init__(self) -> None:
+        positive("smoothing", self.width)
+
+    @property
+    def curvature(self) -> float:  # type: ignore[override]
+        """1/(2·width)."""
+        return 0.5 / self.width
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        margin = target * prediction
+        t = np.clip(1.0 + self.width - margin, 0.0, 2.0 * self.width)
+        return np.where(margin < 1.0 - self.width, 1.0 - margin, np.square(t) / (4.0 * self.width))
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        t = np.clip(1.0 + self.width - target * prediction, 0.0, 2.0 * self.width)
+        return -target * t / (2.0 * self.width)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return 1.0

@@ -1,0 +1,37 @@
+"""The Huber loss: for numbers with outliers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.losses.of_prediction import OfPrediction
+from copriv.types import Array
+from copriv.validation import positive
+
+
+@dataclass(frozen=True)
+class Huber(OfPrediction):
+    """(z − y)² near the target and straight beyond `threshold` (in the target's unit); slope at most 2·threshold."""
+
+    threshold: float = 1.0
+    name = "huber"
+    smooth = True
+    curvature = 2.0
+
+    def __post_init__(self) -> None:
+        positive("threshold", self.threshold)
+
+    @classmethod
+    def agreed(cls, threshold: float) -> "Huber":
+        return cls(threshold)
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        h, r = self.threshold, np.abs(prediction - target)
+        return np.where(r <= h, r * r, (2.0 * r - h) * h)
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return 2.0 * np.clip(prediction - target, -self.threshold, self.threshold)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return 2.0 * min(self.threshold, prediction_bound + target_bound)

@@ -1,0 +1,25 @@
+"""The logistic loss: for two classes, smooth."""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit
+
+from copriv.losses.of_prediction import OfMargin
+from copriv.types import Array
+
+
+class Logistic(OfMargin):
+    """log(1 + exp(−yz)); slope −y/(1 + exp(yz)), never more than 1 in size."""
+
+    name = "logistic"
+    smooth = True
+    curvature = 0.25
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return np.logaddexp(0.0, -target * prediction)
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return np.asarray(-target * expit(-target * prediction))
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return float(expit(prediction_bound))

@@ -1,0 +1,59 @@
+"""What every loss of the prediction z = xᵀθ has: all that follows from its value φ and its slope φ′."""
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import DataError
+from copriv.types import Array
+
+
+class OfPrediction:
+    """What follows for every linear loss from its value and slope."""
+
+    name: str
+    smooth: bool
+    curvature: float
+
+    @classmethod
+    def agreed(cls, threshold: float) -> "OfPrediction":
+        """As an agreement names it; most losses have no constant of their own."""
+        return cls()
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        raise NotImplementedError
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        raise NotImplementedError
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        raise NotImplementedError
+
+    def values(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, " records"]:
+        return self.value(features @ theta, target)
+
+    def gradients(
+        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
+    ) -> Float[Array, "records p"]:
+        return self.slope(features @ theta, target)[:, None] * features
+
+    def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
+        return feature_bound * self.slope_bound(feature_bound * theta_max, target_bound)
+
+    def check_target(self, target: Float[Array, " records"]) -> None:
+        if not np.isfinite(target).all():
+            raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")
+
+
+class OfMargin(OfPrediction):
+    """A classification loss: it depends on y·z, and y is −1 or 1."""
+
+    def check_target(self, target: Float[Array, " records"]) -> None:
+        bad = ~((target == 1) | (target == -1))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise DataError(
+                f"target: row {row} is {target[row]:g}; the {self.name} loss needs labels −1 and 1 "
+                "(map the classes to −1 and 1, or use loss = 'squared')"
+            )

@@ -1,0 +1,24 @@
+"""The squared loss: for numbers; the one with closed forms."""
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.losses.of_prediction import OfPrediction
+from copriv.types import Array
+
+
+class Squared(OfPrediction):
+    """(z − y)²; slope 2(z − y)."""
+
+    name = "squared"
+    smooth = True
+    curvature = 2.0
+
+    def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return np.square(prediction - target)
+
+    def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        return 2.0 * (prediction - target)
+
+    def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        return 2.0 * (prediction_bound + target_bound)

@@ -1,0 +1,58 @@
+"""What the first touch of copriv loads. Counted in modules, which no busy machine changes; timed in benchmarks/startup.py."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "clarabel", "cryptography", "dp_accounting", "grpc", "joblib", "matplotlib", "narwhals", "opendp", "pandas",
+    "pyarrow", "scipy", "sklearn", "threadpoolctl",
+}  # fmt: skip
+
+FIRST_TOUCH = {
+    "import copriv": ("import copriv", {"numpy", "pydantic", "jaxtyping", "rich", "typer"}),
+    "a version": ("import copriv; copriv.__version__", {"numpy", "pydantic", "jaxtyping", "rich", "typer"}),
+    "an error": ("import copriv; copriv.AgreementError", {"numpy", "pydantic", "rich", "typer"}),
+    "an agreement": ("import copriv; copriv.Agreement", {"rich", "typer"}),
+    "a query": ("import copriv; copriv.Query", {"pydantic", "rich", "typer"}),
+    "records": ("import copriv; copriv.Records", {"pydantic", "rich", "typer"}),
+    "copriv --help": ("from copriv.cli import run; run(['--help'])", {"numpy", "jaxtyping"}),
+    "copriv --version": ("from copriv.cli import run; run(['--version'])", {"numpy", "jaxtyping"}),
+    "copriv data --help": ("from copriv.cli import run; run(['data', '--help'])", {"numpy", "jaxtyping"}),
+}
+"""What is done, and what must not be loaded for it beside what is heavy. (Typer may bring pydantic of its own.)"""
+
+USED = {
+    "a simulation": ("import copriv; copriv.simulate", {"grpc", "matplotlib", "opendp", "rich", "typer"}),
+    "a forecast": ("import copriv; copriv.forecast", {"grpc", "matplotlib", "opendp", "rich", "typer"}),
+    "a ledger shown": (
+        "from copriv.cli import run; run(['ledger', 'show', '--help'])",
+        {"clarabel", "grpc", "matplotlib", "opendp", "scipy", "sklearn"},
+    ),
+}
+"""Likewise, where the heavy parts are what is asked for."""
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after it ran this."""
+    ask = f"{code}\nimport sys; print('loaded:', *{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    return set(done.stdout.rsplit("loaded:", 1)[1].split())
+
+
+@pytest.mark.parametrize("name", FIRST_TOUCH)
+def test_the_first_touch_loads_nothing_heavy(name: str) -> None:
+    code, more = FIRST_TOUCH[name]
+    assert loaded_by(code) & (HEAVY | more) == set()
+
+
+@pytest.mark.parametrize("name", USED)
+def test_what_is_used_loads_its_own_parts_only(name: str) -> None:
+    code, without = USED[name]
+    assert loaded_by(code) & without == set()
+
+
+def test_the_names_of_scipy_that_cost_half_a_second_are_left_alone() -> None:
+    code = "import sys, copriv; copriv.simulate, copriv.forecast; assert 'scipy.stats' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
