@@ -1,0 +1,14 @@
+"""Pages on this machine, for people who decide: should we join, write the agreement, watch a run, read a ledger.
+
+| file            | what it does                                                                       |
+| --------------- | ---------------------------------------------------------------------------------- |
+| `guard`         | who may ask: loopback names, a token, one origin; the headers that lock pages down |
+| `app`           | which address shows what                                                           |
+| `views`         | what the pages show, made from the public API: nothing else here knows a forecast  |
+| `forecaster`    | full forecasts, in a process beside the server, the newest question first          |
+| `rows`          | public rows that a person gives as a file                                          |
+| `words`         | the texts, one file a language                                                     |
+| `server`        | the port, the address with its token, the browser                                  |
+
+Needs the extra `copriv[ui]`. Nothing comes from another machine and nothing goes to one.
+"""

@@ -1,0 +1,67 @@
+"""Public rows that a person gives as a file: kept in a private folder while the server runs, and what its columns are.
+
+Only rows that are public belong here; the page says so. What is told of a column are the bounds or levels that a schema
+would declare, taken from these rows, for the person to correct.
+"""
+
+import math
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v2 as nw
+
+from copriv.data.tables import read_table
+from copriv.errors import DataError
+
+MOST_LEVELS = 40
+"""A column of text with more different values than this names things rather than kinds of things."""
+
+
+class Rows:
+    """The files that were given, each under a name that nobody can guess."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="copriv-rows-"))  # made for this user alone
+
+    def take(self, name: str, content: bytes) -> dict[str, Any]:
+        """Keep a file, and say what is in it. Raises DataError for what is no table."""
+        ending = Path(name).suffix.lower()
+        if ending not in (".csv", ".parquet"):
+            raise DataError("data.path: give a .csv or .parquet file")
+        path = self._folder / f"{secrets.token_hex(8)}{ending}"
+        path.write_bytes(content)
+        try:
+            table = read_table(path)
+        except DataError as error:
+            path.unlink()
+            raise DataError(str(error).replace(str(path), "the file")) from None
+        columns = [_column(table[column]) for column in table.columns]
+        return {"path": str(path), "rows": len(table), "columns": [column for column in columns if column is not None]}
+
+    def holds(self, path: str) -> bool:
+        """Whether this is one of the files that were given."""
+        return Path(path).parent == self._folder and Path(path).is_file()
+
+    def close(self) -> None:
+        """Remove them all."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _column(values: Any) -> dict[str, Any] | None:
+    """Name and kind with bounds or levels; None for what no schema can declare."""
+    present = values.drop_nulls()
+    if len(present) < len(values) or len(present) == 0:
+        return None  # what a missing value counts as is for people to say, in the agreement
+    if values.dtype.is_numeric():
+        low, high = float(present.min()), float(present.max())
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            return None
+        return {"name": values.name, "kind": "number", "low": low, "high": high}
+    if values.dtype in (nw.String, nw.Categorical, nw.Boolean):
+        levels = sorted(str(level) for level in present.cast(nw.String).unique().to_list())
+        if 2 <= len(levels) <= MOST_LEVELS:
+            return {"name": values.name, "kind": "category", "levels": levels}
+    return None

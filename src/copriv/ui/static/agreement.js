@@ -1,0 +1,4 @@
+// The agreement (see join.js for the page before it).
+import { begin } from "./site.js";
+
+begin(async () => {});

@@ -1,0 +1,42 @@
+// Elements from data. Text goes in as text nodes only, so a name can never become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function h(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Call later, and only once for calls that come quickly one after the other. */
+export function later(wait, action) {
+  let timer = 0;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...values), wait);
+  };
+}
+
+/** Give a person a file that the browser made. */
+export function download(name, type, content) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  const link = h("a", { href: address, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

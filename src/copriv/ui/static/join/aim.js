@@ -1,0 +1,76 @@
+// The error that people can live with: the least ε that reaches it, or the other way round.
+
+import { byId, h } from "../dom.js";
+import { number, percent, t } from "../text.js";
+
+const LOWEST = -5; // from 0.001 % to 100 % away from the best
+const HIGHEST = 0;
+
+export function aim(desk) {
+  const { state } = desk;
+  const place = byId("aim");
+  const choice = (value) => {
+    const input = h("input", { type: "radio", name: "start", value });
+    input.checked = (state.start ?? "epsilon") === value;
+    input.addEventListener("change", () => {
+      state.start = value;
+      use();
+      desk.changed();
+    });
+    return h("label", { class: "tick" }, input, h("span", {}, t(`join.aim.${value}`)));
+  };
+  const slider = h("input", { type: "range", min: LOWEST, max: HIGHEST, step: 0.02, value: Math.log10(state.target), "aria-label": t("join.aim.gap") });
+  const shown = h("output", {});
+  const least = h("p", { id: "least" });
+  const reached = h("p", { class: "quiet" });
+  const button = h("button", { type: "button" }, t("join.aim.use"));
+  slider.addEventListener("input", () => {
+    state.target = Number((10 ** slider.valueAsNumber).toPrecision(2));
+    label();
+    desk.changed();
+  });
+  button.addEventListener("click", () => {
+    give();
+    desk.changed();
+  });
+  place.append(
+    h("fieldset", {}, h("legend", {}, t("join.aim.start")), choice("epsilon"), choice("error")),
+    h("div", { class: "field" }, h("span", {}, t("join.aim.gap"), " ", shown), slider),
+    least, reached, button);
+
+  function label() {
+    shown.textContent = percent(state.target);
+    slider.setAttribute("aria-valuetext", percent(state.target));
+  }
+
+  function needed() {
+    const found = desk.view()?.target;
+    return found && found.value === state.target ? found.epsilon : null;
+  }
+
+  function give() {
+    const epsilon = needed()?.mean;
+    if (!epsilon) return false;
+    const rounded = Number((epsilon * 1.0005).toPrecision(3));
+    const different = state.owners.some((seat) => seat.joined && seat.terms.epsilon !== rounded);
+    for (const seat of state.owners) if (seat.joined) seat.terms.epsilon = rounded;
+    return different;
+  }
+
+  /** Who starts from the error has ε follow it. */
+  function use() {
+    return state.start === "error" && give();
+  }
+
+  label();
+  return {
+    show(view) {
+      const { epsilon, value } = view.target;
+      button.hidden = state.start === "error" || epsilon.mean === null;
+      const known = { epsilon: number(epsilon.mean, 2), low: number(epsilon.low ?? 0, 2), high: epsilon.high === null ? "∞" : number(epsilon.high, 2) };
+      least.textContent = epsilon.mean === null ? t("join.aim.never") : t("join.aim.least", known);
+      reached.textContent = t(view.together.mean <= value ? "join.aim.reached" : "join.aim.missed");
+      if (view.kind !== "exact" && use()) desk.changed();
+    },
+  };
+}

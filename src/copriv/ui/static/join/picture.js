@@ -1,0 +1,48 @@
+// A picture of the answer: the verdict and the map of where joining pays, as a PNG.
+
+import { h, svg } from "../dom.js";
+import { drawing } from "./frontier.js";
+
+const WIDTH = 900;
+const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight"];
+
+/** A drawing with its style written into it, so that it looks the same without the page. */
+export function standalone(drawn) {
+  const stage = h("div", { class: "card stage" }, drawn);
+  document.body.append(stage);
+  for (const part of drawn.querySelectorAll("*")) {
+    const style = getComputedStyle(part);
+    for (const name of KEPT) part.setAttribute(name, style.getPropertyValue(name));
+  }
+  const paper = getComputedStyle(stage);
+  const colours = { paper: paper.backgroundColor, ink: paper.color, font: paper.fontFamily };
+  stage.remove();
+  return { drawn, colours };
+}
+
+export async function picture(view) {
+  const { drawn, colours } = standalone(drawing(view, WIDTH - 60));
+  const text = (id) => document.getElementById(id).textContent;
+  const title = svg("text", { x: 30, y: 48, "font-size": 24, "font-weight": 600, fill: colours.ink, "font-family": colours.font }, text("verdict"));
+  const rest = wrapped(text("verdict-numbers"), 110).map((one, i) => svg("text", { x: 30, y: 80 + 21 * i, "font-size": 15, fill: colours.ink, "font-family": colours.font }, one));
+  drawn.setAttribute("x", 30);
+  drawn.setAttribute("y", 100 + 21 * rest.length);
+  const height = 450 + 21 * rest.length;
+  const whole = svg("svg", { xmlns: "http://www.w3.org/2000/svg", width: WIDTH, height, viewBox: `0 0 ${WIDTH} ${height}` },
+    svg("rect", { width: WIDTH, height, fill: colours.paper }), title, rest, drawn);
+  const image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(whole))}`;
+  await image.decode();
+  const canvas = h("canvas", { width: 2 * WIDTH, height: 2 * height });
+  canvas.getContext("2d").drawImage(image, 0, 0, 2 * WIDTH, 2 * height);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+function wrapped(text, most) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    if (lines.at(-1).length + word.length > most) lines.push("");
+    lines[lines.length - 1] += `${lines.at(-1) ? " " : ""}${word}`;
+  }
+  return lines;
+}

@@ -1,0 +1,18 @@
+// How it would be done: the recommended terms, the agreed ones and the next best, in the forecast's own words.
+
+import { byId, h } from "../dom.js";
+import { percent, t } from "../text.js";
+
+export function showTerms(view) {
+  if (view.kind !== "exact") return;
+  const lines = [["recommended", view.recommended.words, view.recommended.relative_fitness]];
+  if (view.agreed.words !== view.recommended.words) lines.push(["agreed", view.agreed.words, view.agreed.relative_fitness]);
+  if (view.runner_up) lines.push(["next", view.runner_up.words, { mean: view.runner_up.relative_fitness }]);
+  byId("terms").replaceChildren(
+    h("dl", {}, lines.map(([key, words, ψ]) => [
+      h("dt", {}, t(`join.terms.${key}`)),
+      h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.mean)),
+        ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
+    ])),
+    h("p", { class: "quiet", lang: "en" }, view.description));
+}

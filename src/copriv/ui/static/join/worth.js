@@ -1,0 +1,41 @@
+// What each organisation brings: its fair share of the gain, what leaving changes, and the weights that would be best.
+
+import { byId, h } from "../dom.js";
+import { listed, number, percent, t } from "../text.js";
+
+const MOST = 50; // organisations shown; the report and the command line have all
+
+function leaving(row) {
+  if (row.loss_to_others === null) return t("site.none");
+  if (Math.abs(row.loss_to_others) < 1e-3 * row.together) return t("join.worth.same");
+  return t(row.loss_to_others > 0 ? "join.worth.lose" : "join.worth.gain", { gap: percent(Math.abs(row.loss_to_others)) });
+}
+
+function share(row) {
+  if (row.worth === null) return t("join.worth.unknown");
+  return row.worth_error > 0 ? `${percent(row.worth)} ± ${percent(row.worth_error)}` : percent(row.worth);
+}
+
+export function worthTable(view) {
+  const columns = ["owner", "share", "leaves", "epsilon", "weight", "best"];
+  const joined = view.owners.filter((row) => row.joined).slice(0, MOST);
+  const cells = (row) => [share(row), leaving(row), row.break_even === null ? t("site.none") : number(row.break_even, 2), percent(row.weight), percent(row.best_weight)];
+  return h("table", { class: "worth" },
+    h("thead", {}, h("tr", {}, columns.map((key) => h("th", { scope: "col" }, t(`join.worth.${key}`))))),
+    h("tbody", {}, joined.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), cells(row).map((text, k) => h("td", { "data-label": t(`join.worth.${columns[k + 1]}`) }, text))))));
+}
+
+export function coalition(view) {
+  const joined = view.owners.filter((row) => row.joined).map((row) => row.name);
+  const outside = joined.filter((name) => !view.best_subset.names.includes(name));
+  const together = view.together.mean;
+  const said = outside.length
+    ? t("join.worth.subset", { names: listed(outside), value: percent(view.best_subset.value), together: percent(together) })
+    : t("join.worth.everybody");
+  const better = view.best_weights < 0.98 * Math.min(together, view.best_subset.value);
+  return better ? `${said} ${t("join.worth.weights", { value: percent(view.best_weights) })}` : said;
+}
+
+export function showWorth(view) {
+  byId("worth").replaceChildren(h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "worth-title" }, worthTable(view)), h("p", {}, coalition(view)));
+}

@@ -1,0 +1,42 @@
+// Everything a person entered, kept in the address after the # sign: a reload, a bookmark or a link brings it back.
+// Browsers never send that part anywhere.
+
+import { later } from "./dom.js";
+
+function encode(state) {
+  const bytes = new TextEncoder().encode(JSON.stringify(state));
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  return btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+function decode(text) {
+  const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+  return JSON.parse(new TextDecoder().decode(bytes));
+}
+
+/** The state in the address, or null where there is none that can be read. */
+export function fromAddress() {
+  if (location.hash.length < 3) return null;
+  try {
+    const state = decode(location.hash.slice(1));
+    const seats = Array.isArray(state?.owners) && state.owners.every((seat) => typeof seat?.terms === "object" && seat.terms);
+    return seats ? state : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The address of this state: for the person's own bookmarks, without the token. */
+export function link(state) {
+  return `${location.origin}${location.pathname}#${encode(state)}`;
+}
+
+/** Write the state into the address, and into the links to the other pages. */
+export function keep(state) {
+  const hash = `#${encode(state)}`;
+  history.replaceState(null, "", hash);
+  for (const other of document.querySelectorAll("a[data-page]")) other.setAttribute("href", `/${other.dataset.page}${hash}`);
+}
+
+export const keepSoon = later(150, keep);

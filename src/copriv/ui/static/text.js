@@ -1,0 +1,41 @@
+// The texts of the chosen language, and numbers as that language writes them.
+
+const language = document.documentElement.lang;
+let entries = {};
+
+export async function loadTexts() {
+  const answer = await fetch(`/texts/${language}.json`);
+  entries = await answer.json();
+}
+
+/** The text of a key such as "join.title", with {names} filled in. A key that is missing shows itself. */
+export function t(key, values = {}) {
+  const [part, ...rest] = key.split(".");
+  const text = entries[part]?.[rest.join(".")] ?? key;
+  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
+
+export function number(value, digits = 3) {
+  return new Intl.NumberFormat(language, { maximumSignificantDigits: digits }).format(value);
+}
+
+export function count(value) {
+  return new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value);
+}
+
+/** 0.0123 as "1.2 %"; beyond 1,000 % as a multiple, below 0.001 % as that. */
+export function percent(ratio) {
+  if (ratio === null || ratio === undefined) return t("site.none");
+  if (ratio === 0) return t("site.nothing");
+  if (ratio >= 10) return t("site.decimal.times", { number: number(1 + ratio, 2) });
+  const small = Math.abs(ratio) < 1e-5;
+  const shown = t("site.percent", { number: number(100 * (small ? 1e-5 : ratio), 2) });
+  return small ? t("site.below", { number: shown }) : shown;
+}
+
+/** "a", "a and b", "a, b and c"; of many, the first three and how many more. */
+export function listed(names) {
+  const shown = names.length > 4 ? [...names.slice(0, 3), t("site.others", { number: names.length - 3 })] : names;
+  if (shown.length < 2) return shown[0] ?? "";
+  return t("site.and", { list: shown.slice(0, -1).join(", "), last: shown.at(-1) });
+}
