@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-backends test-slow bench clean
+.PHONY: setup demo test lint test-backends test-slow test-ui pictures-ui bench clean
 
 setup: $(VENV)/.ready
 
@@ -11,14 +11,14 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("copriv needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ui]' --group dev
 	touch $@
 
 demo: setup
 	$(BIN)/copriv demo --out out/demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not browser"
 
 lint: setup
 	$(BIN)/ruff check .
@@ -27,11 +27,20 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-backends: setup
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ray,dask]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ui,ray,dask]' --group dev
 	$(BIN)/python -m pytest tests/experiments/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m "slow and not browser"
+
+# The pages in a real browser. Chromium is the one of the system: CHROMIUM=/path names another.
+test-ui: setup
+	$(BIN)/python -m pip install --quiet --group browser
+	$(BIN)/python -m pytest tests/ui
+
+pictures-ui: setup
+	$(BIN)/python -m pip install --quiet --group browser
+	PYTHONPATH=tests $(BIN)/python tests/ui/pictures.py docs/ui
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from copriv.agreement import Agreement
-from copriv.cli.output import agreement_toml
+from copriv.cli.show.output import agreement_toml
 from copriv.errors import AgreementError
 
 FIRST_OWNERS = 5

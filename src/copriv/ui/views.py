@@ -1,9 +1,10 @@
 """What "Should we join?" shows, as numbers: the one place that turns forecasts into what pages draw.
 
 Two ways to the same view. `exact` reads a full forecast of exactly these terms. `quick` takes the curves of a forecast
-that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, moved by the factor
-that takes the curve through the full forecast it came with (a curve is priced with more caution than runs are). Numbers
-are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
+that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, which is moved to go
+through the full forecast that it came with (a curve is priced with more caution than runs are). What follows from the
+curve in either view, such as break-even budgets, follows from the moved one, so that a page never contradicts itself.
+Numbers are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
 """
 
 import json
@@ -13,15 +14,23 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.cli.output import agreement_toml
+from copriv.cli.show.output import agreement_toml
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.value import Consortium
+from copriv.plan.noise_curve import NoiseCurve
 
 FRONTIER = 28
 """Numbers of owners at which the frontier is worked out."""
 MANY = 40
-"""Owners beyond which a quick view leaves out fair shares, which take too long."""
+"""Owners beyond which a view leaves out fair shares and break-even budgets, which take too long."""
+EPSILONS = np.geomspace(1e-3, 1e3, 601)
+"""Where the frontier is looked for."""
+FARTHEST = 10.0
+"""A curve's noise is multiplied by no more than this, to go through a full forecast."""
+ALIKE = 1e-3
+"""Costs that differ by less are taken as equal."""
+_CERTAIN = {"low": 1.0, "mean": 1.0, "high": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +85,9 @@ class Question:
         target = document.get("target")
         if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < np.inf:
             raise AgreementError(f"target: must be a number above 0, not {target!r}")
-        tables = {name: document[name] for name in ("agreement", "model", "data") if isinstance(document.get(name), dict)}
+        tables = {
+            name: document[name] for name in ("agreement", "model", "data") if isinstance(document.get(name), dict)
+        }
         return cls(tables, seats, float(target))
 
     @property
@@ -108,19 +119,17 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
     known = {owner["name"]: owner for owner in made.document["owners"]}
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
-        # The verdict and the numbers beside it are those of the command line.
+        # The verdict and what it rests on are those of the command line.
         found = known.get(row["name"])
         if row["joined"] and found is not None:
             row |= {
                 "alone": found["alone"], "together": found["together"], "joining_pays": found["joining_pays"],
-                "break_even": found["break_even_epsilon"], "worth": found["shapley"],
-                "worth_error": found["shapley_error"], "loss_to_others": found["loss_to_others"],
-                "best_weight": found["best_weight"], "own": found.get("own"),
-                "probability": found.get("joining_pays_probability"),
+                "own": found.get("own"), "probability": found.get("joining_pays_probability"),
             }  # fmt: skip
     document = made.document
     return view | {
-        "kind": "exact", "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
+        "kind": "exact", "together": {"mean": made.mean, "low": made.low, "high": made.high},
+        "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
         "verdict": document.get("verdict"), "description": document.get("description"),
         "fingerprint": made.recommended.fingerprint, "toml": agreement_toml(made.recommended),
@@ -136,26 +145,24 @@ def quick(question: Question, made: Prepared) -> dict[str, Any]:
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:
     n, before = members.total, made.consortium.total
     public_only = made.public_only + members.information * (1.0 / n - 1.0 / before)
-    scale = made.consortium.together()
-    ratio = {name: max(getattr(made, name), 0.0) / scale if scale > 0 else 1.0 for name in ("mean", "low", "high")}
-    anchored = {name: _scaled(members, factor) for name, factor in ratio.items()}
-    together = {name: curve.together() for name, curve in anchored.items()}
-    subset = anchored["mean"].best_subset()
+    members = replace(members, curve=_through(made))
+    mean = members.together()
+    spread = {"low": made.low / made.mean, "mean": 1.0, "high": made.high / made.mean} if made.mean > 0 else _CERTAIN
+    subset = members.best_subset()
     names = [seat.terms["name"] for seat in question.seats if seat.joined]
     return {
-        "together": together,
+        "together": {name: mean * factor for name, factor in spread.items()},
         "public_only": public_only,
-        "owners": _rows(question, anchored["mean"], public_only),
+        "owners": _rows(question, members, public_only),
         "best_subset": {
             "names": [name for name, inside in zip(names, subset, strict=True) if inside],
-            "value": float(anchored["mean"].cost(subset)),
+            "value": float(members.cost(subset)),
         },
-        "best_weights": anchored["mean"].weighted(anchored["mean"].best_weights()),
-        "frontier": _frontier(anchored, public_only),
+        "best_weights": members.weighted(members.best_weights()),
+        "frontier": _frontier(members, public_only, spread),
         "target": {
             "value": question.target,
-            "epsilon": {name: curve.epsilon_for(question.target) for name, curve in anchored.items()},
-            "without_noise": float(anchored["mean"].curve.at(0.0)),
+            "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
         },
         "public_rows": question.agreement.data.public_rows,
         "unlike": [seat.terms["name"] for seat in question.seats if seat.joined and seat.unlike],
@@ -208,32 +215,41 @@ def _if_it_came(seat: Seat, members: Consortium, together: float) -> dict[str, A
                            "gain_to_others": together - with_it}}  # fmt: skip
 
 
-def _frontier(anchored: dict[str, Consortium], public_only: float) -> dict[str, Any]:
+def _frontier(members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
     """For N owners of the typical size, the least ε of all at which joining pays for one; and where these owners are.
 
-    Worked out thrice: where the full forecast's mean is, and at both ends of its band.
+    "mean" is where it is expected to; "low" and "high" where it would, were the cost at an end of the forecast's band.
     """
-    members = anchored["mean"]
     size, N = float(np.median(members.records)), len(members.records)
     ν = float(np.sum((members.overlap / members.epsilon) ** 2)) / members.total**2
-    most = max(30, 3 * N)
-    counts = np.unique(np.round(np.geomspace(2, most, FRONTIER)).astype(int))
-    lines = {name: [_least_epsilon(curve, size, int(k), public_only) for k in counts] for name, curve in anchored.items()}
+    counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), FRONTIER)).astype(int))
+    lines: dict[str, list[float | None]] = {name: [] for name in spread}
+    drowned = float(members.curve.at(1e30))  # what is left when noise drowns every answer: the public model again
+    for owners in counts.tolist():
+        total = owners * size
+        public = public_only + members.information * (1.0 / total - 1.0 / members.total)
+        alone = members.information * (1.0 / size - 1.0 / total)
+        expected = members.curve.at(owners / (total * EPSILONS) ** 2)
+        public = min(public, drowned)
+        for name, factor in spread.items():
+            # Luck does not make the public model better than itself: what is optimistic must beat it on average.
+            pays = (expected * factor < alone) & (expected * max(factor, 1.0) < public * (1.0 - ALIKE))
+            lines[name].append(float(EPSILONS[np.argmax(pays)]) if pays.any() else None)
     here = {"owners": N, "epsilon": float(np.sqrt(N / ν) / members.total), "records": size}
     return {"owners": counts.tolist(), "lines": lines, "here": here, "records": size}
 
 
-def _least_epsilon(members: Consortium, size: float, owners: int, public_only: float) -> float | None:
-    equal = np.full(owners, size)
-    few = replace(members, records=equal, epsilon=np.ones(owners), overlap=np.ones(owners))
-    public = public_only + members.information * (1.0 / few.total - 1.0 / members.total)
-    return few.break_even_for_all(0, public)
+def _through(made: Prepared) -> NoiseCurve:
+    """The forecast's curve, its noise multiplied so that it goes through the forecast's mean, as far as that can be.
 
-
-def _scaled(members: Consortium, factor: float) -> Consortium:
-    """The same owners on a curve that is `factor` times as high."""
-    curve = replace(members.curve, fixed=members.curve.fixed * factor, slope=members.curve.slope * factor)
-    return replace(members, curve=curve)
+    Its ends stay: without noise, and with so much that the public model is the best that can be had.
+    """
+    members = made.consortium
+    curve, ν = members.curve, float(np.sum((members.overlap / members.epsilon) ** 2)) / members.total**2
+    tried = np.geomspace(1.0 / FARTHEST, FARTHEST, 401)
+    costs = curve.at(tried * ν)
+    best = tried[int(np.argmin(np.abs(np.log(np.maximum(costs, 1e-300) / max(made.mean, 1e-300)))))]
+    return replace(curve, slope=curve.slope * best)
 
 
 def _document(found: Forecast) -> dict[str, Any]:
@@ -244,5 +260,3 @@ def _document(found: Forecast) -> dict[str, Any]:
 def _asked_of(agreement: Agreement) -> tuple[Any, ...]:
     """What a curve depends on, besides the owners."""
     return agreement.data, agreement.model, tuple(sorted({owner.delta > 0 for owner in agreement.owner}))
-
-

@@ -11,6 +11,7 @@ COMMANDS = {
     "simulate": "Run an agreement many times with simulated noise: what the collaboration would give.",
     "reproduce": "Regenerate figures of the two papers. A finished figure is not computed again unless its settings "
     "change.",
+    "ui": "Should we join? Write the agreement, read ledgers: pages on this machine, offline, for people who decide.",
     "learner": "Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with "
     "--resume.",
     "predict": "Predict the target of each row of a table, in the table's order.",

@@ -9,7 +9,7 @@ import { meaning } from "./join/meaning.js";
 import { owners } from "./join/owners.js";
 import { rows } from "./join/rows.js";
 import { showTerms } from "./join/terms.js";
-import { showVerdict } from "./join/verdict.js";
+import { showAsking, showVerdict } from "./join/verdict.js";
 import { showWorth } from "./join/worth.js";
 import { begin } from "./site.js";
 import { fromAddress, keepSoon } from "./state.js";
@@ -25,6 +25,8 @@ async function page() {
   let asking = false;
   let again = false;
   let exactly = new AbortController();
+  let changes = 0;
+  let settled = 0; // the change that was answered exactly
 
   function asked() {
     // A person may not have named everybody yet; an agreement needs names, and different ones.
@@ -43,7 +45,7 @@ async function page() {
     for (const part of parts) part.show(view, state);
     showVerdict(view, state);
     showWorth(view);
-    showTerms(view);
+    showTerms(view, state);
     performance.mark("shown");
   }
 
@@ -62,22 +64,27 @@ async function page() {
     asking = true;
     do {
       again = false;
+      const of = changes;
       try {
         const found = await post("/api/join/quick", asked());
-        if (found.kind !== "none") show(found);
+        if (found.kind !== "none" && of > settled) show(found);
       } catch (error) {
-        fail(error);
+        if (of > settled) fail(error);
       }
-    } while (again);
+    } while (again && changes > settled);
     asking = false;
   }
 
   const exactlySoon = later(PATIENCE, async () => {
+    if (changes === settled) return;
     exactly = new AbortController();
     const { signal } = exactly;
+    const of = changes;
     try {
       const found = await post("/api/join/exact", asked(), signal);
-      if (found.kind === "exact" && !signal.aborted) show(found);
+      if (found.kind !== "exact" || signal.aborted) return;
+      settled = of;
+      show(found);
     } catch (error) {
       if (!signal.aborted) fail(error);
     }
@@ -85,11 +92,14 @@ async function page() {
 
   /** Something was entered. */
   function changed() {
+    changes += 1;
     keepSoon(state);
     exactly.abort();
     performance.mark("changed");
+    showAsking();
     for (const part of parts) part.change?.(state);
     if (state.owners.filter((seat) => seat.joined).length < 2) {
+      settled = changes;
       showVerdict({ kind: "few" }, state);
       return;
     }

@@ -5,6 +5,7 @@ import { number, percent, t } from "../text.js";
 
 const LOWEST = -5; // from 0.001 % to 100 % away from the best
 const HIGHEST = 0;
+const ANY = 1e-5; // below, every ε is enough
 
 export function aim(desk) {
   const { state } = desk;
@@ -57,6 +58,15 @@ export function aim(desk) {
     return different;
   }
 
+  /** The least ε, and what it may be at the ends of what is not known: any at all, or none that is enough. */
+  function sentence({ low, mean, high }) {
+    if (mean === null) return t("join.aim.never");
+    if (mean <= ANY) return t("join.aim.any");
+    const ends = { epsilon: number(mean, 2), low: number(low, 2), high: high === null ? "" : number(high, 2) };
+    const key = high === null ? "least.open" : low <= ANY ? "least.up" : "least";
+    return t(`join.aim.${key}`, ends);
+  }
+
   /** Who starts from the error has ε follow it. */
   function use() {
     return state.start === "error" && give();
@@ -67,8 +77,7 @@ export function aim(desk) {
     show(view) {
       const { epsilon, value } = view.target;
       button.hidden = state.start === "error" || epsilon.mean === null;
-      const known = { epsilon: number(epsilon.mean, 2), low: number(epsilon.low ?? 0, 2), high: epsilon.high === null ? "∞" : number(epsilon.high, 2) };
-      least.textContent = epsilon.mean === null ? t("join.aim.never") : t("join.aim.least", known);
+      least.textContent = sentence(epsilon);
       reached.textContent = t(view.together.mean <= value ? "join.aim.reached" : "join.aim.missed");
       if (view.kind !== "exact" && use()) desk.changed();
     },

@@ -9,7 +9,7 @@ const TICKS = [2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000, 10_000,
 
 function axes(view) {
   const { lines, owners, here } = view.frontier;
-  const known = Object.values(lines).flat().filter((value) => value !== null && value > 1e-4 && value < 1e4);
+  const known = Object.values(lines).flat().filter((value) => value !== null && value > 2e-3);
   const low = 10 ** Math.floor(Math.log10(Math.min(...known, here.epsilon, 0.1)));
   const high = 10 ** Math.ceil(Math.log10(Math.max(...known, here.epsilon, 10)));
   return { low, high, least: owners[0], most: owners.at(-1) };
@@ -26,15 +26,14 @@ export function drawing(view, width) {
   const bottom = HEIGHT - EDGE.bottom;
   const X = (ε) => EDGE.left + ((Math.log10(Math.min(Math.max(ε, low), high)) - Math.log10(low)) / Math.log10(high / low)) * (right - EDGE.left);
   const Y = (n) => bottom - (Math.log(n / least) / Math.log(most / least)) * (bottom - EDGE.top);
-  const along = (line) => owners.map((n, i) => [line[i] === null ? null : X(line[i]), Y(n)]).filter(([x]) => x !== null);
+  const along = (line) => owners.map((n, i) => [line[i] === null ? right : X(line[i]), Y(n)]);
+  const within = (line) => owners.map((n, i) => [line[i], n]).filter(([ε]) => ε !== null && ε > low * 1.001).map(([ε, n]) => [X(ε), Y(n)]);
+  const ever = lines.mean.some((ε) => ε !== null);
   const middle = along(lines.mean);
   const [from, to] = [along(lines.low), along(lines.high)];
   const parts = [svg("rect", { class: "ground", x: EDGE.left, y: EDGE.top, width: right - EDGE.left, height: bottom - EDGE.top })];
-  if (middle.length) parts.push(svg("path", { class: "pays", d: `${path(middle)}L${right} ${middle.at(-1)[1]}L${right} ${middle[0][1]}Z` }));
-  if (from.length) {
-    const end = to.length ? to : [[right, from[0][1]], [right, from.at(-1)[1]]];
-    parts.push(svg("path", { class: "unsure", d: `${path(from)}L${path([...end].reverse()).slice(1)}Z` }));
-  }
+  if (ever) parts.push(svg("path", { class: "pays", d: `${path(middle)}L${right} ${middle.at(-1)[1]}L${right} ${middle[0][1]}Z` }));
+  parts.push(svg("path", { class: "unsure", d: `${path(from)}L${path([...to].reverse()).slice(1)}Z` }));
   for (let ε = low; ε <= high * 1.001; ε *= 10) {
     const x = X(ε);
     parts.push(svg("line", { class: "grid", x1: x, x2: x, y1: EDGE.top, y2: bottom }));
@@ -47,11 +46,11 @@ export function drawing(view, width) {
     parts.push(svg("text", { class: "tick", x: EDGE.left - 8, y: Y(n) + 4, "text-anchor": "end" }, count(n)));
     parts.push(svg("line", { class: "grid", x1: EDGE.left, x2: right, y1: Y(n), y2: Y(n) }));
   }
-  if (middle.length) parts.push(svg("path", { class: "edge", d: path(middle) }));
+  if (ever) parts.push(svg("path", { class: "edge", d: path(within(lines.mean)) }));
   parts.push(svg("text", { class: "axis", x: (EDGE.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, t("join.frontier.x")));
   parts.push(svg("text", { class: "axis", x: 14, y: (EDGE.top + bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(EDGE.top + bottom) / 2})` }, t("join.frontier.y")));
   parts.push(svg("text", { class: "region", x: EDGE.left + 10, y: EDGE.top + 20 }, t("join.frontier.not")));
-  if (middle.length) parts.push(svg("text", { class: "region yes", x: right - 10, y: EDGE.top + 20, "text-anchor": "end" }, t("join.frontier.pays")));
+  if (ever) parts.push(svg("text", { class: "region yes", x: right - 10, y: EDGE.top + 20, "text-anchor": "end" }, t("join.frontier.pays")));
   const [x, y] = [X(here.epsilon), Y(Math.min(here.owners, most))];
   const side = x > (EDGE.left + right) / 2 ? -1 : 1;
   parts.push(svg("circle", { class: "here", cx: x, cy: y, r: 7 }), svg("circle", { class: "here core", cx: x, cy: y, r: 2.5 }));

@@ -16,6 +16,7 @@ export function owners(desk, meaning) {
   function rebuild() {
     lines = desk.state.owners.map((seat, i) => line(seat, i));
     list.replaceChildren(...lines.map((one) => one.element));
+    list.classList.toggle("many", lines.length > 40); // those out of sight are not laid out
   }
 
   function line(seat, i) {
@@ -32,8 +33,8 @@ export function owners(desk, meaning) {
     unlike.checked = seat.unlike;
     const verdict = h("p", { class: "says" }, t("owner.wait"));
     const drawn = h("div", { class: "bars" });
-    const element = h(
-      "li", { class: "owner", role: "group" },
+    const group = h(
+      "div", { role: "group" },
       h("div", { class: "entry" },
         h("label", { class: "tick" }, joined, h("span", {}, t("owner.joined"))),
         h("label", { class: "name" }, h("span", {}, t("owner.name")), name),
@@ -46,10 +47,11 @@ export function owners(desk, meaning) {
         h("label", { class: "tick unlike" }, unlike, h("span", {}, t("owner.unlike"))),
         remove),
       verdict, drawn);
+    const element = h("li", { class: "owner" }, group);
 
     function named() {
       const is = { name: called() };
-      element.setAttribute("aria-label", is.name);
+      group.setAttribute("aria-label", is.name);
       joined.setAttribute("aria-label", t("owner.joined.label", is));
       unlike.setAttribute("aria-label", t("owner.unlike.label", is));
       slider.setAttribute("aria-label", t("owner.epsilon.slider", is));
@@ -145,8 +147,10 @@ export function owners(desk, meaning) {
 
   rebuild();
   return {
-    change() {
+    change(state) {
       for (const one of lines) one.wait();
+      const spent = new Set(state.owners.map((seat) => seat.terms.epsilon));
+      if (document.activeElement !== byId("same")) byId("same").value = spent.size === 1 ? [...spent][0] : "";
     },
     show(view) {
       view.owners.forEach((row, i) => lines[i]?.show(row, view));

@@ -3,10 +3,11 @@
 import { byId, h } from "../dom.js";
 import { percent, t } from "../text.js";
 
-export function showTerms(view) {
+export function showTerms(view, state) {
   if (view.kind !== "exact") return;
   const lines = [["recommended", view.recommended.words, view.recommended.relative_fitness]];
-  if (view.agreed.words !== view.recommended.words) lines.push(["agreed", view.agreed.words, view.agreed.relative_fitness]);
+  const open = (state.agreement?.rule ?? "auto") === "auto"; // nothing was agreed that could be compared
+  if (!open) lines.push(["agreed", view.agreed.words, view.agreed.relative_fitness]);
   if (view.runner_up) lines.push(["next", view.runner_up.words, { mean: view.runner_up.relative_fitness }]);
   byId("terms").replaceChildren(
     h("dl", {}, lines.map(([key, words, ψ]) => [
@@ -14,5 +15,5 @@ export function showTerms(view) {
       h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.mean)),
         ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
     ])),
-    h("p", { class: "quiet", lang: "en" }, view.description));
+    h("p", { class: "quiet" }, t("join.terms.from"), ": ", h("span", { lang: "en" }, view.description)));
 }

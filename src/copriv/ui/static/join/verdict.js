@@ -35,8 +35,15 @@ function outside(row) {
 function headline(view) {
   const joined = view.owners.filter((row) => row.joined);
   const [gain, rest] = [true, false].map((pays) => joined.filter((row) => row.joining_pays === pays).map((row) => row.name));
-  if (!gain.length) return t("join.pays.none");
-  return rest.length ? t("join.pays.some", { names: listed(gain), others: listed(rest) }) : t("join.pays.all");
+  const likely = joined.every((row) => compared(row, view).sure) ? "" : ".likely";
+  if (!gain.length) return t(`join.pays.none${likely}`);
+  return rest.length ? t(`join.pays.some${likely}`, { names: listed(gain), others: listed(rest) }) : t(`join.pays.all${likely}`);
+}
+
+/** What stands there is of before the last change. */
+export function showAsking() {
+  byId("status").dataset.kind = "asking";
+  byId("status").textContent = t("join.asking");
 }
 
 export function showVerdict(view, state) {

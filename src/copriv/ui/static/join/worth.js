@@ -16,10 +16,15 @@ function share(row) {
   return row.worth_error > 0 ? `${percent(row.worth)} ± ${percent(row.worth_error)}` : percent(row.worth);
 }
 
+function weight(row) {
+  const [best, now] = [percent(row.best_weight), percent(row.weight)];
+  return best === now ? best : t("join.worth.instead", { best, now });
+}
+
 export function worthTable(view) {
-  const columns = ["owner", "share", "leaves", "epsilon", "weight", "best"];
+  const columns = ["owner", "share", "leaves", "epsilon", "best"];
   const joined = view.owners.filter((row) => row.joined).slice(0, MOST);
-  const cells = (row) => [share(row), leaving(row), row.break_even === null ? t("site.none") : number(row.break_even, 2), percent(row.weight), percent(row.best_weight)];
+  const cells = (row) => [share(row), leaving(row), row.break_even === null ? t("site.none") : number(row.break_even, 2), weight(row)];
   return h("table", { class: "worth" },
     h("thead", {}, h("tr", {}, columns.map((key) => h("th", { scope: "col" }, t(`join.worth.${key}`))))),
     h("tbody", {}, joined.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), cells(row).map((text, k) => h("td", { "data-label": t(`join.worth.${columns[k + 1]}`) }, text))))));

@@ -1,0 +1,265 @@
+""" "Should we join?" as a person does it, in a real browser, on real loans."""
+
+import json
+import re
+import tomllib
+
+import pytest
+
+from copriv.agreement import Agreement
+from page_server import until
+
+pytestmark = pytest.mark.browser
+
+FIVE = [("Northern", 400), ("Southern", 900), ("Eastern", 1500), ("Western", 2500), ("Islands", 150)]
+
+
+class Actions:
+    """What a person does, one after the other; each counts as one."""
+
+    def __init__(self, page):
+        self.page, self.done = page, 0
+
+    def fill(self, element, text):
+        element.fill(str(text))
+        self.done += 1
+
+    def choose(self, element, option):
+        element.select_option(option)
+        self.done += 1
+
+
+def owner(page, i):
+    return page.locator("#owners > li").nth(i)
+
+
+def name(page, i):
+    return owner(page, i).locator("input[type=text]")
+
+
+def records(page, i):
+    return owner(page, i).locator(".records input")
+
+
+def verdicts(page):
+    return [element.get_attribute("data-verdict") for element in page.locator("[data-verdict]").all()]
+
+
+def test_from_nothing_to_who_gains_at_which_epsilon_for_five_organisations_in_15_actions(visitor):
+    page = visitor.enter()
+    person = Actions(page)
+    person.done += 1  # opening the address
+    person.choose(page.locator("#source"), "lending-embedded")
+    for i, (called, size) in enumerate(FIVE):
+        person.fill(name(page, i), called)
+        person.fill(records(page, i), size)
+    person.fill(page.locator("#same"), 3)
+    visitor.exactly()
+    assert person.done <= 15
+    assert page.locator("#verdict").inner_text().startswith("Joining")
+    assert len(verdicts(page)) == 5
+    # At which ε: for each of them, and for all.
+    for i, (called, _) in enumerate(FIVE):
+        line = page.locator("#worth tbody tr").nth(i).inner_text()
+        assert called in line
+    assert re.search(r"an ε of at least \d|[Aa]ny ε", page.locator("#least").inner_text())
+    assert "you are here" in page.locator("#frontier svg").text_content()
+
+
+def test_a_change_is_answered_within_200_ms_and_then_exactly(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    times = []
+    for epsilon in (0.5, 0.9, 2, 4, 7, 8):
+        page.evaluate("performance.clearMarks()")
+        page.locator("#same").fill(str(epsilon))
+        until(page, "performance.getEntriesByName('shown').length > 0")
+        marks = "name => performance.getEntriesByName(name)[0].startTime"
+        times.append(page.evaluate(marks, "shown") - page.evaluate(marks, "changed"))
+    assert min(times) < 200, times  # other work on the machine may slow down some of them
+    visitor.exactly()
+
+
+def test_the_page_says_what_the_command_line_says(visitor, tmp_path):
+    from copriv.forecast import forecast
+
+    page = visitor.enter()
+    for i, (called, size) in enumerate(FIVE):
+        name(page, i).fill(called)
+        records(page, i).fill(str(size))
+    visitor.exactly()
+    with page.expect_download() as found:
+        page.locator("#export-toml").click()
+    found.value.save_as(tmp_path / "agreement.toml")
+    recommended = Agreement.load(tmp_path / "agreement.toml")
+    state = page.evaluate("() => JSON.parse(new TextDecoder().decode(Uint8Array.from(atob(location.hash.slice(1)"
+                          ".replaceAll('-', '+').replaceAll('_', '/')), c => c.charCodeAt(0))))")  # fmt: skip
+    asked = Agreement.of({"agreement": state["agreement"], "model": state["model"], "data": state["data"],
+                          "owner": [seat["terms"] for seat in state["owners"]]})  # fmt: skip
+    expected = forecast(asked)
+    assert recommended == expected.recommended.agreement
+    assert verdicts(page) == ["yes" if one.joining_pays else "no" for one in expected.owners]
+
+
+def test_a_reload_and_a_link_bring_everything_back(visitor, visitors, address):
+    page = visitor.enter()
+    name(page, 0).fill("Ünïque & <b>Söhne</b>")
+    records(page, 0).fill("777")
+    owner(page, 1).get_by_role("checkbox", name="is in").uncheck()
+    visitor.exactly()
+    page.locator("#export-link").click()
+    page.get_by_text("The link is copied.").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert visitor.token not in link
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    assert name(page, 0).input_value() == "Ünïque & <b>Söhne</b>"
+    assert records(page, 0).input_value() == "777"
+    assert not owner(page, 1).get_by_role("checkbox", name="is in").is_checked()
+    other = visitors(address)
+    assert name(other.enter(fragment="#" + link.split("#")[1]), 0).input_value() == "Ünïque & <b>Söhne</b>"
+    other.exactly()
+    assert other.page.locator("#worth b").count() == 0
+
+
+def test_who_starts_from_the_error_gets_the_epsilon(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    page.get_by_label("the error we can live with").check()
+    slider = page.get_by_role("slider", name="At most this far away")
+    slider.fill("-3.4")
+    until(page, "document.querySelector('#same').value !== '1'")
+    visitor.exactly()
+    assert float(page.locator("#same").input_value()) > 1
+    for i in range(5):
+        assert (
+            owner(page, i).locator(".epsilon input[type=number]").input_value() == page.locator("#same").input_value()
+        )
+
+
+def test_one_leaves_and_the_others_are_told(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    owner(page, 4).get_by_role("checkbox", name="is in").uncheck()
+    owner(page, 4).get_by_text("Not in.").wait_for()
+    for i in range(4):
+        owner(page, i).get_by_role("checkbox", name="is in").uncheck()
+    page.get_by_text("Tick at least two organisations").wait_for()
+
+
+def test_what_is_not_known_is_said_and_no_public_rows_are_an_example(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    assert owner(page, 0).get_by_text("on its own records").inner_text()
+    owner(page, 0).get_by_role("checkbox", name="unlike").check()
+    page.locator("#verdict-notes", has_text="unlike the others").wait_for()
+    page.locator("#source").select_option("none")
+    page.locator("#verdict-notes", has_text="These numbers are an example").wait_for()
+
+
+def test_a_file_of_public_rows(visitor, tmp_path):
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3)).round(4)
+    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=600)
+    table = tmp_path / "rows.csv"
+    kind = rng.choice(["small", "large"], size=600)
+    table.write_text("a,b,c,<img src=x onerror=alert(1)>,yield\n" + "".join(
+        f"{x[0]},{x[1]},{x[2]},{k},{t:.4f}\n" for x, k, t in zip(X, kind, y, strict=True)))  # fmt: skip
+    page = visitor.enter()
+    page.locator("#source").select_option("file")
+    page.locator("input[type=file]").set_input_files(table)
+    page.get_by_text("600 rows, 5 usable columns.").wait_for()
+    page.wait_for_selector("#status[data-kind=exact]", timeout=90_000)
+    page.locator("#terms", has_text="599 public records").wait_for(timeout=90_000)
+    page.locator("input[type=file]").set_input_files(
+        {"name": "x.csv", "mimeType": "text/csv", "buffer": b"\xff\xfe\x00"}
+    )
+    page.get_by_role("alert").wait_for()
+    assert "x.csv" not in visitor.complaints
+    visitor.complaints = [one for one in visitor.complaints if "422" not in one]  # the browser's own line on a refusal
+
+
+@pytest.mark.parametrize("value", ["1e300", "0", "-3", ""])
+def test_numbers_that_make_no_sense_are_answered_in_words(visitor, value):
+    page = visitor.enter()
+    records(page, 2).fill(value)
+    page.locator("#verdict", has_text="No forecast").wait_for()
+    assert "records" in page.locator("#verdict").inner_text()
+    records(page, 2).fill("500")
+    visitor.exactly()
+    visitor.complaints = [one for one in visitor.complaints if "422" not in one]
+
+
+def test_hostile_names_stay_text(visitor):
+    page = visitor.enter()
+    names = ["<img src=x onerror=alert(1)>", "{together}", "x" * 3000, "\u202e\u0000evil", "Organisation 1"]
+    for i, hostile in enumerate(names):
+        name(page, i).fill(hostile)
+    visitor.exactly()
+    assert page.locator("main img").count() == 0
+    assert page.locator("#worth tbody tr").count() == 5
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_lines_from_a_spreadsheet_fill_several(visitor):
+    page = visitor.enter()
+    page.evaluate("navigator.clipboard.writeText('North\\t400\\t2\\nSouth\\t900\\t3\\nEast\\t50\\t1')")
+    name(page, 3).focus()
+    page.keyboard.press("Control+V")
+    until(page, "document.querySelectorAll('#owners > li').length === 6")
+    assert [name(page, i).input_value() for i in (3, 4, 5)] == ["North", "South", "East"]
+    assert [records(page, i).input_value() for i in (3, 4, 5)] == ["400", "900", "50"]
+
+
+def test_by_keyboard_alone(visitor):
+    page = visitor.enter()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    while page.evaluate("document.activeElement.closest('#owners') === null"):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Keyboard Ltd")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.type") == "range"
+    page.keyboard.press("ArrowRight")
+    assert "of 100" in page.evaluate("document.activeElement.getAttribute('aria-valuetext')")
+    assert page.locator("#meaning").inner_text().startswith("for Keyboard Ltd")
+
+
+def test_report_and_picture_are_made_here(visitor, tmp_path):
+    page = visitor.enter()
+    name(page, 0).fill("<i>A</i>")
+    visitor.exactly()
+    for key, ending in (("report", "html"), ("picture", "png")):
+        with page.expect_download() as found:
+            page.locator(f"#export-{key}").click()
+        found.value.save_as(tmp_path / f"got.{ending}")
+    report = (tmp_path / "got.html").read_text(encoding="utf-8")
+    assert "&lt;i&gt;A&lt;/i&gt;" in report
+    assert "<i>A</i>" not in report
+    assert "<svg" in report
+    assert "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
+    assert (tmp_path / "got.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "got.png").stat().st_size > 20_000
+
+
+def test_an_agreement_to_begin_with(visitors, tmp_path):
+    from copriv.cli.commands.demo import agreement_text
+    from page_server import as_process
+
+    (tmp_path / "agreement.toml").write_text(agreement_text())
+    with as_process("ui", tmp_path / "agreement.toml", "--no-browser", log=tmp_path / "log") as (address, _):
+        visitor = visitors(address)
+        page = visitor.enter()
+        assert [name(page, i).input_value() for i in range(3)] == ["bank-1", "bank-2", "bank-3"]
+        visitor.exactly()
+        assert page.locator("#terms dt").all_inner_texts()[:2] == ["recommended", "as the agreement says"]
+        log = (tmp_path / "log").read_text()
+    assert log.count(visitor.token) == 1  # where the address was shown, and nowhere else
+    assert "GET" not in log
+    assert tomllib.loads(agreement_text())["owner"][0]["name"] == json.loads('"bank-1"')

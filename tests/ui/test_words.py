@@ -1,0 +1,42 @@
+"""Every text stands in every language, with the same blanks, and every text that pages ask for is there."""
+
+import re
+from importlib.resources import files
+
+from copriv.ui.words import LANGUAGES, preferred, texts
+
+ROOT = files("copriv.ui")
+
+
+def blanks(text):
+    return sorted(re.findall(r"\{(\w+)\}", text))
+
+
+def test_languages_have_the_same_texts_and_blanks():
+    first = texts("en")
+    for language in LANGUAGES:
+        assert texts(language).keys() == first.keys()
+        for key, text in texts(language).items():
+            assert blanks(text) == blanks(first[key]), f"{language} {key}"
+            assert text.strip() == text != "", f"{language} {key}"
+
+
+def test_every_text_that_is_asked_for_is_there():
+    sources = [*ROOT.joinpath("static").glob("**/*.js"), *ROOT.joinpath("templates").glob("*.html")]
+    asked = {
+        key for source in sources for key in re.findall(r"""\bt\(\s*"([a-z][\w.]*\w)\"""", source.read_text("utf-8"))
+    }
+    assert len(asked) > 50
+    assert asked <= texts("en").keys()
+
+
+def test_no_page_has_words_of_its_own():
+    for template in ROOT.joinpath("templates").glob("*.html"):
+        bare = re.sub(r"\{[{%].*?[%}]\}|<[^>]*>", " ", template.read_text("utf-8"), flags=re.DOTALL)
+        assert not re.findall(r"[A-Za-z]{3,}", bare.replace("copriv", "")), template
+
+
+def test_the_language_is_what_was_chosen_else_what_the_browser_likes():
+    assert preferred("de", "en") == "de"
+    assert preferred(None, "fr-FR,de-CH;q=0.8,en;q=0.5") == "de"
+    assert preferred("xx", "") == "en"
