@@ -20,6 +20,8 @@ import scipy.sparse as sp
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize
 
+from copriv.box import Box as Box
+from copriv.box import Regularizer as Regularizer
 from copriv.errors import InvalidInput, NotCertified
 from copriv.losses import Hinge, Squared
 from copriv.records import Records
@@ -28,51 +30,6 @@ from copriv.validation import non_negative, positive
 
 ACCURACY = 1e-8
 """What `minimum` guarantees: (f(θ) − f(θ*)) / |f(θ*)|."""
-
-
-@dataclass(frozen=True)
-class Regularizer:
-    """g(θ) = (c/2) θᵀθ, which is c-strongly convex and c-smooth."""
-
-    strength: float = 0.0
-
-    def __post_init__(self) -> None:
-        non_negative("regularization", self.strength)
-
-    def value(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch"]:
-        """g at each θ."""
-        return np.asarray(0.5 * self.strength * np.square(theta).sum(axis=-1))
-
-    def gradient(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
-        """∇g at each θ."""
-        return self.strength * theta
-
-    def bound(self, theta_max: float, n_parameters: int) -> float:
-        """Ξ_g = sup over Θ of ‖∇g‖₁ = c·p·θ_max (A, Assumption 2)."""
-        return self.strength * n_parameters * theta_max
-
-
-@dataclass(frozen=True)
-class Box:
-    """Θ = {θ : ‖θ‖_∞ ≤ theta_max}; `inf` leaves θ free."""
-
-    theta_max: float = np.inf
-
-    def __post_init__(self) -> None:
-        if not self.theta_max > 0:
-            raise InvalidInput(f"theta_max: must be above 0, not {self.theta_max!r}")
-
-    def project(self, theta: Float[Array, "*batch p"]) -> Float[Array, "*batch p"]:
-        """Π_Θ: each coordinate clipped."""
-        return np.clip(theta, -self.theta_max, self.theta_max)
-
-    def contains(self, theta: Float[Array, "*batch p"]) -> bool:
-        """Whether every θ lies in Θ; NaN does not."""
-        return bool((np.abs(theta) <= self.theta_max).all())
-
-    def diameter(self, n_parameters: int) -> float:
-        """D = 2 θ_max √p, in the Euclidean norm."""
-        return 2.0 * self.theta_max * float(np.sqrt(n_parameters))
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,11 +47,12 @@ class Slope(mechanisms.OneAnswer):
         return SolveStatistics(descent, weights, None, agreed.data.public_rows)
 
 
-@pytest.mark.parametrize("kind", ["memory", "grpc"])
-def test_a_new_mechanism_of_one_answer_is_agreed_simulated_forecast_and_served(monkeypatch, tmp_path, kind):
+def test_a_new_mechanism_of_one_answer_is_agreed_simulated_forecast_and_served(monkeypatch, tmp_path):
     monkeypatch.setattr(mechanisms, "ALL", (*mechanisms.ALL, Slope()))
     agreement, data = copriv.Agreement.of(tomllib.loads(AGREED)), [records(i) for i in range(3)]
     assert 0 < copriv.simulate(Problem.of(agreement, data), runs=3).relative_fitness.final["mean"] < np.inf
     with pytest.raises(copriv.AgreementError, match='"slope" cannot be planned'):
         copriv.plan.plan(Problem.forecasting(agreement, data[0]), runs=10)
-    assert finished(asyncio.run(Consortium(tmp_path, agreement, kind).run()))
+    for kind in ("memory", "grpc"):
+        (tmp_path / kind).mkdir()
+        assert finished(asyncio.run(Consortium(tmp_path / kind, agreement, kind).run()))

@@ -2,7 +2,6 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
 
 from copriv.losses.of_prediction import OfMargin
 from copriv.types import Array
@@ -19,7 +18,11 @@ class Logistic(OfMargin):
         return np.logaddexp(0.0, -target * prediction)
 
     def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        from scipy.special import expit
+
         return np.asarray(-target * expit(-target * prediction))
 
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
+        from scipy.special import expit
+
         return float(expit(prediction_bound))

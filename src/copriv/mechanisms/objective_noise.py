@@ -37,7 +37,6 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.objective_solver import GRID, Tilt, Tilted
@@ -161,6 +160,8 @@ def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_r
         )
     if not 0 < delta <= LARGEST_DELTA:
         raise InvalidInput(f"delta: must be above 0 and at most {LARGEST_DELTA}, not {delta!r}")
+    from scipy.special import ndtri
+
     u = -float(ndtri(delta / 2))
     ratio = np.sqrt(u * u + 2.0 * positive("epsilon", epsilon)) - u
     return float(sensitivity / ratio) * (1 + 1e-9)

@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
@@ -55,6 +54,8 @@ def bend(loss: Surface, prediction: Array, target: Array) -> Array:
         case Huber():
             return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
         case Logistic():
+            from scipy.special import expit
+
             return np.asarray(expit(prediction) * expit(-prediction))
     return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
 

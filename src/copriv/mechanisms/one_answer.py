@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from copriv.box import Box, Regularizer
 from copriv.errors import AgreementError
-from copriv.fitness import Box, Regularizer
 from copriv.mechanisms.mechanism import Mechanism
 from copriv.privacy.noise import Law, Noise, Order
 from copriv.records import InBlocks, Records

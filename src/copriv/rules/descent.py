@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.fitness import Box, Regularizer
+from copriv.box import Box, Regularizer
 from copriv.types import Array
 
 Talker = np.ndarray[Any, np.dtype[np.intp]]
