@@ -1,0 +1,38 @@
+"""The drawing of the house is of the house as it is, and every room and file says what it is."""
+
+import pytest
+
+from house import rooms
+
+pytest.importorskip("grimp")
+
+
+def test_the_drawing_is_not_stale() -> None:
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    assert page == rooms.drawn(page), "architecture.md: run `python -m tests.house` and look at what it drew"
+
+
+def test_every_file_is_in_a_room_or_is_a_door() -> None:
+    doors = {"__init__.py", "forecast/__init__.py", "version.py"}
+    outside = {
+        name
+        for name in rooms.lengths()
+        if rooms.room_of("copriv." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")) is None
+        and not rooms.says(name).startswith("The former name of ")
+    }
+    assert outside <= doors, "name its room in the layers of pyproject.toml"
+
+
+def test_no_arrow_goes_up() -> None:
+    height = {room: i for i, layer in enumerate(rooms.layers()) for room in layer}
+    assert all(height[here] < height[there] for here, others in rooms.uses().items() for there in others)
+
+
+def test_arrows_left_out_are_said_by_others() -> None:
+    chain = {"a": {"b", "c", "d"}, "b": {"c"}, "c": set(), "d": {"c"}}
+    assert rooms.reduced(chain) == {"a": {"b", "d"}, "b": {"c"}, "c": set(), "d": {"c"}}
+
+
+def test_every_file_says_in_its_first_line_what_it_is() -> None:
+    silent = [name for name in rooms.lengths() if not rooms.says(name)]
+    assert silent == []
