@@ -1,5 +1,7 @@
 """The drawing of the house is of the house as it is, and every room and file says what it is."""
 
+import re
+
 import pytest
 
 from house import rooms
@@ -36,3 +38,22 @@ def test_arrows_left_out_are_said_by_others() -> None:
 def test_every_file_says_in_its_first_line_what_it_is() -> None:
     silent = [name for name in rooms.lengths() if not rooms.says(name)]
     assert silent == []
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`([\w./]+/(?:\w+\.(?:py|md|toml))?)`", page) if "NAME" not in name}
+    assert len(named) > 20
+    here = (rooms.SOURCE, rooms.ROOT)
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in here)] == []
+
+
+KINDS = {"rule", "mechanism", "loss", "data set", "figure", "command"}
+
+
+def test_the_page_says_how_to_add_each_kind_of_thing() -> None:
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    table = page.split("| to add a | write |")[1].split("\n\n")[0]
+    rows = dict(re.findall(r"^\| ([\w ]+?) \| (.*)\|$", table, flags=re.MULTILINE))
+    assert set(rows) <= KINDS
+    assert all("`tests/" in row for row in rows.values())
