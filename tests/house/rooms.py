@@ -4,6 +4,7 @@ A room is an entry of the linter's layers in pyproject.toml: a module or package
 """
 
 import ast
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -24,7 +25,7 @@ def layers() -> tuple[tuple[str, ...], ...]:
     """The linter's layers from the top, each with its rooms, without "copriv."."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     first = project["tool"]["importlinter"]["contracts"][0]["layers"]
-    return tuple(tuple(room.strip().removeprefix("copriv.") for room in line.split("|")) for line in first)
+    return tuple(tuple(room.strip().removeprefix("copriv.") for room in re.split("[|:]", line)) for line in first)
 
 
 def room_of(module: str) -> str | None:
