@@ -79,6 +79,15 @@ class Agreement(AgreedTerms):
         """The mapping that `of` reads; keys without a value are left out, as TOML has no null."""
         return self.model_dump(mode="python", exclude_none=True)
 
+    def to_toml(self) -> str:
+        """The text of a file that `load` reads back with the same fingerprint."""
+        document = self.to_dict()
+        tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
+        tables += [("[[owner]]", owner) for owner in document["owner"]]
+        return "\n".join(
+            "\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables
+        )
+
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form (sorted keys, shortest exact numbers): it is in every message and ledger line."""
@@ -127,3 +136,12 @@ def _one_line(error: ValidationError) -> str:
         message, got = "not a key of the agreement; check its spelling", ""
     rest = f" (and {more} more)" if more else ""
     return f"{place}: {message}{got}{rest}" if place else f"{message}{rest}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON writes strings, numbers and booleans as TOML does; only DEL must be escaped in TOML and is not in JSON.
+    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")

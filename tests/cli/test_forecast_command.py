@@ -14,7 +14,7 @@ import pytest
 import copriv as library
 from copriv.cli.commands import forecast as command
 from copriv.cli.show import forecast_pictures, words
-from copriv.cli.show.output import agreement_toml, forecast_files
+from copriv.cli.show.output import forecast_files
 from copriv.forecast.bounds import Bound
 
 # Joining pays for the small owner only.
@@ -43,7 +43,7 @@ def outlook():
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "two.toml"
-    path.write_text(agreement_toml(library.Agreement.of(TWO)))
+    path.write_text(library.Agreement.of(TWO).to_toml())
     return path
 
 
@@ -64,7 +64,7 @@ def test_agreements_survive_as_toml(tmp_path, outlook):
     odd = library.Agreement.of({**TWO, "owner": [{"name": 'a "quoted"\nname \x7f ψ', "records": 5, "epsilon": 1e-300}]})
     for agreement in (odd, outlook.recommended.agreement):
         path = tmp_path / "a.toml"
-        path.write_text(agreement_toml(agreement))
+        path.write_text(agreement.to_toml())
         assert library.Agreement.load(path).fingerprint == agreement.fingerprint
 
 
@@ -93,7 +93,7 @@ def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
 def test_a_consortium_where_joining_does_not_pay_is_told_so_in_words(copriv, tmp_path):
     agreement = library.Agreement.of({**TWO, "owner": [{**owner, "epsilon": 0.001} for owner in TWO["owner"]]})
     path = tmp_path / "hopeless.toml"
-    path.write_text(agreement_toml(agreement))
+    path.write_text(agreement.to_toml())
     done = copriv("forecast", path, "--runs", 10)
     assert done.code == 0
     assert "Joining does not pay for anybody" in done.out
@@ -189,7 +189,7 @@ def test_simulate_plans_what_is_auto_and_says_so(copriv, tmp_path):
     open_terms = {**TWO, "agreement": {**AUTO, "horizon": 50, "answers": 2}}
     open_terms["model"] = {"loss": "squared", "regularization": 1e-5}
     path = tmp_path / "open.toml"
-    path.write_text(agreement_toml(library.Agreement.of(open_terms)))
+    path.write_text(library.Agreement.of(open_terms).to_toml())
     done = copriv("simulate", path, "--runs", 3, "--json")
     assert done.code == 0
     assert 'still "auto": planning on the public rows' in done.err
@@ -208,7 +208,7 @@ def test_simulate_plans_nothing_where_nothing_is_open(copriv, file):
 
 def test_what_cannot_be_planned_is_one_line(copriv, tmp_path):
     path = tmp_path / "a1.toml"
-    path.write_text(agreement_toml(library.Agreement.of({**TWO, "agreement": {"rule": "A1", "horizon": 50}})))
+    path.write_text(library.Agreement.of({**TWO, "agreement": {"rule": "A1", "horizon": 50}}).to_toml())
     done = copriv("simulate", path, "--runs", 2)
     assert done.code == 3
     assert "A1 cannot be planned" in done.err

@@ -6,7 +6,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from copriv.agreement import Agreement
-from copriv.cli.show.output import agreement_toml
 from copriv.errors import AgreementError
 
 FIRST_OWNERS = 5
@@ -48,7 +47,7 @@ def checked(document: Any) -> dict[str, Any]:
         return {"errors": [_told(one) for one in error.errors(include_url=False, include_context=False)]}
     except RecursionError:
         raise AgreementError("the agreement is nested too deeply") from None
-    return {"errors": [], "fingerprint": agreement.fingerprint, "toml": agreement_toml(agreement),
+    return {"errors": [], "fingerprint": agreement.fingerprint, "toml": agreement.to_toml(),
             "document": agreement.to_dict()}  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.cli.show.output import agreement_toml
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.value import Consortium
@@ -132,7 +131,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
         "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
         "verdict": document.get("verdict"), "description": document.get("description"),
-        "fingerprint": made.recommended.fingerprint, "toml": agreement_toml(made.recommended),
+        "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),
     }  # fmt: skip
 
 

@@ -2,12 +2,9 @@
 
 import csv
 import io
-import json
 import os
 from pathlib import Path
-from typing import Any
 
-from copriv.agreement import Agreement
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
 from copriv.simulation import Simulation
@@ -85,23 +82,6 @@ def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, 
         "forecast.csv": curves_csv(outlook).encode(),
         "forecast-curve.png": curves(outlook, made_by),
         "break-even.png": break_even(outlook, made_by),
-        "agreed.toml": agreement_toml(outlook.agreed.agreement).encode(),
-        "recommended.toml": agreement_toml(outlook.recommended.agreement).encode(),
+        "agreed.toml": outlook.agreed.agreement.to_toml().encode(),
+        "recommended.toml": outlook.recommended.agreement.to_toml().encode(),
     }
-
-
-def agreement_toml(agreement: Agreement) -> str:
-    """An agreement as a file that `Agreement.load` reads back with the same fingerprint."""
-    document = agreement.to_dict()
-    tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
-    tables += [("[[owner]]", owner) for owner in document["owner"]]
-    return "\n".join("\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON writes strings, numbers and booleans as TOML does; only DEL must be escaped in TOML and is not in JSON.
-    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
