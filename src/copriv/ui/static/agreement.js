@@ -1,4 +1,116 @@
-// The agreement (see join.js for the page before it).
-import { begin } from "./site.js";
+// Write the agreement: a form from the schema, errors beside their fields, the fingerprint, and what owners promise.
 
-begin(async () => {});
+import { get, post } from "./api.js";
+import { byId, download, h, later } from "./dom.js";
+import { table } from "./form.js";
+import { odds } from "./join/meaning.js";
+import { begin } from "./site.js";
+import { fromAddress, keep } from "./state.js";
+import { count, number, t } from "./text.js";
+
+const TABLES = { agreement: "Terms", model: "ModelTerms", data: "DataTerms" };
+
+async function page() {
+  const start = await get("/api/start");
+  const { schema } = start;
+  const state = fromAddress() ?? start.state;
+  let parts = [];
+  let made = null;
+
+  const settings = (name, values, path, prefix) => ({ values, path, prefix, meanings: schema.meanings[name], known: schema.known, changed });
+
+  function build() {
+    parts = [];
+    const tables = Object.entries(TABLES).map(([key, name]) => {
+      const one = table(schema.$defs[name], settings(name, (state[key] ??= {}), [key]));
+      parts.push(one);
+      return h("fieldset", { class: "card part" }, h("legend", {}, h("h2", {}, t(`draft.${key}`))), h("p", { class: "quiet" }, t(`draft.${key}.lead`)), one.element);
+    });
+    const owners = joined().map((seat, i) => {
+      const one = table(schema.$defs.OwnerTerms, settings("OwnerTerms", seat.terms, ["owner", i], seat.terms.name || t("owner.number", { number: i + 1 })));
+      parts.push(one);
+      return h("li", {}, one.element);
+    });
+    byId("form").replaceChildren(...tables, h("fieldset", { class: "card part" }, h("legend", {}, h("h2", {}, t("draft.owners"))), h("p", { class: "quiet" }, t("draft.owners.lead")), h("ol", { class: "seats" }, owners)));
+  }
+
+  const joined = () => state.owners.filter((seat) => seat.joined);
+
+  function document_() {
+    const kept = Object.fromEntries(Object.keys(TABLES).map((key) => [key, state[key] ?? {}]));
+    return { ...kept, owner: joined().map((seat) => seat.terms) };
+  }
+
+  async function check() {
+    keep(state);
+    let found;
+    try {
+      found = await post("/api/agreement", document_());
+    } catch (error) {
+      found = { errors: [{ path: [], message: error.message }] };
+    }
+    show(found);
+  }
+
+  function show(found) {
+    made = found.errors.length ? null : found;
+    let rest = found.errors;
+    for (const part of parts) rest = part.tell(rest);
+    byId("standing").textContent = made ? t("draft.complete") : t(found.errors.length === 1 ? "draft.error" : "draft.errors", { number: found.errors.length });
+    byId("standing").dataset.kind = made ? "exact" : "few";
+    byId("others").replaceChildren(...rest.map((error) => h("li", {}, [error.path.join("."), error.message].filter(Boolean).join(": "))));
+    byId("made").hidden = !made;
+    if (!made) return;
+    byId("fingerprint").textContent = made.fingerprint;
+    byId("file").textContent = made.toml;
+    byId("promises").replaceChildren(...made.promises.map(promise));
+  }
+
+  function promise({ name, records, epsilon, delta, words }) {
+    const values = { name, records: count(records), epsilon: number(epsilon), right: odds({ epsilon, delta }).right };
+    return h("li", {}, h("p", {}, t("draft.promise", values)), h("p", { class: "quiet" }, words ? h("span", { lang: "en" }, words) : t("draft.promise.open")));
+  }
+
+  const checkSoon = later(200, check);
+
+  function changed() {
+    checkSoon();
+  }
+
+  function take(found) {
+    if (found.errors.length) {
+      show(found);
+      return;
+    }
+    for (const seat of joined()) state.owners.splice(state.owners.indexOf(seat), 1);
+    const others = state.owners;
+    Object.assign(state, found.state);
+    state.owners.push(...others);
+    build();
+    check();
+  }
+
+  byId("open").addEventListener("change", async (event) => {
+    const file = event.target.files[0];
+    if (file) take(await post("/api/agreement", { toml: await file.text() }));
+  });
+  byId("fill").addEventListener("click", async (event) => {
+    const button = event.currentTarget;
+    button.disabled = true;
+    byId("filled").textContent = t("draft.filling");
+    try {
+      const named = state.owners.map((seat, i) => ({ ...seat, terms: { ...seat.terms, name: seat.terms.name || t("owner.number", { number: i + 1 }) } }));
+      const view = await post("/api/join/exact", { ...state, owners: named });
+      take(await post("/api/agreement", { toml: view.toml }));
+      byId("filled").textContent = t("draft.filled");
+    } catch (error) {
+      byId("filled").textContent = error.message;
+    }
+    button.disabled = false;
+  });
+  byId("save").addEventListener("click", () => made && download("agreement.toml", "application/toml", made.toml));
+  build();
+  await check();
+}
+
+begin(page);
