@@ -53,7 +53,8 @@ from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger
-from copriv.privacy.sqlite_ledger import LedgerFile
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_making import create_ledger
 from copriv.protocol import Answer, Query
 from copriv.records import Records
 
@@ -91,7 +92,10 @@ def owner_process(folder: str, address: str, answers: int, n: int, ledger: bool,
     """The owner's side of a run; `ahead`: answers paid for ahead, and noise drawn ahead if above 0."""
     keys = Keys.load(Path(folder) / "bank")
     path = Path(folder) / f"{time.time_ns()}.ledger"
-    file = LedgerFile.open(path, "bank", Fraction(1000), ahead=ahead) if ledger else None
+    file = None
+    if ledger:
+        create_ledger(path, "bank", another="a benchmark's")
+        file = LedgerFile.open(path, "bank", Fraction(1000), ahead=ahead)
     agent = OwnerAgent(
         agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys), keys=keys,
         noise_ahead=ahead > 0,

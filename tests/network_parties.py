@@ -19,8 +19,8 @@ from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
-from copriv.privacy.sqlite_ledger import LedgerFile
 from copriv.records import Records
+from ledger_files import opened
 
 NAMES = ("bank-1", "bank-2", "bank-3")
 QUICK = Patience(first=0.01, longest=0.1, give_up=20.0)
@@ -100,7 +100,7 @@ class Consortium:
         while not self.address:
             await asyncio.sleep(0.005)
         δ = Fraction(self.agreed.owner[index].delta)
-        with LedgerFile.open(self.folder / f"{name}.ledger", name, Fraction(1), δ) as file:
+        with opened(self.folder / f"{name}.ledger", name, Fraction(1), δ) as file:
             agent = OwnerAgent(
                 self.agreed,
                 name,

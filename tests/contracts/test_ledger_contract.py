@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import Ledger, MemoryLedger
-from copriv.privacy.sqlite_ledger import LedgerFile, SqliteLedger
+from copriv.privacy.run_ledger import RunLedger
+from ledger_files import opened
 
 Make = Callable[..., Ledger]
 """A new, empty ledger of the owner "bank" with this budget, at most so many answers, and a δ (0 when not given)."""
@@ -25,23 +26,21 @@ def in_memory(_directory: Path, _open: ExitStack) -> Make:
     return lambda epsilon, answers, delta=NONE: MemoryLedger("bank", epsilon, answers, delta)
 
 
-def in_sqlite(directory: Path, open_files: ExitStack, ahead: int = 0) -> Make:
+def in_a_file(directory: Path, open_files: ExitStack, ahead: int = 0) -> Make:
     def make(epsilon: Fraction, answers: int, delta: Fraction = NONE) -> Ledger:
         path = directory / f"{len(list(directory.iterdir()))}.ledger"
         # The lifetime is wide: the run's own budget is what must hold.
-        file = open_files.enter_context(
-            LedgerFile.open(path, "bank", 100 * epsilon, min(100 * delta, Fraction(99, 100)), ahead)
-        )
+        file = open_files.enter_context(opened(path, "bank", 100 * epsilon, min(100 * delta, Fraction(99, 100)), ahead))
         return file.run("f", "r", epsilon, answers, delta)
 
     return make
 
 
-def in_sqlite_paid_ahead(directory: Path, open_files: ExitStack) -> Make:
-    return in_sqlite(directory, open_files, ahead=2)
+def in_a_file_paid_ahead(directory: Path, open_files: ExitStack) -> Make:
+    return in_a_file(directory, open_files, ahead=2)
 
 
-FACTORIES = [in_memory, in_sqlite, in_sqlite_paid_ahead]
+FACTORIES = [in_memory, in_a_file, in_a_file_paid_ahead]
 
 
 @pytest.fixture(params=FACTORIES, ids=lambda factory: factory.__name__)
@@ -280,7 +279,7 @@ def test_it_agrees_with_a_model_whatever_is_asked(
 ) -> None:
     """Any series of charges and records against a plain dictionary that is written from the docstrings alone."""
     ledger, charged, answered = make(budget, cap), dict[str, Fraction](), set[str]()
-    if isinstance(ledger, SqliteLedger) and ledger._file.ahead > 0:
+    if isinstance(ledger, RunLedger) and ledger.file.ahead > 0:
         # Paying ahead counts on answers that cost the same all through a run, as an owner's do.
         each = next((epsilon for _, epsilon, _ in steps if epsilon > 0), budget)
         steps = [(name, min(epsilon, each) if epsilon <= 0 else each, then) for name, epsilon, then in steps]

@@ -21,10 +21,10 @@ from copriv.network.setup import declared_schema, memory_needed, owner_records, 
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.privacy.sqlite_ledger import LedgerFile
 from copriv.protocol import Query
 from copriv.records import BLOCK, InBlocks, Records
 from copriv.types import Array
+from ledger_files import opened
 
 N = 2 * BLOCK + 500
 
@@ -278,7 +278,7 @@ def test_the_learner_is_not_told_what_a_table_holds_when_a_session_begins(tmp_pa
     async def session() -> None:
         network = MemoryNetwork()
         async with network.listening(learner):
-            with LedgerFile.open(tmp_path / "ledger", "bank", Fraction(1)) as file:
+            with opened(tmp_path / "ledger", "bank", Fraction(1)) as file:
                 agent = OwnerAgent(agreement(), "bank", streamed, Logistic(), file, network.dialer("bank"))
                 with pytest.raises(DataError, match="87654"):
                     await agent.serve()

@@ -13,7 +13,10 @@ from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.privacy.sqlite_ledger import LedgerDamaged, LedgerFile, verify
+from copriv.privacy.ledger import LedgerDamaged
+from copriv.privacy.ledger_making import adopt
+from copriv.privacy.ledger_reading import verify
+from ledger_files import opened
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 
 
@@ -32,7 +35,7 @@ def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_
             task.cancel()
         await asyncio.gather(learner, *owners, return_exceptions=True)
 
-    with LedgerFile.open(tmp_path / "bank-1.ledger", "bank-1", Fraction(1)):
+    with opened(tmp_path / "bank-1.ledger", "bank-1", Fraction(1)):
         pass
     old = tmp_path / "old"
     shutil.copy(tmp_path / "bank-1.ledger", old)
@@ -42,7 +45,11 @@ def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_
     for path in tmp_path.glob("bank-1.ledger*"):
         path.unlink()
     shutil.copy(old, tmp_path / "bank-1.ledger")
-    assert verify(tmp_path / "bank-1.ledger").spent == 0, "by itself the old copy looks whole"
+    with pytest.raises(LedgerDamaged, match="these keys saw"):
+        opened(tmp_path / "bank-1.ledger", "bank-1", Fraction(1))
+    for witness in tmp_path.glob("*.witness"):  # an owner that was set back together with what it remembers
+        witness.unlink()
+    assert adopt(tmp_path / "bank-1.ledger", "bank-1", verify(old).head, tmp_path).spent == 0, "the old copy is whole"
 
     async def resumed() -> None:
         learner = asyncio.ensure_future(consortium.learn(Conduct(talk="broadcast"), resume=True))
@@ -52,7 +59,7 @@ def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_
             learner.cancel()
             await asyncio.gather(learner, return_exceptions=True)
 
-    with pytest.raises(LedgerDamaged, match="older copy"):
+    with pytest.raises(LedgerDamaged, match="the learner has seen"):
         asyncio.run(resumed())
     assert verify(tmp_path / "bank-1.ledger").spent == 0, "nothing was answered from it"
 

@@ -21,7 +21,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.network.setup import make_consortium, to_toml
 from copriv.network.store import RunStore
-from copriv.privacy.sqlite_ledger import read_lines, verify
+from copriv.privacy.ledger_reading import read_lines, verify
 from network_processes import Command
 
 pytestmark = pytest.mark.network
@@ -134,7 +134,15 @@ class Run:
             common += ["--resume"] if self._began() else []
         else:
             common = ["owner", "serve", "--agreement", "c/agreement.toml", "--data", f"{name}.csv", "--give-up", "60"]
-            common += ["--keys", f"c/{name}", "--ledger", f"{name}.ledger", "--learner", self.proxy.address]
+            common += [
+                "--keys",
+                f"c/{name}",
+                "--ledger",
+                f"{name}.ledger",
+                "--new-ledger",
+                "--learner",
+                self.proxy.address,
+            ]
             common += ["--ahead", str(self.ahead)]
         self.started += 1
         self.parties[name] = Command(self.folder, self.folder / f"log-{self.started:03d}-{name}", tuple(common))

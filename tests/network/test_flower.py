@@ -23,7 +23,7 @@ from copriv.errors import AgreementError, UsageError
 from copriv.network.flower_app import learner_command, owner_command
 from copriv.network.policy import PolicyRefused
 from copriv.network.setup import make_consortium, share_out
-from copriv.privacy.sqlite_ledger import verify
+from copriv.privacy.ledger_reading import verify
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "run-with-flower.md"
 PYTHON = os.environ.get("COPRIV_FLOWER_PYTHON") or (sys.executable if importlib.util.find_spec("flwr") else None)
@@ -182,7 +182,7 @@ class Fleet:
                 "ledger": mine / "data.ledger", "keys": mine, "learner": self.listen, **changes}  # fmt: skip
         return self.start(
             bank, "flower-supernode", "--insecure", "--superlink", self.link, "--port", str(free_port()),
-            "--node-config", " ".join(f'{key}="{value}"' for key, value in said.items()),
+            "--node-config", " ".join([*(f'{key}="{value}"' for key, value in said.items()), "new-ledger=true"]),
         )  # fmt: skip
 
     def flwr(self, *arguments: str) -> dict[str, object]:

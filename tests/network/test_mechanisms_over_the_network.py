@@ -25,8 +25,8 @@ from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
+from copriv.privacy.ledger_reading import read_lines, verify
 from copriv.privacy.moments import mean_moments
-from copriv.privacy.sqlite_ledger import read_lines, verify
 from copriv.problem import Problem
 from copriv.protocol import Answer, Query
 from copriv.simulation import engine, simulate

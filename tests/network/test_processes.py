@@ -17,7 +17,8 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.demo_network import demo_network
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
-from copriv.privacy.sqlite_ledger import LedgerFailed, verify
+from copriv.privacy.ledger import LedgerFailed
+from copriv.privacy.ledger_reading import verify
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from network_processes import Command
@@ -79,7 +80,7 @@ class Site:
     def owner(self, name: str, *options: object) -> Command:
         return self.copriv(
             "owner", "serve", "--agreement", "agreement.toml", "--data", f"{name}/data.parquet",
-            "--keys", name, "--ledger", f"{name}/data.ledger", "--learner", self.address, *options,
+            "--keys", name, "--ledger", f"{name}/data.ledger", "--new-ledger", "--learner", self.address, *options,
         )  # fmt: skip
 
     def end(self) -> None:

@@ -40,8 +40,7 @@ from copriv.network.messages import (
 from copriv.network.policy import Policy
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
-from copriv.privacy.ledger import Ledger
-from copriv.privacy.sqlite_ledger import AnswerLost, LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
 from copriv.protocol import Query
 from copriv.records import InBlocks, Records
 from copriv.types import Loss

@@ -17,8 +17,20 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import BudgetRefused, QueryRefused
+from copriv.errors import BudgetRefused, CoprivError, QueryRefused
 from copriv.types import Array
+
+
+class LedgerDamaged(BudgetRefused):
+    """The file is not the whole, unbroken ledger that it was: nothing more is answered from it."""
+
+
+class LedgerFailed(CoprivError):
+    """The file cannot be read or written; nothing was answered."""
+
+
+class AnswerLost(QueryRefused):
+    """A crash came between the charge and the answer: the budget is spent, and the answer will never be known."""
 
 
 @runtime_checkable
@@ -74,7 +86,10 @@ class Ledger(Protocol):
 
     @property
     def head(self) -> str:
-        """A name for all that was ever written, by which an older copy can be told; "" where there is none."""
+        """A name for all that is on the disk, by which an older copy can be told; "" where there is none.
+
+        It goes to the learner with every answer, and is as good as random to whoever has not read the ledger.
+        """
         ...
 
 

@@ -22,7 +22,12 @@ COMMANDS = {
     "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
     "is spent.",
     "ledger": "What an owner has spent.",
+    "ledger create": "Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow.",
     "ledger show": "Every line of a ledger, and what is left. Reads only; an owner may be writing.",
-    "ledger verify": "Check every line of a ledger and the sums; with --head, also that no older copy was put back.",
+    "ledger verify": "Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put "
+    "back.",
+    "ledger adopt": "Begin a new witness for a whole ledger: its keys were renewed, or their folder is lost.",
+    "ledger upgrade": "Check every line of an old ledger, and begin a new one with what it had spent. The old file is left "
+    "as it is.",
 }
 """Every command as it is typed, in the order of `copriv --help`, with what it does: its docstring's first line."""

@@ -50,7 +50,7 @@ def demo_network(
         for table in tables:
             own = table.parent
             at_owner = ["owner", "serve", "--agreement", file, "--data", str(table), "--keys", str(own)]
-            at_owner += ["--ledger", str(own / "data.ledger"), "--learner", address]
+            at_owner += ["--ledger", str(own / "data.ledger"), "--new-ledger", "--learner", address]
             start(at_owner, own / "owner.log")
         for process in processes:
             if process.wait(120) != 0:

@@ -14,7 +14,9 @@ from copriv.cli.show.console import log
 from copriv.cli.show.ledger import spent
 from copriv.data.sql import is_sql, read_sql
 from copriv.losses import by_name
-from copriv.privacy.sqlite_ledger import LedgerFile, Totals
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_lines import Totals
+from copriv.privacy.ledger_making import create_ledger
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
@@ -32,6 +34,9 @@ def command(
         ),
     ],
     ledger: Annotated[Path, typer.Option(metavar="FILE", help="This data's ledger.", envvar="COPRIV_LEDGER")],
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="Make the ledger if these keys never had one.")
+    ] = False,
     keys: KeysFolder = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which owner; that of the keys.", envvar="COPRIV_OWNER")
@@ -75,7 +80,9 @@ def command(
     dictionary = load_dictionary(terms, agreement)
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
     ε, δ = rules.lifetime(terms, name)
-    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead) as file:
+    if new_ledger and not ledger.exists():
+        create_ledger(ledger, name, keys)
+    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness=keys) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         log(f"policy: {policy_file or 'none; whatever the agreement says is answered, once'}")
         agent = OwnerAgent(

@@ -1,8 +1,13 @@
 """What an owner has spent, in words and as the fields of JSON."""
 
+import json
+from pathlib import Path
 from typing import Any
 
-from copriv.privacy.sqlite_ledger import Totals
+import typer
+
+from copriv.cli.show.console import out
+from copriv.privacy.ledger_lines import Totals
 
 
 def spent(totals: Totals) -> str:
@@ -11,7 +16,10 @@ def spent(totals: Totals) -> str:
     if totals.lifetime_delta > 0:
         δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
     ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
-    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {len(totals.runs)} runs"
+    before = f", {float(totals.before):.6g} of it in a ledger before this one" if totals.before > 0 else ""
+    return (
+        f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {len(totals.runs)} runs{before}"
+    )
 
 
 def totals_fields(totals: Totals) -> dict[str, Any]:
@@ -33,10 +41,13 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
     ]
     return {
         "owner": totals.owner,
+        "remark": totals.remark,
+        "identity": totals.identity,
         "lifetime": float(totals.lifetime),
         "spent": float(totals.spent),
         "spent_exactly": str(totals.spent),
         "ahead": float(totals.ahead),
+        "before": float(totals.before),
         "lifetime_delta": float(totals.lifetime_delta),
         "spent_delta": float(totals.spent_delta),
         "runs": runs,
@@ -56,3 +67,13 @@ def line_fields(line: Any) -> dict[str, Any]:
         "delta": None if line.epsilon is None else str(line.delta),
         "hash": line.hash,
     }
+
+
+def show_made(totals: Totals, path: Path, schema: str, as_json: bool) -> None:
+    """A ledger that was just made or taken over."""
+    if as_json:
+        typer.echo(json.dumps({"schema": schema, **totals_fields(totals)}, indent=2))
+        return
+    before = f", which begins with {float(totals.before):.6g} spent" if totals.before > 0 else ""
+    out().print(f"{path}: the ledger of {totals.owner}{before}. Keep it, and back it up; it never begins again.")
+    out().print(f"Head {totals.head}")

@@ -1,0 +1,243 @@
+"""What the lines of a ledger say, how each is chained to the one before it, and the sums that follow from them.
+
+| line       | what it says                                                    | epsilon, delta   | content                |
+| ---------- | --------------------------------------------------------------- | ---------------- | ---------------------- |
+| `ledger`   | the first line: whose ledger this is                            |                  | a remark               |
+| `before`   | what another ledger, which this one replaces, had spent         | spent there      | that ledger's identity |
+| `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       |                        |
+| `run`      | a run began under an agreement                                  | the run's budget | its cap                |
+| `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ           |
+| `answer`   | the answer to a charged query                                   |                  | float64 numbers, hex   |
+| `ahead`    | so many more answers of a run are paid for, before it is asked  | of all of them   | how many               |
+| `lost`     | a crash: what a run had paid ahead counts as given              |                  |                        |
+
+On the disk a line is one JSON object in ASCII, ended by a newline. Its last key is `hash`: the SHA-256 of the hash of the
+line before it and of everything before that key. Every line has a `nonce` of 256 random bits, so that a hash gives away
+nothing of what it was made from: whoever knows all but the nonce (the learner knows the query, the answer, and
+nearly the time) can try whatever times it likes and recognises none of them.
+
+Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines.
+"""
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from copriv.privacy.ledger import LedgerDamaged
+
+START = hashlib.sha256(b"copriv ledger 2").hexdigest()
+"""The head of a chain without lines."""
+ZERO = Fraction(0)
+
+_TEXTS = ("kind", "time", "fingerprint", "run", "identity", "epsilon", "delta", "content", "nonce", "hash")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the ledger; `epsilon` is exact, and None where the line spends and allows nothing."""
+
+    number: int
+    kind: str
+    time: str
+    """UTC, to the second, ISO 8601. For people: nothing depends on it."""
+    fingerprint: str
+    run: str
+    identity: str
+    epsilon: Fraction | None
+    delta: Fraction
+    content: str
+    nonce: str
+    hash: str
+
+    def chained(self, head: str) -> str:
+        """What `hash` must be after a line of hash `head`."""
+        return hashlib.sha256(bytes.fromhex(head) + self._body()).hexdigest()
+
+    def check_chain(self, head: str) -> None:
+        """Raise LedgerDamaged where this is not what was written after a line of hash `head`."""
+        if self.hash != self.chained(head):
+            raise LedgerDamaged(
+                f"ledger: line {self.number} does not continue the chain: it, or a line before it, was changed"
+            )
+
+    def to_bytes(self) -> bytes:
+        """As it stands in the file."""
+        return self._body() + f',"hash":"{self.hash}"}}\n'.encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Line":
+        """Raises ValueError for anything but what `to_bytes` gives."""
+        try:
+            said = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"no JSON ({error})") from None
+        if not isinstance(said, dict) or list(said) != ["line", *_TEXTS] or type(said["line"]) is not int:
+            raise ValueError("not the keys of a line")
+        if not all(isinstance(said[key], str) for key in _TEXTS):
+            raise ValueError("a value that is no text")
+        try:
+            ε = Fraction(said["epsilon"]) if said["epsilon"] else None
+            δ = Fraction(said["delta"]) if said["delta"] else ZERO
+        except ZeroDivisionError:
+            raise ValueError("a fraction with denominator 0") from None
+        line = cls(
+            said["line"], said["kind"], said["time"], said["fingerprint"], said["run"], said["identity"], ε, δ,
+            said["content"], said["nonce"], said["hash"],
+        )  # fmt: skip
+        if line.to_bytes() != raw:
+            raise ValueError("not written as a line is")
+        return line
+
+    def _body(self) -> bytes:
+        said = {
+            "line": self.number, "kind": self.kind, "time": self.time, "fingerprint": self.fingerprint,
+            "run": self.run, "identity": self.identity, "epsilon": text_of(self.epsilon),
+            "delta": text_of(self.delta) if self.delta else "", "content": self.content, "nonce": self.nonce,
+        }  # fmt: skip
+        return json.dumps(said, separators=(",", ":")).encode("ascii")[:-1]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a new line is to say."""
+
+    kind: str
+    fingerprint: str = ""
+    run: str = ""
+    identity: str = ""
+    epsilon: Fraction | None = None
+    delta: Fraction = ZERO
+    content: str = ""
+
+    def after(self, lines: int, head: str) -> Line:
+        """The line that says it, after so many lines of which the last has the hash `head`."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = Line(
+            lines + 1, self.kind, now, self.fingerprint, self.run, self.identity, self.epsilon, self.delta, self.content,
+            secrets.token_hex(32), "",
+        )  # fmt: skip
+        return replace(line, hash=line.chained(head))
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A query that was charged."""
+
+    run: str
+    theta: str
+    """SHA-256, hex."""
+    epsilon: Fraction
+    answer: bytes | None = None
+    """float64 numbers; None where none was recorded."""
+
+
+@dataclass
+class RunTotals:
+    """What one run may spend, and has spent."""
+
+    fingerprint: str
+    epsilon: Fraction
+    cap: int
+    delta: Fraction = ZERO
+    spent: Fraction = ZERO
+    spent_delta: Fraction = ZERO
+    charged: int = 0
+    answered: int = 0
+    ahead: int = 0
+    """Answers that are paid for and were not asked for yet."""
+    each: Fraction = ZERO
+    """ε of one of them."""
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead * self.each
+
+
+@dataclass
+class Totals:
+    """The sums that follow from the lines, and from nothing else."""
+
+    owner: str = ""
+    remark: str = ""
+    identity: str = ""
+    """Of the ledger: the hash of its first line."""
+    lifetime: Fraction = ZERO
+    lifetime_delta: Fraction = ZERO
+    spent: Fraction = ZERO
+    spent_delta: Fraction = ZERO
+    before: Fraction = ZERO
+    """The part of `spent` that another ledger says, which this one replaces."""
+    ahead: Fraction = ZERO
+    """ε that is paid for and was not asked for yet."""
+    lines: int = 0
+    head: str = START
+    runs: dict[str, RunTotals] = field(default_factory=dict)
+
+    @property
+    def committed(self) -> Fraction:
+        """ε that is spent or paid for ahead."""
+        return self.spent + self.ahead
+
+    def add(self, line: Line) -> None:
+        """Count one more line. Raises LedgerDamaged where it breaks the chain or a rule of the ledger."""
+        if line.number != self.lines + 1:
+            raise LedgerDamaged(f"ledger: line {self.lines + 1} is missing; restore the newest copy of the file")
+        line.check_chain(self.head)
+        try:
+            sound = line.delta >= 0 and self._count(line)
+        except ValueError:  # contents that are no numbers
+            sound = False
+        if not sound:
+            raise LedgerDamaged(f"ledger: line {line.number} ({line.kind!r}) makes no sense where it stands")
+        self.lines, self.head = line.number, line.hash
+
+    def _count(self, line: Line) -> bool:
+        """Add a line to the sums. False where such a line cannot stand."""
+        if (line.kind == "ledger") != (self.lines == 0):
+            return False
+        ε, δ, run = line.epsilon, line.delta, self.runs.get(line.run)
+        match line.kind:
+            case "ledger":
+                self.owner, self.remark, self.identity = line.identity, line.content, line.hash
+            case "before" if ε is not None and ε >= 0 and self.lines == 1:
+                self.spent, self.spent_delta, self.before = ε, δ, ε
+            case "lifetime" if ε is not None and ε > 0 and ε >= self.committed and δ >= self.spent_delta:
+                if line.identity != self.owner:
+                    return False
+                self.lifetime, self.lifetime_delta = ε, δ
+            case "run" if ε is not None and run is None:
+                self.runs[line.run] = RunTotals(line.fingerprint, ε, int(line.content), δ)
+            case "charge" if ε is not None and run is not None:
+                free = run.spent_delta > 0  # paid for by the first one
+                if not (ε == δ == 0 if free else ε > 0 and (δ == 0 or run.charged == 0)):
+                    return False
+                run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
+                self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ
+                if run.ahead > 0 and ε == run.each:
+                    run.ahead, self.ahead = run.ahead - 1, self.ahead - ε
+                self._check(line, run)
+            case "ahead" if ε is not None and ε > 0 and run is not None and run.ahead == 0 and int(line.content) > 0:
+                run.ahead, run.each, self.ahead = int(line.content), ε / int(line.content), self.ahead + ε
+                self._check(line, run)
+            case "lost" if run is not None and run.ahead > 0:
+                self.spent, self.ahead = self.spent + run.ahead * run.each, self.ahead - run.ahead * run.each
+                run.spent, run.charged, run.ahead = run.spent + run.ahead * run.each, run.charged + run.ahead, 0
+            case "answer" if run is not None and run.answered < run.charged:
+                run.answered += 1
+            case _:
+                return False
+        return True
+
+    def _check(self, line: Line, run: RunTotals) -> None:
+        beyond = run.committed > run.epsilon or run.spent_delta > run.delta or run.charged + run.ahead > run.cap
+        if beyond or self.committed > self.lifetime or self.spent_delta > self.lifetime_delta:
+            raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+
+
+def text_of(number: Fraction | None) -> str:
+    """A fraction as the file has it; "" for None."""
+    return "" if number is None else f"{number.numerator}/{number.denominator}"

@@ -1,0 +1,97 @@
+"""A ledger's file read and checked, by anybody who may read it, also while its owner writes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger_lines import START, Line, Totals
+from copriv.privacy.witness import Seen, witnessed
+
+OLD = b"SQLite format 3\x00"
+"""How the ledgers of version 0.1.0 begin, which were data bases of SQLite."""
+
+
+def read_lines(path: str | Path) -> Iterator[Line]:
+    """The lines of a ledger; works while an owner is writing. Raises LedgerFailed, or LedgerDamaged for a bad line."""
+    path = Path(path)
+    if not path.is_file():
+        raise LedgerFailed(f"{path}: there is no such ledger; give the path of an owner's ledger file")
+    for number, raw in enumerate(raw_lines(path), start=1):
+        if number > 1 and not raw.endswith(b"\n"):
+            return  # somebody is writing it, or died doing so
+        yield parsed(path, raw, number)
+
+
+def verify(path: str | Path, head: str | None = None, witness: str | Path | None = None) -> Totals:
+    """Check every line of a ledger file, and that it goes on from `head`, a head that was written down elsewhere.
+
+    witness: the folder of the owner's keys, to hold the ledger against its witness too.
+    Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that is no ledger.
+    """
+    path, totals, heads = Path(path), Totals(), {START: 0}
+    for line in read_lines(path):
+        totals.add(line)
+        heads[line.hash] = line.number
+    if totals.lines == 0:
+        raise LedgerDamaged(f"{path}: {EMPTY}")
+    if witness is not None:
+        known = witnessed(Path(witness), totals.owner)
+        seen = next((seen for seen in known if seen.ledger == totals.identity), None)
+        if seen is None:
+            raise LedgerDamaged(unwitnessed(path, Path(witness), known))
+        if heads.get(seen.head) != seen.lines:
+            head = seen.head
+    if head is not None and head not in heads:
+        raise LedgerDamaged(
+            f"{path}: never had the head {head[:16]}…: it is an older copy, or another ledger. What it "
+            "does not show is spent all the same: restore the newest copy, and answer nothing until then"
+        )
+    return totals
+
+
+EMPTY = (
+    "is empty, and a ledger never is: it was cut off, or a file was made in its place. Restore the ledger; only if there "
+    "never was one, remove this file and make one (copriv ledger create)"
+)
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The bytes of each line, with its newline. Raises LedgerFailed where this is another format."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(len(OLD)) == OLD:
+                raise LedgerFailed(
+                    f"{path}: is a ledger of copriv 0.1.0, which keeps what is spent in several files; bring it into a new "
+                    "one with copriv ledger upgrade"
+                )
+            stream.seek(0)
+            yield from stream
+    except OSError as error:
+        raise LedgerFailed(f"{path}: cannot be read as a ledger ({error.strerror})") from None
+
+
+def parsed(path: Path, raw: bytes, number: int) -> Line:
+    """One line. Raises LedgerDamaged, or LedgerFailed for a first line, where the file is probably something else."""
+    try:
+        return Line.from_bytes(raw)
+    except ValueError as error:
+        if number == 1:
+            raise LedgerFailed(f"{path}: cannot be used as a ledger: its first line is none ({error})") from None
+        raise LedgerDamaged(f"ledger: line {number} cannot be read ({error}); restore the newest copy") from None
+
+
+def named(known: list[Seen]) -> str:
+    """Ledgers in words: where, which, how far."""
+    return "; ".join(
+        f"{seen.file} ({seen.ledger[:16]}, {seen.lines} lines, {float(seen.spent[0]):.6g} spent)" for seen in known
+    )
+
+
+def unwitnessed(path: Path, folder: Path, known: list[Seen]) -> str:
+    """Why a ledger that these keys never saw is not used."""
+    if known:
+        return f"{path}: is not the ledger that these keys have used, which is {named(known)}: give that one"
+    return (
+        f"{path}: there is no witness of it in {folder}, so nobody can tell whether it is the newest copy. Give the keys "
+        "that it was used with; if they were renewed, see that it is the newest, and take it with copriv ledger adopt"
+    )

@@ -1,0 +1,209 @@
+"""What an owner remembers of its ledger in another place, by which it notices by itself that the file is an older one.
+
+An older copy of a ledger is a whole chain: the file alone cannot tell. So beside the owner's keys lies a small file for
+each ledger, `ledger-<identity>.witness`: how many lines the ledger has, the hash of the last one, and what is spent. A
+charge is on the disk in the ledger first, and in the witness second; only then is a record read. Hence
+
+- a crash between the two leaves the ledger ahead of its witness. Nothing was released for what is ahead: the charge had
+  not returned. It counts as spent all the same;
+- a ledger that is *behind* its witness, or that went another way, is an older copy or another ledger: refused;
+- what stands in the ledger after the witness's last line, and makes no sense, is what a crash left of a line that was
+  never paid with. It may be cut off.
+
+The file has two halves, written in turn, so that a crash while one is written leaves the other.
+
+What a witness cannot notice: ledger and keys that are set back *together*, as by a snapshot of a whole machine, and two
+copies of both, used on two machines. The learner notices within a run (`LedgerFile.holds`); between runs nobody does.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger_lines import Totals, text_of
+
+SUFFIX = ".witness"
+_BINARY = getattr(os, "O_BINARY", 0)
+_HALF = 4096
+"""Bytes: no sector, and no page, has parts of both halves."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a witness last saw of a ledger."""
+
+    ledger: str
+    """The ledger's identity."""
+    owner: str
+    file: str
+    """Where the ledger was."""
+    lines: int
+    head: str
+    epsilon: str
+    """Spent or paid for ahead, a fraction."""
+    delta: str
+    closed: bool
+    """Whether the ledger was closed since: then all its lines are here."""
+    replaces: tuple[str, ...] = ()
+    """Ledgers whose spending this one begins with, and that are not to be used any more."""
+
+    @property
+    def spent(self) -> tuple[Fraction, Fraction]:
+        """ε and δ."""
+        return Fraction(self.epsilon), Fraction(self.delta)
+
+
+class Witness:
+    """One ledger's witness, open for writing."""
+
+    def __init__(self, descriptor: int, seen: Seen, written: int) -> None:
+        self._descriptor, self.seen, self._written = descriptor, seen, written
+
+    @classmethod
+    def create(cls, folder: Path, seen: Seen) -> "Witness":
+        """A new witness. Raises LedgerFailed where it cannot be written."""
+        path = _path(folder, seen.ledger)
+        made = path.with_suffix(".new")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+            try:
+                os.ftruncate(descriptor, 2 * _HALF)
+                cls(descriptor, seen, 0)._write(seen)
+            finally:
+                os.close(descriptor)
+            made.rename(path)  # it is there whole, or not at all
+            flush_folder(folder)
+        except OSError as error:
+            raise LedgerFailed(
+                f"{folder}: no witness can be written ({error.strerror}); nothing was answered"
+            ) from None
+        witness = cls.open(folder, seen.ledger)
+        assert witness is not None
+        return witness
+
+    @classmethod
+    def open(cls, folder: Path, ledger: str) -> "Witness | None":
+        """The witness of the ledger of this identity; None where there is none. Raises LedgerFailed."""
+        path = _path(folder, ledger)
+        try:
+            descriptor = os.open(path, os.O_RDWR | _BINARY)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LedgerFailed(
+                f"{path}: cannot be used as a witness ({error.strerror}); nothing was answered"
+            ) from None
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o600)
+            written, seen = _newest(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor, seen, written)
+
+    def see(self, totals: Totals, file: Path, closed: bool = False) -> None:
+        """Remember what stands in the ledger, on the disk. Raises LedgerFailed."""
+        ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
+        seen = Seen(
+            self.seen.ledger,
+            totals.owner,
+            str(file)[:1000],
+            totals.lines,
+            totals.head,
+            ε,
+            δ,
+            closed,
+            self.seen.replaces,
+        )
+        try:
+            self._write(seen)
+        except OSError as error:
+            raise LedgerFailed(f"{file.name}: its witness cannot be written ({error}); nothing was answered") from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, seen: Seen) -> None:
+        self._written += 1
+        said = json.dumps({"written": self._written, **asdict(seen)})
+        half = f"{said}\n{hashlib.sha256(said.encode()).hexdigest()}\n".encode()
+        if len(half) > _HALF:
+            raise OSError(f"what it has to say takes {len(half)} bytes, more than {_HALF}")
+        _write_all(self._descriptor, half.ljust(_HALF), (self._written % 2) * _HALF)
+        flush(self._descriptor)
+        self.seen = seen
+
+
+def witnessed(folder: Path, owner: str) -> list[Seen]:
+    """The ledgers that this owner has used with the keys in a folder, but for those that another one replaces."""
+    if not folder.is_dir():
+        return []
+    all_seen = [_newest(path)[1] for path in sorted(folder.glob(f"ledger-*{SUFFIX}"))]
+    replaced = {ledger for seen in all_seen for ledger in seen.replaces}
+    return [seen for seen in all_seen if seen.owner == owner and seen.ledger not in replaced]
+
+
+def flush(descriptor: int) -> None:
+    """Wait until a file is on the disk. Raises OSError."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync ends when the disk has it, perhaps in its own memory
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk. Where a folder cannot be flushed (Windows), nothing."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _newest(path: Path) -> tuple[int, Seen]:
+    """The later of the two halves that are whole."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise LedgerFailed(f"{path}: cannot be read ({error.strerror}); nothing was answered") from None
+    found = []
+    for half in (raw[:_HALF], raw[_HALF : 2 * _HALF]):
+        said, _, rest = half.partition(b"\n")
+        if hashlib.sha256(said).hexdigest().encode() != rest.partition(b"\n")[0]:
+            continue
+        values = json.loads(said)
+        written = values.pop("written")
+        found.append((written, Seen(**{**values, "replaces": tuple(values["replaces"])})))
+    if not found:
+        raise LedgerDamaged(
+            f"{path}: is damaged, and no ledger can be held against it; restore it with the ledger, or take the ledger "
+            "as it is with copriv ledger adopt, once this file is moved away"
+        )
+    return max(found, key=lambda each: each[0])
+
+
+def _path(folder: Path, ledger: str) -> Path:
+    return folder / f"ledger-{ledger[:16]}{SUFFIX}"
+
+
+def _write_all(descriptor: int, content: bytes, at: int) -> None:
+    os.lseek(descriptor, at, os.SEEK_SET)
+    while content:
+        content = content[os.write(descriptor, content) :]

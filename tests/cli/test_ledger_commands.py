@@ -1,0 +1,94 @@
+"""`copriv ledger create|adopt|upgrade|verify`: a ledger is made by being asked for, and only once."""
+
+import json
+import zipfile
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from copriv.cli import run
+from copriv.network.keys import issue, make_authority
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_reading import verify
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    make_authority(tmp_path / "authority", "test")
+    for folder in ("keys", "renewed"):
+        issue(tmp_path / "authority", tmp_path / folder, "bank", "owner")
+    return tmp_path / "keys"
+
+
+def copriv(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    code = run([str(word) for word in words])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def charged(path: Path, keys: Path) -> str:
+    with LedgerFile.open(path, "bank", Fraction(1), witness=keys) as file:
+        file.run("f", "r", Fraction(1), 4).charge("q", np.zeros(3), Fraction(1, 4))
+    return verify(path).head
+
+
+def test_a_ledger_is_made_once_and_missed_when_it_is_gone(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "loans.ledger"
+    code, said = copriv(capsys, "ledger", "create", path, "--keys", keys, "--json")
+    assert (code, json.loads(said)["owner"], json.loads(said)["schema"]) == (0, "bank", "copriv.ledger-created/1")
+    code, said = copriv(capsys, "ledger", "create", path, "--keys", keys)
+    assert (code, "is there already" in said) == (4, True)
+    charged(path, keys)
+    path.unlink()
+    code, said = copriv(capsys, "ledger", "create", path, "--keys", keys)
+    assert (code, "bank has a ledger already" in said, "0.25 spent" in said) == (4, True, True)
+    carry = said.split("--carry ")[1].split(")")[0]
+    code, said = copriv(capsys, "ledger", "create", path, "--keys", keys, "--carry", carry)
+    assert (code, "begins with 0.25 spent" in said) == (0, True)
+    code, said = copriv(capsys, "ledger", "create", tmp_path / "lund.ledger", "--keys", keys, "--another", "Lund")
+    assert code == 0
+    code, said = copriv(capsys, "ledger", "show", tmp_path / "lund.ledger", "--json")
+    assert json.loads(said)["remark"] == "Lund"
+
+
+def test_verify_holds_a_ledger_against_its_witness(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "loans.ledger"
+    copriv(capsys, "ledger", "create", path, "--keys", keys)
+    old = path.read_bytes()
+    head = charged(path, keys)
+    assert copriv(capsys, "ledger", "verify", path, "--keys", keys)[0] == 0
+    path.write_bytes(old)
+    assert copriv(capsys, "ledger", "verify", path)[0] == 0, "the file alone is whole"
+    for option, value in (("--keys", keys), ("--head", head)):
+        code, said = copriv(capsys, "ledger", "verify", path, option, value)
+        assert (code, "older copy" in said) == (4, True)
+
+
+def test_renewed_keys_adopt_a_ledger_by_its_head(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, renewed = tmp_path / "loans.ledger", tmp_path / "renewed"
+    copriv(capsys, "ledger", "create", path, "--keys", keys)
+    head = charged(path, keys)
+    code, said = copriv(capsys, "ledger", "verify", path, "--keys", renewed)
+    assert (code, "there is no witness of it" in said) == (4, True)
+    assert copriv(capsys, "ledger", "adopt", path, "--keys", renewed, "--head", "abc")[0] == 2
+    assert copriv(capsys, "ledger", "adopt", path, "--keys", renewed, "--head", "0" * 64)[0] == 4
+    assert copriv(capsys, "ledger", "adopt", path, "--keys", renewed, "--head", head)[0] == 0
+    assert copriv(capsys, "ledger", "verify", path, "--keys", renewed)[0] == 0
+
+
+def test_an_old_ledger_is_refused_and_upgraded(keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with zipfile.ZipFile(Path(__file__).parents[1] / "privacy" / "ledger-0.1.0.zip") as kept:
+        kept.extractall(tmp_path / "old")
+    old, path = tmp_path / "old" / "bank.ledger", tmp_path / "loans.ledger"
+    code, said = copriv(capsys, "ledger", "show", old)
+    assert (code, "copriv ledger upgrade" in said) == (1, True)
+    code, said = copriv(capsys, "ledger", "upgrade", old, path, "--keys", keys)
+    assert (code, "begins with 0.875 spent" in said) == (0, True)

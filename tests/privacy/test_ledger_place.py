@@ -1,0 +1,405 @@
+"""Where a ledger lies and what is beside it: how it begins, what is lost with a copy, a move or a second name of it."""
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import stat
+import zipfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.errors import BudgetRefused, CoprivError
+from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_making import adopt, create_ledger, upgrade
+from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.one_writer import InUse
+from copriv.privacy.witness import witnessed
+
+ONE, EIGHTH = Fraction(1), Fraction(1, 8)
+THETA = np.zeros(10)
+
+# Real processes that start in milliseconds: forked from a server that has imported the ledger and nothing else.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["copriv.privacy.ledger_file"])
+
+
+def spending(path: Path, keys: Path, run: str, answers: int, how: str, pipe: Any) -> None:
+    """In a process of its own: an eighth for each answer."""
+    try:
+        file = LedgerFile.open(path, "bank", ONE, witness=keys)
+        ledger = file.run("f" * 64, run, ONE, 8)
+        for k in range(answers):
+            ledger.charge(f"{run}{k}", THETA + k, EIGHTH)
+            ledger.record(f"{run}{k}", THETA)
+        pipe.send(f"spent {file.totals.spent}")
+        if how == "wait":
+            pipe.recv()
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        file.close()
+    except CoprivError as error:
+        pipe.send(str(error))
+
+
+def started(*arguments: object) -> tuple[Any, Any]:
+    """The process, and a pipe to it."""
+    here, there = _FORKS.Pipe()
+    process = _FORKS.Process(target=spending, args=(*arguments, there))
+    process.start()
+    return process, here
+
+
+def spend(path: Path, keys: Path, run: str = "r", answers: int = 8, how: str = "") -> str:
+    """What another process said that spent, once it has ended."""
+    process, pipe = started(path, keys, run, answers, how)
+    heard: str = pipe.recv() if pipe.poll(60) else "nothing"
+    process.join(20)
+    return heard
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Path, Path]:
+    """A new ledger of "bank", and its keys' folder."""
+    path, keys = tmp_path / "data" / "bank.ledger", tmp_path / "keys"
+    path.parent.mkdir()
+    create_ledger(path, "bank", keys)
+    return path, keys
+
+
+# One file, complete after every charge ------------------------------------------------------------------------------
+
+
+def test_the_one_file_is_all_of_it_after_every_charge_and_a_kill(place: tuple[Path, Path], tmp_path: Path) -> None:
+    """With version 0.1.0 nothing of this reached the file before answer 147: a copy of it gave the whole budget back."""
+    path, keys = place
+    assert spend(path, keys, answers=8, how="kill") == "spent 1"
+    assert [each.name for each in path.parent.iterdir()] == ["bank.ledger"], "nothing beside it"
+    elsewhere = tmp_path / "container"
+    elsewhere.mkdir()
+    moved = Path(shutil.copy(path, elsewhere / "only-this.ledger"))
+    assert verify(moved).spent == 1
+    assert "0.000 is left of the lifetime budget" in spend(moved, keys, "another run")
+    path.rename(tmp_path / "renamed.ledger")
+    assert "0.000 is left of the lifetime budget" in spend(tmp_path / "renamed.ledger", keys, "a third")
+
+
+def test_each_charge_is_in_the_file_and_at_its_witness_before_it_returns(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        for k in range(8):
+            ledger.charge(f"q{k}", THETA, EIGHTH)
+            (seen,) = witnessed(keys, "bank")
+            assert verify(path).spent == seen.spent[0] == (k + 1) * EIGHTH
+            assert (seen.lines, seen.head) == (file.totals.lines, file.totals.head)
+            ledger.record(f"q{k}", THETA)
+
+
+def test_only_the_owners_account_can_read_it(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    files = [path, *keys.glob("*.witness")]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600, 0o600]
+    for each in files:
+        each.chmod(0o644)
+    spend(path, keys, answers=1)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600, 0o600]
+
+
+# Made only when asked for, and not where there was one ---------------------------------------------------------------
+
+
+def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(LedgerDamaged, match="there is no ledger; if there never was one, make one"):
+        LedgerFile.open(tmp_path / "bank.ledger", "bank", ONE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_deleted_ledger_is_missed(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    spend(path, keys, answers=8)
+    path.unlink()
+    assert "there is no ledger; the one that was last used is" in spend(path, keys, "again")
+    for new in (path, path.with_name("another.ledger")):
+        with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*1 spent"):
+            create_ledger(new, "bank", keys)
+    create_ledger(path.with_name("lund.ledger"), "bank", keys, another="the branch in Lund")
+    assert verify(path.with_name("lund.ledger")).remark == "the branch in Lund"
+    create_ledger(path.with_name("b.ledger"), "other bank", keys)
+
+
+def test_what_a_lost_ledger_had_spent_is_carried_over(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    spend(path, keys, answers=5)
+    old = path.read_bytes()
+    (seen,) = witnessed(keys, "bank")
+    path.unlink()
+    with pytest.raises(LedgerFailed, match="no witness of a ledger 0000"):
+        create_ledger(path, "bank", keys, carry="0000")
+    create_ledger(path, "bank", keys, carry=seen.ledger[:8])
+    totals = verify(path, witness=keys)
+    assert (totals.spent, totals.before) == (5 * EIGHTH, 5 * EIGHTH)
+    assert "0.375 is left of the lifetime budget of 1.000" in spend(path, keys, "next")
+    found = path.with_name("found-again.ledger")
+    found.write_bytes(old)
+    assert "is not the ledger that these keys have used" in spend(found, keys, "r", 3)
+
+
+@pytest.mark.parametrize("trace", ["", ".lock", "-wal", "-shm", "-journal"])
+def test_what_lies_there_says_that_there_was_one(tmp_path: Path, trace: str) -> None:
+    Path(f"{tmp_path / 'bank.ledger'}{trace}").touch()
+    with pytest.raises(LedgerDamaged, match="is there already"):
+        create_ledger(tmp_path / "bank.ledger", "bank", tmp_path / "keys")
+
+
+def test_an_empty_file_in_its_place_is_refused(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    path.write_bytes(b"")
+    assert "is empty, and a ledger never is" in spend(path, keys)
+    with pytest.raises(LedgerDamaged, match="is empty"):
+        verify(path)
+
+
+def test_another_ledger_and_one_without_a_witness_are_refused(place: tuple[Path, Path], tmp_path: Path) -> None:
+    path, keys = place
+    other = tmp_path / "other.ledger"
+    create_ledger(other, "bank", tmp_path / "other keys")
+    assert "is not the ledger that these keys have used, which is" in spend(other, keys)
+    assert "there is no witness of it" in spend(path, tmp_path / "no keys")
+    with pytest.raises(LedgerDamaged, match="is not the ledger that these keys"):
+        verify(other, witness=keys)
+
+
+@pytest.mark.parametrize("when", ["before the ledger is there", "before its witness has seen it"])
+def test_a_crash_while_a_ledger_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: object, **__: object) -> None:
+        raise Crash
+
+    path, keys = tmp_path / "bank.ledger", tmp_path / "keys"
+    what = (
+        "copriv.privacy.ledger_making.flush" if when.startswith("before the") else "copriv.privacy.witness.Witness.see"
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(what, crash)
+        with pytest.raises(Crash):
+            create_ledger(path, "bank", keys)
+    if not path.exists():
+        create_ledger(path, "bank", keys)
+    assert spend(path, keys) == "spent 1"
+
+
+# One process, one name ----------------------------------------------------------------------------------------------
+
+
+def test_two_processes_on_one_file_by_two_names_spend_one_lifetime(place: tuple[Path, Path]) -> None:
+    """A hard link; a file that is mounted into a container alone looks the same. Each spent the whole budget."""
+    path, keys = place
+    second = path.with_name("second.ledger")
+    holder, pipe = started(path, keys, "x", 4, "wait")
+    assert pipe.recv() == "spent 1/2"
+    os.link(path, second)
+    for name in (path, second):
+        with pytest.raises(InUse, match=f"process {holder.pid}"):
+            LedgerFile.open(name, "bank", ONE, witness=keys)
+    pipe.send("go on")
+    holder.join(20)
+    for name in (path, second):
+        assert "has 2 names" in spend(name, keys, "y", 4)
+    second.unlink()
+    assert spend(path, keys, "x", 0) == "spent 1/2"
+
+
+def test_a_second_name_stops_a_running_owner(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        ledger.charge("q0", THETA, EIGHTH)
+        os.link(path, path.with_name("second"))
+        with pytest.raises(LedgerDamaged, match="2 names"):
+            ledger.charge("q1", THETA, EIGHTH)
+    assert verify(path).spent == EIGHTH
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_process_that_is_forked_cannot_spend(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        child = os.fork()
+        if child == 0:
+            try:
+                ledger.charge("q", THETA, EIGHTH)
+                os._exit(0)
+            except LedgerFailed:
+                os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        ledger.charge("q", THETA, EIGHTH)
+    assert verify(path).spent == EIGHTH
+
+
+# Older copies --------------------------------------------------------------------------------------------------------
+
+
+def test_every_older_copy_is_noticed_by_the_owner_alone(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    copies = [path.read_bytes()]
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        for k in range(4):
+            copies.append(path.read_bytes())
+            ledger.charge(f"q{k}", THETA, EIGHTH)
+            copies.append(path.read_bytes())
+            ledger.record(f"q{k}", THETA)
+    newest = path.read_bytes()
+    for copy in copies:
+        path.write_bytes(copy)
+        with pytest.raises(LedgerDamaged, match="older copy"):
+            LedgerFile.open(path, "bank", ONE, witness=keys)
+    path.write_bytes(newest)
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        assert file.totals.spent == 4 * EIGHTH
+
+
+def test_after_a_kill_no_copy_from_before_a_charge_is_taken(place: tuple[Path, Path]) -> None:
+    """A kill leaves lines that the witness did not see, none of them a charge that returned."""
+    path, keys = place
+    spend(path, keys, answers=3, how="kill")
+    lines = path.read_bytes().splitlines(keepends=True)
+    charges = [number for number, line in enumerate(read_lines(path)) if line.kind == "charge"]
+    for kept in range(1, len(lines) + 1):
+        path.write_bytes(b"".join(lines[:kept]))
+        if kept <= charges[-1]:
+            assert "older copy" in spend(path, keys, "r", 0)
+        else:
+            assert spend(path, keys, "r", 0) == "spent 3/8"
+            break  # the witness has seen the file in this state now
+
+
+def test_a_line_that_a_crash_tore_was_never_paid_with(place: tuple[Path, Path]) -> None:
+    """At whatever byte a write broke off, and whatever the disk made of the rest: what was acknowledged is there."""
+    path, keys = place
+    spend(path, keys, answers=2, how="kill")
+    whole, (witness,) = path.read_bytes(), keys.glob("*.witness")
+    saved = witness.read_bytes()
+    seen_bytes = len(b"".join(whole.splitlines(keepends=True)[: witnessed(keys, "bank")[0].lines]))
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        file.run("f" * 64, "r", ONE, 8).charge("next", THETA, EIGHTH)
+        file._sound = False  # as if it were killed here
+    torn = path.read_bytes()
+    for cut in range(seen_bytes, len(torn), 37):
+        for rest in (b"", b"\x00" * 300, b"\x00" * 20 + b"\n"):
+            path.write_bytes(torn[:cut] + rest)
+            witness.write_bytes(saved)
+            with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+                assert file.totals.spent in (2 * EIGHTH, 3 * EIGHTH)
+                file._sound = False
+            assert verify(path, witness=keys).spent >= 2 * EIGHTH
+    path.write_bytes(torn[: seen_bytes - 1])
+    witness.write_bytes(saved)
+    with pytest.raises(LedgerDamaged, match=r"cannot be read|older copy"):
+        LedgerFile.open(path, "bank", ONE, witness=keys)
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_witness_of_which_one_half_is_torn_still_tells(place: tuple[Path, Path], half: int) -> None:
+    path, keys = place
+    spend(path, keys, answers=2, how="kill")
+    (witness,) = keys.glob("*.witness")
+    raw = bytearray(witness.read_bytes())
+    raw[half * 4096 + 10 : half * 4096 + 30] = b"#" * 20
+    witness.write_bytes(raw)
+    assert spend(path, keys, "r", 0) == "spent 1/4"
+    witness.write_bytes(b"#" * 8192)
+    assert "is damaged, and no ledger can be held against it" in spend(path, keys, "r", 0)
+
+
+def test_a_witness_that_cannot_be_written_stops_the_answer(
+    place: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f" * 64, "r", ONE, 8)
+
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("copriv.privacy.witness.flush", full)
+            with pytest.raises(LedgerFailed, match="its witness cannot be written"):
+                ledger.charge("q", THETA, EIGHTH)
+        with pytest.raises(LedgerFailed, match="closed after a failure"):
+            ledger.charge("q2", THETA, EIGHTH)
+    assert spend(path, keys, "r", 0) == "spent 1/8"
+
+
+def test_new_keys_take_a_ledger_only_by_its_head(place: tuple[Path, Path], tmp_path: Path) -> None:
+    path, keys = place
+    spend(path, keys, answers=2)
+    head, new = verify(path).head, tmp_path / "new keys"
+    with pytest.raises(LedgerDamaged, match="its head is"):
+        adopt(path, "bank", "0" * 64, new)
+    with pytest.raises(BudgetRefused, match="ledger of 'bank'"):
+        adopt(path, "thief", head, new)
+    with pytest.raises(LedgerDamaged, match="have a ledger already"):
+        adopt(path, "bank", head, keys)
+    adopt(path, "bank", head, new)
+    assert spend(path, new, "r", 0) == "spent 1/4"
+
+
+def test_new_names_of_runs_do_not_make_a_ledger_longer(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        before = path.stat().st_size
+        for k in range(100):
+            file.run("f", f"run {k}", ONE, 8)
+        assert path.stat().st_size == before
+        file.run("f", "run 7", ONE, 8).charge("q", THETA, EIGHTH)
+        assert file.totals.lines == 4
+
+
+# Version 0.1.0 -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A ledger as version 0.1.0 left it after kill -9: 3/8 are charged, half of that in its write-ahead file alone."""
+    with zipfile.ZipFile(Path(__file__).parent / "ledger-0.1.0.zip") as kept:
+        kept.extractall(tmp_path / "old")
+    return tmp_path / "old" / "bank.ledger"
+
+
+def test_a_ledger_of_version_0_1_0_is_refused_in_words(old: Path, tmp_path: Path) -> None:
+    for refuses in (lambda: LedgerFile.open(old, "bank", ONE, witness=tmp_path), lambda: verify(old)):
+        with pytest.raises(LedgerFailed, match=r"is a ledger of copriv 0\.1\.0.*copriv ledger upgrade"):
+            refuses()
+
+
+def test_a_ledger_of_version_0_1_0_is_upgraded_by_a_command(old: Path, tmp_path: Path) -> None:
+    path, keys = tmp_path / "new.ledger", tmp_path / "keys"
+    spent, delta, _ = upgrade(old, path, "bank", keys)
+    assert (spent, delta) == (Fraction(7, 8), 0), "five answers, and two that were paid ahead"
+    assert verify(path, witness=keys).spent == Fraction(7, 8)
+    assert "0.125 is left of the lifetime budget" in spend(path, keys, "more")
+    with pytest.raises(LedgerDamaged, match="has a ledger already"):
+        upgrade(old, tmp_path / "again.ledger", "bank", keys)
+
+
+def test_an_old_ledger_that_was_touched_is_not_upgraded(old: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(old) as connection:
+        connection.execute("DROP TRIGGER no_update")
+        connection.execute("UPDATE lines SET epsilon = '1/800' WHERE kind = 'charge' AND number = 3")
+    connection.close()
+    with pytest.raises(LedgerDamaged, match="line 3 does not continue the chain"):
+        upgrade(old, tmp_path / "new.ledger", "bank", tmp_path / "keys")
+    for other in (b"", b"no ledger"):
+        (tmp_path / "x").write_bytes(other)
+        with pytest.raises(LedgerFailed, match="nothing to upgrade"):
+            upgrade(tmp_path / "x", tmp_path / "new.ledger", "bank", tmp_path / "keys")
