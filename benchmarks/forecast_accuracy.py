@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.forecast.outlook import assess
+from copriv.forecast.assessment import assess
 from copriv.plan import plan
 
 PAGE = Path("docs/reference/forecast-accuracy.md")

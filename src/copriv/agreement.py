@@ -8,18 +8,16 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError, model_validator
 
-from copriv import losses, mechanisms
+from copriv import losses, mechanisms, rules
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
-__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Rule", "Terms"]
-
-Rule = Literal["S1", "S2", "A1", "A2"]
+__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
 
 
 class Agreement(AgreedTerms):
@@ -35,6 +33,8 @@ class Agreement(AgreedTerms):
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> "Agreement":
+        if self.agreement.rule != "auto":
+            rules.named(self.agreement.rule)
         self.mechanism.check(self)
         return self
 
@@ -97,7 +97,7 @@ class Agreement(AgreedTerms):
     @property
     def synchronous(self) -> bool:
         """Whether every owner answers every round."""
-        return self.agreement.rule in ("S1", "S2")
+        return self.agreement.rule != "auto" and rules.named(self.agreement.rule).together
 
     @property
     def one_answer(self) -> bool:

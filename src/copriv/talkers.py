@@ -1,4 +1,4 @@
-"""From an agreement's words to its talkers and its rule: the only place that reads `agreement.rule` and its kin.
+"""Who talks in an agreement, and by which rule the learner moves: from the agreement's words to both.
 
 Simulations and learners over a network both come here, so that they cannot differ.
 """
@@ -9,14 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
 from copriv.fitness import Box, Regularizer
 from copriv.mechanisms import OneAnswer
-from copriv.rules.async_copies import AsyncCopies
-from copriv.rules.async_memory import AsyncMemory
+from copriv.rules import named
 from copriv.rules.descent import Descent, UpdateRule
-from copriv.rules.sync_averaged import SyncAveraged
-from copriv.rules.sync_decay import SyncDecay
 from copriv.types import Array
 
 
@@ -52,7 +48,7 @@ def agreed_rule(
 ) -> UpdateRule:
     """The rule of an agreement.
 
-    shares_by_rate: whether talkers talk in proportion to their clocks' rates, which A1 makes up for (A, Remark 4).
+    shares_by_rate: whether talkers talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
     n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
@@ -63,14 +59,5 @@ def agreed_rule(
     if isinstance(mechanism, OneAnswer):
         return mechanism.rule(agreement, descent, talkers.weights, n_parameters, feature_bound)
     rates = np.array(talkers.rates)
-    match terms.rule:
-        case "S1":
-            return SyncDecay(descent, agreement.step, terms.horizon)
-        case "S2":
-            return SyncAveraged(descent, agreement.step, terms.horizon, terms.iterate == "averaged")
-        case "A1":
-            shares = rates / rates.sum() if shares_by_rate else None
-            return AsyncCopies(descent, agreement.step, terms.horizon, talkers.weights, shares, terms.learner_step)
-        case "A2":
-            return AsyncMemory(descent, agreement.step, talkers.weights, terms.window)
-    raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast) or name S1, S2, A1 or A2')
+    shares = rates / rates.sum() if shares_by_rate else None
+    return named(terms.rule).update(agreement, descent, talkers.weights, shares)

@@ -41,7 +41,8 @@ class Terms(_Table):
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     name: str = "consortium"
-    rule: Literal["S1", "S2", "A1", "A2", "auto"]
+    rule: str
+    """One of `copriv.rules.ALL`, or "auto": planned."""
     communication: Literal["synchronous", "asynchronous", "any"] = "any"
     horizon: Count
     """T: queries (A1, A2) or rounds (S1, S2)."""

@@ -10,7 +10,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
-from copriv.forecast.outlook import Assessment, Band, assess
+from copriv.forecast.assessment import Assessment, Band, assess
 from copriv.plan import candidates, clipping_bias, finalists
 from copriv.problem import Problem
 from copriv.simulation import simulate

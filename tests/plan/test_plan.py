@@ -16,8 +16,10 @@ from copriv.forecast.exact.synchronous import s1, s2
 from copriv.mechanisms import GradientNoise
 from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, plan
 from copriv.plan.choice import kind_of
-from copriv.plan.rule_response import GAINS, MOST_TALKERS, response
+from copriv.plan.rule_response import GAINS, MOST_TALKERS
+from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
+from copriv.rules import ALL
 from copriv.simulation import simulate
 
 # f(θ) = θ², so a = 2, from θ = 3.
@@ -25,6 +27,12 @@ LINE = Quadratic(np.eye(1), np.zeros(1), 1.0, Regularizer(0.0))
 START, CURVATURE = np.array([3.0]), 2.0
 OWNERS = OwnerKinds.of([10.0, 10.0, 10.0], [0.4, 0.4, 0.4])
 W = float(np.sum(OWNERS.weights**2 * 2.0 * OWNERS.noise_scale**2))
+
+WAYS = {way.name: way for rule in ALL for way in rule.ways}
+
+
+def response(way, answers, talkers):
+    return response_of(WAYS[way], answers, talkers)
 
 
 def cost_by_table(way, answers, gain, talkers=3):

@@ -16,6 +16,7 @@ from copriv.forecast.exact.asynchronous import a1, a2
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.reduced_runs import spread
 from copriv.forecast.exact.synchronous import s1, s2
+from recursions import recursion_of
 
 Z = 4.892  # Φ(−4.892) = 0.5e-6
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -102,7 +103,7 @@ def compare(rule, N, p, T, seed, runs):
     tolerance = Z * variance_error + 1e-12 * (found.mean + found.mean.max()) ** 2
     assert (np.abs(deviation**2 - found.variance) <= tolerance)[fourth <= 10 * deviation**4].all()
 
-    forecast = spread(rule, quadratic, owners, step, T, start, rng, LEVELS, runs=runs)
+    forecast = spread(recursion_of(rule, step, T), quadratic, owners, T, start, rng, LEVELS, runs=runs)
     simulated = np.quantile(costs[:, -1], LEVELS)
     around = 1.96 * np.sqrt(LEVELS * (1 - LEVELS) / runs)
     open_ = np.hypot(
@@ -134,7 +135,8 @@ def test_quantiles_lie_within_a_tenth(rule, N, p, T, seed):
     runs = 20_000 if p > 2 else 200_000
     costs = simulate(rule, quadratic, n, b, step, T, start, runs, np.random.default_rng(seed + 2))
     rng = np.random.default_rng(seed + 1)
-    forecast = spread(rule, quadratic, OwnerKinds.of(n, b), step, T, start, rng, LEVELS, runs=runs)
+    recursion = recursion_of(rule, step, T)
+    forecast = spread(recursion, quadratic, OwnerKinds.of(n, b), T, start, rng, LEVELS, runs=runs)
     np.testing.assert_allclose(forecast.quantiles[-1], np.quantile(costs[:, -1], LEVELS), rtol=0.1)
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.fitness import relative_fitness
-from copriv.forecast.outlook import assess
+from copriv.forecast.assessment import assess
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records

@@ -14,11 +14,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from copriv.forecast.outlook import Assessment, Band, Forecast, OwnerForecast, forecast
+    from copriv.forecast.assessment import Assessment, Band
+    from copriv.forecast.outlook import Forecast, OwnerForecast, forecast
     from copriv.plan import Choice, NoiseCurve, Plan, plan
 
 _FROM = {
-    **dict.fromkeys(("Assessment", "Band", "Forecast", "OwnerForecast", "forecast"), "copriv.forecast.outlook"),
+    **dict.fromkeys(("Assessment", "Band"), "copriv.forecast.assessment"),
+    **dict.fromkeys(("Forecast", "OwnerForecast", "forecast"), "copriv.forecast.outlook"),
     **dict.fromkeys(("Choice", "NoiseCurve", "Plan", "plan"), "copriv.plan"),
 }
 

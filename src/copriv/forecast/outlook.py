@@ -1,85 +1,23 @@
-"""`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays.
-
-What private data could tell is replaced by the public sample and by how wrong it may be: runs are made in bootstrap
-worlds of it (`PublicSample.worlds`), and the band covers both noise and worlds. Where nothing is clipped and the loss is
-squared, the mean comes from the exact recursion instead, and is called exact.
-"""
+"""`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.errors import CoprivError, UsageError
-from copriv.forecast.bounds import Bound, Setting, a_theorem_2, s_theorem_2, s_theorem_3
-from copriv.forecast.exact.asynchronous import a1, a2
-from copriv.forecast.exact.moments import Moments, OwnerKinds
-from copriv.forecast.exact.synchronous import s1, s2
+from copriv.errors import UsageError
+from copriv.forecast.assessment import RUNS, Assessment, assess
 from copriv.forecast.value import Consortium
-from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan import Plan, plan
-from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
-from copriv.simulation import simulate
-from copriv.simulation.engine import noise_scales
+from copriv.rules import named
+from copriv.rules.bounds import Bound, Setting
 from copriv.simulation.result import NOT_PRIVATE
-from copriv.types import Array, Loss
-
-WORLDS = 10
-RUNS = 100
-EXACT_EVENTS = 20_000
-"""Queries beyond which the exact recursion is not tried."""
-
-
-@dataclass(frozen=True, eq=False)
-class Band:
-    """ψ expected after k queries (or in round k): mean, median, and where 90 % of runs are."""
-
-    k: Int[np.ndarray, " recorded"]
-    mean: Float[Array, " recorded"]
-    median: Float[Array, " recorded"]
-    low: Float[Array, " recorded"]
-    """5 % of runs are below."""
-    high: Float[Array, " recorded"]
-    """5 % of runs are above."""
-
-
-@dataclass(frozen=True, eq=False)
-class Assessment:
-    """One set of terms and what it is expected to cost."""
-
-    agreement: Agreement
-    kind: Literal["exact", "simulated"]
-    relative_fitness: Band
-    private: bool
-    words: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract, with the curve added."""
-        ψ, terms = self.relative_fitness, self.agreement.agreement
-        return {
-            "rule": terms.rule,
-            "answers": self.agreement.answers,
-            "step": self.agreement.step,
-            "kind": self.kind,
-            "relative_fitness": {
-                "mean": float(ψ.mean[-1]),
-                "low": float(ψ.low[-1]),
-                "high": float(ψ.high[-1]),
-                "median": float(ψ.median[-1]),
-            },
-            "horizon": terms.horizon,
-            "gradient_bound": self.agreement.gradient_bound,
-            "feature_bound": self.agreement.data.feature_bound,
-            "private": self.private,
-            "words": self.words,
-            "curve": {name: getattr(ψ, name).tolist() for name in ("k", "mean", "median", "low", "high")},
-        }
+from copriv.types import Loss
 
 
 @dataclass(frozen=True)
@@ -260,74 +198,6 @@ def forecast(
     )
 
 
-def assess(problem: Problem, words: str, runs: int = RUNS, seed: int = 0) -> Assessment:
-    """Terms without "auto", on the public rows: exact where that can be, else simulated in bootstrap worlds."""
-    sample = PublicSample.of(problem)
-    each = -(-runs // WORLDS)
-    simulated = [
-        simulate(world, runs=each, seed=seed, first_run=i * each, alone=False, workers=1)
-        for i, world in enumerate(sample.worlds(WORLDS, seed))
-    ]
-    k = simulated[0].relative_fitness.k
-    ψ = np.concatenate([one.relative_fitness.runs for one in simulated])
-    low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95], axis=0)
-    mean, kind = ψ.mean(axis=0), "simulated"
-    if all(one.clipped == 0 for one in simulated):
-        exact = _exact_mean(problem, sample)
-        if exact is not None:
-            mean, kind = exact[k - k[0]], "exact"
-    private = not problem.agreement.model.gradient_bound_assumed
-    return Assessment(problem.agreement, kind, Band(k, mean, median, low, high), private, words)  # type: ignore[arg-type]
-
-
-def _exact_mean(problem: Problem, sample: PublicSample) -> Array | None:
-    """E ψ after every query, over noise, schedule and what the public sample cannot know; None where out of reach.
-
-    The owners' optimum is off the public one by d of known covariance; cost is quadratic in the start, so the mean over
-    d is the mean over ±√(variance) in each eigenvector.
-    """
-    quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
-    if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
-        return None
-    if any(owner.group for owner in problem.agreement.owner) or terms.schedule in ("poisson", "rounds"):
-        return None
-    agreement, mechanism = problem.agreement, problem.agreement.mechanism
-    # The recursions are those of Laplace noise, as much of it in every answer.
-    pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
-    if terms.window > 1 or not pure or mechanism.law(agreement) is not Law.LAPLACE:
-        return None
-    capped = None if agreement.answers >= terms.horizon else np.full(agreement.n_owners, float(agreement.answers))
-    owners = OwnerKinds.of(agreement.records, noise_scales(agreement), answers=capped)
-    if not np.allclose(owners.weights, agreement.weights):
-        return None
-    _, U = np.linalg.eigh(quadratic.hessian)
-    n = 1.0 / float(agreement.records.sum()) + 1.0 / sample.records.units
-    off = U @ np.sqrt(np.maximum(np.diag(U.T @ sample.spread @ U) * n, 0.0))
-    rng = np.random.default_rng(0)
-
-    def moments(start: Array) -> Moments:
-        T, step = terms.horizon, agreement.step
-        order: Any = "random order" if terms.schedule == "random-order" else "uniform"
-        match terms.rule:
-            case "S1":
-                return s1(quadratic, owners, step, T, start)
-            case "S2":
-                return s2(quadratic, owners, step, T, start, averaged=terms.iterate == "averaged")
-            case "A1":
-                c = 0.5 if terms.learner_step == "corrected" else (agreement.n_owners - 1) / agreement.n_owners
-                return a1(quadratic, owners, step, T, start, rng, learner_step=c, order=order, runs=0)
-        return a2(quadratic, owners, step, T, start, rng, order=order, runs=0)
-
-    try:
-        both = [moments(problem.start + sign * off) for sign in (1.0, -1.0)]
-    except CoprivError:
-        return None  # the exact recursion is out of reach here, and says so
-    if any(found.kind != "exact" for found in both):
-        return None
-    cost = 0.5 * (both[0].mean + both[1].mean)
-    return np.asarray(cost / sample.optimum.value)
-
-
 def _open(agreement: Agreement) -> bool:
     """Whether the agreement leaves anything to plan."""
     return (
@@ -385,14 +255,7 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
         diameter=f.box.diameter(p),
         answers=agreement.answers,
     )
-    match agreement.agreement.rule:
-        case "S1":
-            return s_theorem_2(setting)
-        case "S2":
-            return s_theorem_3(setting)
-        case "A1":
-            return a_theorem_2(setting, "cost")
-    return ()
+    return named(agreement.agreement.rule).bounds(setting)
 
 
 def _percent(ψ: float) -> str:

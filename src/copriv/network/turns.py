@@ -12,6 +12,7 @@ from typing import Literal
 
 from copriv.agreement import Agreement
 from copriv.protocol import Query
+from copriv.rules import named
 from copriv.talkers import Talkers
 from copriv.types import Array
 from copriv.validation import count, positive
@@ -90,7 +91,7 @@ class Turns:
         self.members = tuple(tuple(names[i] for i in group) for group in Talkers.of(agreement).members)
         """The owners of each talker."""
         self.talker_of = {name: j for j, members in enumerate(self.members) for name in members}
-        self.several_at_once = agreement.one_answer or agreement.agreement.rule == "A2"
+        self.several_at_once = agreement.one_answer or named(agreement.agreement.rule).several_at_once
         self._window = agreement.agreement.window if self.several_at_once and not agreement.one_answer else 1
         self.parties = {name: Party() for name in names}
         self.open: dict[int, Turn] = {}

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from copriv import mechanisms
+from copriv import mechanisms, rules
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.mechanisms import GradientNoise, Guarantee
-from copriv.plan.rule_response import Way
+from copriv.rules import Way
 
 ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 PRECONDITIONERS = (0.0, 0.5, 1.0)
@@ -59,23 +59,23 @@ def talkers_of(agreement: Agreement) -> int:
 
 
 def ways_of(agreement: Agreement) -> tuple[Way, ...]:
+    """Rules, each in every way in which a plan may use it. Raises AgreementError where the agreed rule has none."""
     terms = agreement.agreement
-    match terms.rule:
-        case "auto":
-            synchronous: tuple[Way, ...] = ("S1", "S2", "S2 last")
-            asynchronous: tuple[Way, ...] = ("A2", "A2 rounds")
-            allowed = {"synchronous": synchronous, "asynchronous": asynchronous, "any": synchronous + asynchronous}
-            return allowed[terms.communication]
-        case "S2":
-            return ("S2 last",) if terms.iterate == "last" else ("S2",)
-        case "S1":
-            return ("S1",)
-        case "A2":
-            return ("A2",) if terms.window == 1 else ("A2 rounds",)
-    raise AgreementError(
-        'agreement.rule: A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its '
-        "step, answers and gradient_bound"
-    )
+    if terms.rule == "auto":
+        every = [way for rule in rules.ALL for way in rule.ways]
+        return tuple(way for way in every if terms.communication in (_communication(way), "any"))
+    rule = rules.named(terms.rule)
+    way = rule.way(terms)
+    if way is None:
+        why = rule.why_not_planned or (
+            f'{rule.name} cannot be planned; name "auto", or fix its step, answers and gradient_bound'
+        )
+        raise AgreementError(f"agreement.rule: {why}")
+    return (way,)
+
+
+def _communication(way: Way) -> str:
+    return "synchronous" if way.together else "asynchronous"
 
 
 def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
@@ -83,8 +83,8 @@ def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
     if terms.answers is not None:
         return (agreement.answers,)
     if terms.step != "auto":
-        return (agreement.answers if way.startswith("A2") else agreement.queries,)
-    return [m for m in ANSWERS if m <= max(terms.horizon - (not way.startswith("A2")), 1)]
+        return (agreement.queries if way.together else agreement.answers,)
+    return [m for m in ANSWERS if m <= max(terms.horizon - way.together, 1)]
 
 
 def starts_of(agreement: Agreement, public_start: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.plan.noise_curve import NoiseCurve
+from copriv.rules import named
 from copriv.types import Array
 
 
@@ -36,7 +37,7 @@ class Choice:
         """One line in words."""
         terms, model = self.agreement.agreement, self.agreement.model
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
-        rule: str = "S2, last iterate" if terms.rule == "S2" and terms.iterate == "last" else terms.rule
+        rule = ", ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
         rule += " in rounds" if terms.window > 1 else ""
         mechanism, noise = self.agreement.mechanism, ""
         if mechanism.one_answer:

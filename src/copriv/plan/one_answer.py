@@ -20,6 +20,7 @@ from copriv.privacy.noise import Law, Order
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.rules import WITHOUT_WAITING
 from copriv.simulation.one_answer import common_of
 from copriv.types import Array, is_linear
 
@@ -60,7 +61,7 @@ def plan_one_answer(
     B = problem.feature_bound
     base = problem.terms.replace(
         agreement={
-            "mechanism": mechanism, "rule": "A2", "answers": 1, "horizon": problem.terms.n_owners,
+            "mechanism": mechanism, "rule": WITHOUT_WAITING.name, "answers": 1, "horizon": problem.terms.n_owners,
             "start": start.tolist(),
         },
         model={"gradient_bound": 1.0},

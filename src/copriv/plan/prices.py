@@ -110,7 +110,7 @@ class Priced:
     @property
     def promises(self) -> tuple[bool, bool, bool]:
         """Pure ε, asynchronous, one answer."""
-        return self.pure, self.response.way.startswith("A2"), self.response.answers == 1
+        return self.pure, not self.response.way.together, self.response.answers == 1
 
     def candidate(self) -> "Candidate":
         return Candidate(self, float(self.step[self.where[0]]), float(self.bounds[self.where[1]]))
@@ -131,21 +131,22 @@ class Candidate:
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
         table, r = self.priced.table, self.priced.response
-        m, synchronous = r.answers, not r.way.startswith("A2")
+        m, way = r.answers, r.way
         matrix = table.matrix()
         begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
         changes: dict[str, Any] = {
-            "rule": r.way.split()[0],
-            "iterate": "last" if r.way == "S2 last" else "averaged",
+            "rule": way.rule,
+            "iterate": "averaged",
+            **dict(way.terms),
             "answers": m,
-            "horizon": m + 1 if synchronous else m * talkers_of(terms),
+            "horizon": m + 1 if way.together else m * talkers_of(terms),
             "step": self.step,
             "mechanism": self.priced.mechanism.name,
         }
-        if r.way == "A2 rounds":
+        if way.one_by_one:
             # The response counts a round's step Nα_k as one, and the agreement's step is α.
             changes |= {"window": talkers_of(terms), "schedule": "rounds", "step": self.step / talkers_of(terms)}
-        elif terms.agreement.rule == "auto" and not synchronous:
+        elif terms.agreement.rule == "auto" and not way.together:
             changes["schedule"] = "random-order"
         if begin is not None:
             changes["start"] = begin

@@ -8,20 +8,19 @@ its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
 R and V belong to the rule alone: no data, no budgets, no step. They are tabled once for a grid of gains, and then price
 every consortium by interpolation (`planning`).
 
-S1, S2 and A2 in rounds: exact recursions. A2: the rule's own code, equal owners who each answer m times in random order,
-averaged over draws of the order; a regulariser counts as part of the gradient.
+A way in rounds: its exact recursion. A way in turns: the rule's own code, equal owners who each answer m times in
+random order, averaged over draws of the order; a regulariser counts as part of the gradient.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.fitness import Box, Regularizer
-from copriv.forecast.exact.synchronous import s1_steps, s2_average, s2_steps
-from copriv.rules import AsyncMemory, Descent
+from copriv.rules import UpdateRule, Way
+from copriv.rules.recursion import InRounds
 from copriv.schedules import RandomOrder
 from copriv.types import Array
 
@@ -30,12 +29,9 @@ GAINS = np.geomspace(0.002, 8.0, 64)
 FINE = np.geomspace(GAINS[0], GAINS[-1], 8 * 63 + 1)
 """What is averaged over the uncertainty of a gain bends more sharply near 2."""
 MOST_TALKERS = 32
-"""A2: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
+"""In turns: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
 DRAWS = 32
-"""A2: orders drawn for the start, and as many for the noise."""
-
-Way = Literal["S1", "S2", "S2 last", "A2", "A2 rounds"]
-"""A rule and which iterate is the model; A2 that moves at every answer, or once a round of all owners."""
+"""In turns: orders drawn for the start, and as many for the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,23 +79,17 @@ def _interpolated(
 @lru_cache(maxsize=256)
 def response(way: Way, answers: int, talkers: int) -> Response:
     """The table of one rule for m = `answers` of each of `talkers` owners."""
-    if way == "A2":
-        return _memory(answers, min(talkers, MOST_TALKERS))
-    return _synchronous(way, answers)
+    if way.turns is not None:
+        return _in_turns(way, way.turns, answers, min(talkers, MOST_TALKERS))
+    assert way.rounds is not None, "a way says how it is priced"
+    return _in_rounds(way, way.rounds(answers), answers)
 
 
-def _round_steps(answers: int) -> Float[Array, " updates"]:
-    """N·α_k at the end of each round r, k = rN, in units of Nα."""
-    return np.asarray(1.0 / (1.0 + np.arange(1.0, answers + 1)))
-
-
-def _synchronous(way: Way, answers: int) -> Response:
-    """T − 1 = m rounds: a scalar recursion a gain, of the iterate z and the average z̄ together."""
-    T = answers + 1
-    steps = _round_steps(answers) if way == "A2 rounds" else s1_steps(1.0, T) if way == "S1" else s2_steps(1.0, T)
-    unit = float(steps[0])
-    steps = steps / unit
-    weights = s2_average(T) if way == "S2" else np.zeros(T - 1)
+def _in_rounds(way: Way, recursion: InRounds, answers: int) -> Response:
+    """m rounds: a scalar recursion a gain, of the iterate z and the average z̄ together."""
+    unit = float(recursion.steps[0])
+    steps = recursion.steps / unit
+    weights = np.zeros(len(steps)) if recursion.average is None else recursion.average
     mean, mean_bar = np.ones_like(GAINS), np.ones_like(GAINS)
     var, cross, var_bar = (np.zeros_like(GAINS) for _ in range(3))
     for s, w in zip(steps, weights, strict=True):
@@ -108,19 +98,19 @@ def _synchronous(way: Way, answers: int) -> Response:
         cross = (1 - w) * cross + w * var
         decay = 1.0 - s * GAINS
         mean, var, cross = decay * mean, decay**2 * var + s**2, decay * cross
-    if way == "S2":
+    if recursion.average is not None:
         return Response(way, answers, unit, mean_bar**2, var_bar)
     return Response(way, answers, unit, mean**2, var)
 
 
-def _memory(answers: int, talkers: int) -> Response:
+def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, talkers: int) -> Response:
     N, rng = talkers, np.random.default_rng(0)
     runs = 2 * DRAWS
     order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
     owner = np.repeat(np.hstack([order, order]), 1, axis=1)
     quiet = np.arange(runs) < DRAWS
     # One parameter a gain: the rule moves them all at once, and its steps differ only through the slope.
-    rule = AsyncMemory(Descent(Regularizer(0.0), Box()), 1.0, np.full(N, 1.0 / N))
+    rule = made(np.full(N, 1.0 / N))
     state = rule.start(np.where(quiet, 1.0, 0.0)[:, None] * np.ones(len(GAINS)))
     loud = np.sqrt(float(N)) * (~quiet)[:, None]
     for talker in owner:
@@ -129,7 +119,7 @@ def _memory(answers: int, talkers: int) -> Response:
         state = rule.step(state, talker, GAINS * rule.query(state, talker) + draws)
     z = np.square(rule.model(state))
     # First step α/(1 + 1/N) is counted as α, the agreement's own.
-    return Response("A2", answers, 1.0, z[:DRAWS].mean(axis=0), _even(z[DRAWS:].mean(axis=0)))
+    return Response(way, answers, 1.0, z[:DRAWS].mean(axis=0), _even(z[DRAWS:].mean(axis=0)))
 
 
 def _even(noise: Float[Array, " gains"]) -> Float[Array, " gains"]:

@@ -7,8 +7,9 @@
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
-and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Which of them an agreement
-names, and who its talkers are: `copriv.talkers`.
+and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Each file says of its rule
+all that anybody needs to know (`rule`), and puts it on the list here, `ALL`; nobody else compares names. Which of them
+an agreement names, and who its talkers are: `copriv.talkers`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
@@ -17,21 +18,58 @@ A *talker* is whoever answers at once: one owner, a fixed group of owners, or (s
 rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 
-from copriv.rules.async_copies import AsyncCopies
-from copriv.rules.async_memory import AsyncMemory
+from importlib import import_module
+from typing import Any
+
+from copriv.errors import AgreementError
+from copriv.rules.async_copies import A1, AsyncCopies
+from copriv.rules.async_memory import A2, AsyncMemory
 from copriv.rules.average_models import AverageModels
-from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.descent import PLAIN, Descent, UpdateRule
+from copriv.rules.rule import Rule, Way
 from copriv.rules.solve_statistics import SolveStatistics
-from copriv.rules.sync_averaged import SyncAveraged
-from copriv.rules.sync_decay import SyncDecay
+from copriv.rules.sync_averaged import S2, SyncAveraged
+from copriv.rules.sync_decay import S1, SyncDecay
 
 __all__ = [
+    "ALL",
+    "PLAIN",
+    "WITHOUT_WAITING",
     "AsyncCopies",
     "AsyncMemory",
     "AverageModels",
     "Descent",
+    "Rule",
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
     "UpdateRule",
+    "Way",
+    "named",
 ]
+
+ALL: tuple[Rule, ...] = (S1, S2, A1, A2)
+"""Every rule that can be agreed, in the order in which a plan looks at them."""
+
+WITHOUT_WAITING = A2
+"""What agreements name where each owner answers once: nobody waits for anybody."""
+
+
+def named(name: str) -> Rule:
+    """The rule that `agreement.rule` names. Raises AgreementError."""
+    for rule in ALL:
+        if rule.name == name:
+            return rule
+    known = ", ".join(rule.name for rule in ALL)
+    if name == "auto":
+        raise AgreementError(f'agreement.rule: still "auto"; plan it first (copriv forecast) or name one of {known}')
+    raise AgreementError(
+        f'agreement.rule: there is no rule "{name}"; name one of {known}, or "auto" to have it planned'
+    )
+
+
+def __getattr__(name: str) -> Any:
+    # They stood here before agreements were held against this list, and are above it now.
+    if name in ("Talkers", "agreed_rule"):
+        return getattr(import_module("copriv.talkers"), name)
+    raise AttributeError(f"module 'copriv.rules' has no attribute {name!r}")

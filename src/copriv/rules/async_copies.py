@@ -8,14 +8,21 @@ The appendix of A needs c_L = 1/2; eq. (7) prints (N − 1)/N, which agrees for 
 Owners that talk more often than 1/N of the time have their gradients scaled down by as much (A, Remark 4).
 """
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
+from copriv.rules.bounds import Bound, Setting, checked_bound
 from copriv.rules.descent import Descent, Talker
+from copriv.rules.recursion import WithCopies
+from copriv.rules.rule import Rule
+from copriv.terms import AgreedTerms
 from copriv.types import Array
+from copriv.validation import count, positive
 
 
 @dataclass(eq=False)
@@ -72,3 +79,77 @@ class AsyncCopies:
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.learner
+
+
+def a1_recursion(step: float, horizon: int, learner_step: float = 0.5) -> WithCopies:
+    """With α = ρ/T². Raises InvalidInput."""
+    T, ρ = count("horizon", horizon), positive("step", step)
+    return WithCopies(ρ / T**2, learner_step)
+
+
+class _A1(Rule):
+    name = "A1"
+    step = "rho"
+    why_not_planned = (
+        'A1 cannot be planned (its step shrinks with T, erratum 5); name "auto" or "A2", or fix its step, answers and '
+        "gradient_bound"
+    )
+
+    def update(
+        self,
+        agreed: AgreedTerms,
+        descent: Descent,
+        weights: Float[Array, " talkers"],
+        shares: Float[Array, " talkers"] | None = None,
+    ) -> AsyncCopies:
+        terms = agreed.agreement
+        return AsyncCopies(descent, agreed.step, terms.horizon, weights, shares, terms.learner_step)
+
+    def recursion(self, agreed: AgreedTerms) -> WithCopies:
+        N, terms = agreed.n_owners, agreed.agreement
+        return a1_recursion(agreed.step, terms.horizon, 0.5 if terms.learner_step == "corrected" else (N - 1) / N)
+
+    def bounds(self, setting: Setting) -> tuple[Bound, ...]:
+        return a_theorem_2(setting, "cost")
+
+
+A1 = _A1()
+
+
+def a_theorem_2(
+    setting: Setting, quantity: Literal["cost", "squared parameter error"] = "squared parameter error"
+) -> tuple[Bound, ...]:
+    """A Thm 2 for rule A1, from its appendix: as published, and with √p in ν_i and the cap m.
+
+    The constants of eq. (8) are not used: they are swapped and a 1/T is dropped (erratum 6). λ = 1 − 1/(2N) in both: as
+    printed λ is 1 and the bound infinite (erratum 3). The cost follows from the parameter error E by C√E, since f is
+    C-Lipschitz on Θ. Infinite where σ = 0 or Ξ_g is infinite.
+    """
+    s, T = setting, setting.horizon
+    m = T if s.answers is None else s.answers
+    α = s.step / T**2
+    needs = [
+        (s.regularization > 0, "g strongly convex"),
+        (math.isfinite(s.regularizer_bound), "gradients of g bounded over Θ"),
+        (α < 1, "ρ/T² < 1"),
+    ]
+    why = f"limsup over iterations, step ρ/T² and noise kept; not a statement at T = {T} (erratum 5); c_L = 1/2"
+
+    def value(answers: int, coordinates: int) -> float:
+        if not (needs[0][0] and needs[1][0]):
+            return math.inf
+        C, N, σ = s.regularizer_bound + s.gradient_bound, float(s.numbers.sum()), s.regularization
+        ν = 2.0 * np.sqrt(2.0 * coordinates) * s.gradient_bound * answers / (s.total_records * s.epsilon)
+        total = 1.0 + N * float(s.numbers @ (1.0 + ν / C) ** 2)
+        # 1 − √λ = (1 − λ)/(1 + √λ), which keeps its digits for many owners
+        gap = 1.0 / (2.0 * N) / (1.0 + math.sqrt(1.0 - 1.0 / (2.0 * N)))
+        square = N * α * (C / σ) ** 2 * total
+        error = square + 2.0 * N**2 * α * (C / σ) ** 2 * math.sqrt(N + 1.0) / gap * math.sqrt(total)
+        return error if quantity == "squared parameter error" else C * math.sqrt(error)
+
+    return (
+        checked_bound(
+            "A, Thm 2, as published", value(T, 1), needs, f"{why}; noise of one coordinate (erratum 4)", quantity
+        ),
+        checked_bound("A, Thm 2, corrected", value(m, s.n_parameters), needs, why, quantity),
+    )

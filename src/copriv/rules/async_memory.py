@@ -19,7 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import PLAIN, Descent, Talker
+from copriv.rules.recursion import InRounds, WithMemory
+from copriv.rules.rule import Rule, Way
+from copriv.terms import AgreedTerms, Terms
 from copriv.types import Array
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -82,3 +85,40 @@ class AsyncMemory:
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.theta
+
+
+def round_steps(answers: int) -> Float[Array, " updates"]:
+    """N·α_k at the end of each round r, k = rN, in units of Nα."""
+    return np.asarray(1.0 / (1.0 + np.arange(1.0, answers + 1)))
+
+
+def _unbounded(weights: Float[Array, " talkers"]) -> AsyncMemory:
+    return AsyncMemory(PLAIN, 1.0, weights)
+
+
+class _A2(Rule):
+    name = "A2"
+    several_at_once = True
+    step = "alpha"
+    ways = (
+        Way("A2", "A2", together=False, turns=_unbounded),
+        Way("A2 rounds", "A2", together=False, rounds=lambda m: InRounds(round_steps(m)), one_by_one=True),
+    )
+
+    def update(
+        self,
+        agreed: AgreedTerms,
+        descent: Descent,
+        weights: Float[Array, " talkers"],
+        shares: Float[Array, " talkers"] | None = None,
+    ) -> AsyncMemory:
+        return AsyncMemory(descent, agreed.step, weights, agreed.agreement.window)
+
+    def way(self, terms: Terms) -> Way:
+        return self.ways[terms.window > 1]
+
+    def recursion(self, agreed: AgreedTerms) -> WithMemory | None:
+        return WithMemory(agreed.step) if agreed.agreement.window == 1 else None
+
+
+A2 = _A2()

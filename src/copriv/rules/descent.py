@@ -52,3 +52,7 @@ class Descent:
     def direction(self, theta: Float[Array, "runs p"], gradient: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         """P(∇g(θ) + gradient)."""
         return self.along(self.regularizer.gradient(theta) + gradient)
+
+
+PLAIN = Descent(Regularizer(0.0), Box())
+"""Without regulariser, box or preconditioner: what a plan's tables run, which count g as part of the fitness."""

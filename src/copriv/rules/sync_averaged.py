@@ -7,13 +7,20 @@
 The average takes θ[k], not θ[k+1]; at k = 1 it is θ[1] itself.
 """
 
+import math
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
 from jaxtyping import Float, Int
 
+from copriv.rules.bounds import Bound, Setting, checked_bound
 from copriv.rules.descent import Descent, Talker
+from copriv.rules.recursion import InRounds
+from copriv.rules.rule import Rule, Way
+from copriv.terms import AgreedTerms, Terms
 from copriv.types import Array
+from copriv.validation import count, positive
 
 
 @dataclass(eq=False)
@@ -46,3 +53,89 @@ class SyncAveraged:
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.average if self.averaged else state.theta
+
+
+def s2_steps(step: float, horizon: int) -> Float[Array, " updates"]:
+    """c₁/√k, k = 1 … T−1 (S, Alg. 2)."""
+    T, c1 = count("horizon", horizon), positive("step", step)
+    return np.asarray(c1 / np.sqrt(np.arange(1.0, T)))
+
+
+def s2_average(horizon: int) -> Float[Array, " updates"]:
+    """The weight of θ[k] in θ̄[k+1], k = 1 … T−1 (S, eq. (8)); θ̄[1] weighs nothing, so it is taken to be θ[1]."""
+    k, η = np.arange(1.0, count("horizon", horizon)), 1.0 / np.sqrt(horizon)
+    return np.asarray((η + 1.0) / (η + k))
+
+
+class _S2(Rule):
+    name = "S2"
+    together = True
+    step = "c1"
+    ways = (
+        Way("S2", "S2", together=True, rounds=lambda m: InRounds(s2_steps(1.0, m + 1), s2_average(m + 1))),
+        Way(
+            "S2 last",
+            "S2",
+            together=True,
+            rounds=lambda m: InRounds(s2_steps(1.0, m + 1)),
+            terms=(("iterate", "last"),),
+        ),
+    )
+
+    def update(
+        self,
+        agreed: AgreedTerms,
+        descent: Descent,
+        weights: Float[Array, " talkers"],
+        shares: Float[Array, " talkers"] | None = None,
+    ) -> SyncAveraged:
+        terms = agreed.agreement
+        return SyncAveraged(descent, agreed.step, terms.horizon, terms.iterate == "averaged")
+
+    def variant(self, terms: Terms) -> str:
+        return "last iterate" if terms.iterate == "last" else ""
+
+    def way(self, terms: Terms) -> Way:
+        return self.ways[terms.iterate == "last"]
+
+    def recursion(self, agreed: AgreedTerms) -> InRounds:
+        T = agreed.agreement.horizon
+        return InRounds(s2_steps(agreed.step, T), s2_average(T) if agreed.agreement.iterate == "averaged" else None)
+
+    def bounds(self, setting: Setting) -> tuple[Bound, ...]:
+        return s_theorem_3(setting)
+
+
+S2 = _S2()
+
+
+def s_theorem_3(setting: Setting) -> tuple[Bound, ...]:
+    """S Thm 3 for rule S2: as published with Shamir and Zhang's constant, and at this T for θ[T] and for θ̄[T].
+
+    Bounds on the cost; infinite where Θ is unbounded.
+    """
+    s, T = setting, count("horizon", setting.horizon, 2)
+    D, c1 = s.diameter, s.step
+    G2 = (s.regularizer_bound + s.gradient_bound) ** 2 + s.noise_moment
+    needs = [(math.isfinite(D), "Θ bounded"), (math.isfinite(G2), "gradients of g bounded over Θ")]
+    last = (2.0 + math.log(T)) / math.sqrt(T)
+    # c₁ = D/G makes D²/c₁ + c₁G² = 2DG; the theorem's right side keeps of G² the noise alone, of one coordinate.
+    published = 2.0 * D * math.sqrt(8.0 * s.inverse_squares) * s.gradient_bound * T / s.total_records * last
+    ζ, a = _average_weights(T), c1 / np.sqrt(np.arange(1.0, T))
+    average = D**2 * float(ζ[-1] / (2.0 * a[-1])) + 0.5 * G2 * float(ζ @ a)
+    return (
+        checked_bound(
+            "S, Thm 3, eq. (11), as published", published, needs,
+            "c₁ chosen for it and noise far above the gradient itself, of which it keeps nothing; noise of one "
+            "coordinate (erratum 4)",
+        ),
+        checked_bound("S, Thm 3, last iterate (Shamir and Zhang 2013, Thm 2)", (D**2 / c1 + c1 * G2) * last, needs, None),
+        checked_bound("S, Thm 3, average", average, needs, None),
+    )  # fmt: skip
+
+
+def _average_weights(horizon: int) -> Float[Array, " iterates"]:
+    """ζ_k, the weight of θ[k] in θ̄[T], k = 1 … T−1; Σ ζ = 1 and they do not fall."""
+    mix = s2_average(horizon)
+    kept = np.concatenate([np.cumprod((1.0 - mix)[:0:-1])[::-1], [1.0]])
+    return np.asarray(mix * kept)

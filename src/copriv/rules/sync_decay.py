@@ -6,12 +6,19 @@ S takes Θ to be the whole space; where the agreement's box is finite the iterat
 nothing inside and keeps every query one that owners accept.
 """
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 from jaxtyping import Float, Int
 
+from copriv.rules.bounds import Bound, Setting, checked_bound
 from copriv.rules.descent import Descent, Talker
+from copriv.rules.recursion import InRounds
+from copriv.rules.rule import Rule, Way
+from copriv.terms import AgreedTerms
 from copriv.types import Array
+from copriv.validation import count, non_negative, positive
 
 
 @dataclass(eq=False)
@@ -41,3 +48,77 @@ class SyncDecay:
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.theta
+
+
+def s1_steps(step: float, horizon: int) -> Float[Array, " updates"]:
+    """ρ/(T²k), k = 1 … T−1 (S, Alg. 1)."""
+    T, ρ = count("horizon", horizon), positive("step", step)
+    return np.asarray(ρ / (T**2 * np.arange(1.0, T)))
+
+
+class _S1(Rule):
+    name = "S1"
+    together = True
+    step = "rho"
+    ways = (Way("S1", "S1", together=True, rounds=lambda m: InRounds(s1_steps(1.0, m + 1))),)
+
+    def update(
+        self,
+        agreed: AgreedTerms,
+        descent: Descent,
+        weights: Float[Array, " talkers"],
+        shares: Float[Array, " talkers"] | None = None,
+    ) -> SyncDecay:
+        return SyncDecay(descent, agreed.step, agreed.agreement.horizon)
+
+    def recursion(self, agreed: AgreedTerms) -> InRounds:
+        return InRounds(s1_steps(agreed.step, agreed.agreement.horizon))
+
+    def bounds(self, setting: Setting) -> tuple[Bound, ...]:
+        return s_theorem_2(setting)
+
+
+S1 = _S1()
+
+
+def s_theorem_2(setting: Setting, start_gap: float | None = None) -> tuple[Bound, ...]:
+    """S Thm 2 for rule S1: as published, with the dimension, with the smoothness, and at this T.
+
+    The last needs `start_gap` = f(θ[1]) − f(θ*) and is left out without it. Bounds on the cost; infinite where L = 0.
+    """
+    s, T, p = setting, setting.horizon, setting.n_parameters
+    L, λ, Ξ, ρ, n = s.strong_convexity, s.smoothness, s.gradient_bound, s.step, s.total_records
+    needs = [
+        (L > 0, "f strongly convex"),
+        (math.isfinite(λ), "f smooth"),
+        (math.isinf(s.diameter), "Θ unbounded"),
+        (ρ * λ <= T**2, "ρ/T² ≤ 1/λ"),
+    ]
+    asymptotic = (
+        f"the best of θ[1] … θ[T] as T → ∞; not a statement at T = {T}, and with ρ fixed the T that it "
+        "needs need not exist (erratum 5)"
+    )
+    published = _over(8.0 * Ξ**2 * ρ * s.inverse_squares / n**2, L)
+    m = T if s.answers is None else s.answers
+    with_p = published * p * (m / T) ** 2
+    bounds = [
+        checked_bound(
+            "S, Thm 2, eq. (9), as published", published, needs, f"{asymptotic}; noise of one coordinate (erratum 4)"
+        ),
+        checked_bound(
+            "S, Thm 2, with the dimension", with_p, needs, f"{asymptotic}; the proof's factor λ/2 is missing"
+        ),
+        checked_bound("S, Thm 2, with the dimension and the smoothness", with_p * λ / 2.0, needs, asymptotic),
+    ]
+    if start_gap is not None:
+        e = non_negative("start_gap", start_gap)
+        W = s.noise_moment
+        usable = L > 0 and math.isfinite(λ)
+        for ρ_k in s1_steps(ρ, T):
+            e = (1.0 - 2.0 * L * ρ_k * (1.0 - λ * ρ_k / 2.0)) * e + λ * ρ_k**2 * W / 2.0 if usable else math.inf
+        bounds.append(checked_bound("S, Thm 2, at this T", e, needs, None))
+    return tuple(bounds)
+
+
+def _over(value: float, by: float) -> float:
+    return value / by if by > 0 else math.inf

@@ -10,6 +10,7 @@ from copriv.forecast.exact import asynchronous_variance
 from copriv.forecast.exact.asynchronous import a1, a2
 from copriv.forecast.exact.moments import Directions, OwnerKinds
 from copriv.forecast.exact.reduced_runs import simulated_costs
+from recursions import recursion_of
 
 FORECAST = {"A1": a1, "A2": a2}
 
@@ -157,7 +158,7 @@ def test_many_identical_owners_are_few_labels(rule):
     arguments = (quadratic, owners, step_of(rule, T) / 4, T, np.ones(3), rng)
     exact = FORECAST[rule](*arguments)
     costs = simulated_costs(
-        rule, Directions.of(quadratic, owners, np.ones(3)), owners, step_of(rule, T) / 4, T, runs, rng
+        recursion_of(rule, step_of(rule, T) / 4, T), Directions.of(quadratic, owners, np.ones(3)), owners, T, runs, rng
     )
     fourth = ((costs - costs.mean(axis=0)) ** 4).mean(axis=0)
     error = np.sqrt(np.maximum(fourth - costs.var(axis=0) ** 2, 0) / runs)

@@ -12,10 +12,11 @@ from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast.exact import asynchronous, asynchronous_mean
 from copriv.forecast.exact.asynchronous import a1, a2
-from copriv.forecast.exact.asynchronous_events import A1Event, A2Event, Counts
+from copriv.forecast.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
 from copriv.forecast.exact.moments import Directions, OwnerKinds
 from copriv.forecast.exact.reduced_runs import draw_talkers, simulated_costs, spread
 from copriv.forecast.exact.synchronous import s1, s2
+from recursions import recursion_of
 
 σ = 0.3
 
@@ -244,11 +245,11 @@ def test_paths_of_counts_agree_with_all_counts(monkeypatch, rule, owners, order)
     directions = Directions.of(quadratic, owners, np.ones(4))
     counts = Counts.of(directions, owners, T, order, rule == "A2")
     α, paths = step_of(rule, T) / 2, 100
-    event = A1Event(directions, counts, α / T**2, 0.5) if rule == "A1" else A2Event(directions, counts, α)
+    event = CopiesEvent(directions, counts, α / T**2, 0.5) if rule == "A1" else MemoryEvent(directions, counts, α)
     estimates = [asynchronous_mean.by_paths(directions, counts, event, paths, rng)]
     if rule == "A2" and owners.answers is None:
-        estimates.append(asynchronous_mean.a2_paths(directions, counts.owners, α, T, paths, rng))
-    costs = simulated_costs(rule, directions, owners, α, T, 8 * paths, rng, order=order)
+        estimates.append(asynchronous_mean.memory_paths(directions, counts.owners, α, T, paths, rng))
+    costs = simulated_costs(recursion_of(rule, α, T), directions, owners, T, 8 * paths, rng, order=order)
     for mean, error in estimates:
         # 8 blocks: Student's t of 7 degrees is above 14 once in a million
         assert (np.abs(mean - exact.mean) <= 14 * error + 1e-12 * exact.mean.max()).all()
@@ -261,7 +262,7 @@ def test_a_thousand_owners_of_ten_kinds_are_forecast_sharply():
     quadratic, T = quadratic_of(some_records(rng, 30, 10)), 100
     found = a2(quadratic, owners, 0.3, T, np.ones(10), rng)
     directions = Directions.of(quadratic, owners, np.ones(10))
-    costs = simulated_costs("A2", directions, owners, 0.3, T, 4_000, rng)
+    costs = simulated_costs(recursion_of("A2", 0.3, T), directions, owners, T, 4_000, rng)
     error = costs.std(axis=0) / np.sqrt(4_000)
     assert (np.abs(found.mean - costs.mean(axis=0)) <= 4.9 * np.hypot(error, 2 * found.mean_error) + 1e-10).all()
     assert found.mean_error[-1] < 0.5 * error[-1]  # 144 paths against 4,000 runs
@@ -341,7 +342,7 @@ def test_no_noise_and_one_owner_is_gradient_descent(T, seed):
     found = a2(quadratic, owner, 0.1, T, np.ones(2), rng, runs=3)
     np.testing.assert_allclose(found.mean, gaps, atol=1e-12)
     np.testing.assert_allclose(found.variance, 0, atol=1e-13 * found.mean[0] ** 2)
-    quantiles = spread("A2", quadratic, owner, 0.1, T, np.ones(2), rng, runs=3).quantiles
+    quantiles = spread(recursion_of("A2", 0.1, T), quadratic, owner, T, np.ones(2), rng, runs=3).quantiles
     np.testing.assert_allclose(quantiles, np.repeat(np.array(gaps)[:, None], 5, axis=1), atol=1e-12)
 
 
@@ -353,7 +354,7 @@ def test_what_is_refused():
     with pytest.raises(InvalidInput, match="A1 steps by rho"):
         a1(free, owner, 1.0, 3, np.zeros(2), rng)
     with pytest.raises(InvalidInput, match="A1 steps by rho"):
-        spread("A1", free, owner, 1.0, 3, np.zeros(2), rng)
+        spread(recursion_of("A1", 1.0, 3), free, owner, 3, np.zeros(2), rng)
     with pytest.raises(InvalidInput, match="start: needs 2"):
         s1(quadratic, owner, 1.0, 3, np.zeros(3))
     with pytest.raises(InvalidInput, match="random order"):
@@ -361,7 +362,7 @@ def test_what_is_refused():
     with pytest.raises(InvalidInput, match="not those of the fitness"):
         s1(quadratic, OwnerKinds.of([6.0], [0.0], data=[quadratic_of(some_records(rng, 3, 2))]), 1.0, 3, np.zeros(2))
     with pytest.raises(InvalidInput, match="probabilities"):
-        spread("S1", quadratic, owner, 1.0, 3, np.zeros(2), rng, probabilities=[1.5])
+        spread(recursion_of("S1", 1.0, 3), quadratic, owner, 3, np.zeros(2), rng, probabilities=[1.5])
     for bad in ({"counts": [0]}, {"counts": [1.5]}, {"answers": 0}, {"counts": [1, 2]}):
         with pytest.raises(InvalidInput, match="whole numbers"):
             OwnerKinds.of([6.0], [0.0], **bad)

@@ -31,13 +31,15 @@ def command(
     talk: Annotated[
         str, typer.Option(metavar="HOW", help="choose, broadcast or request: how owners come to their turns.")
     ] = "choose",
-    at_once: Annotated[int | None, typer.Option(min=1, help="A2: owners at work at once; all when not given.")] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="Owners at work at once, if the rule allows it; else all.")
+    ] = None,
     begin: Annotated[
         str, typer.Option(metavar="WHEN", help="all: once every owner has come; any: with the first.")
     ] = "all",
     deadline: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="After which an owner is late.")] = 30.0,
     stragglers: Annotated[
-        str, typer.Option(metavar="HOW", help="S1, S2: wait for late owners, or drop them.")
+        str, typer.Option(metavar="HOW", help="Rounds of all owners: wait for late ones, or drop them.")
     ] = "wait",
     patience: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="Without any answer, before the run is stopped.")

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from copriv.cli.show import words
 from copriv.cli.show.pictures import ALONE, FAINT, FLOOR, INK, PSI, STYLE, TOGETHER, k_axis, percent_axis, png
 from copriv.forecast import Assessment, Forecast
+from copriv.rules import named
 from copriv.types import Array
 
 _AGREED, _PUBLIC = "#D55E00", "#7a7a7a"
@@ -61,7 +62,7 @@ def _curve(axes: Axes, one: Assessment, colour: str, title: str) -> None:
     marker = "o" if len(ψ.k) <= 30 else None
     axes.plot(ψ.k, mean, color=colour, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
     k_axis(axes, ψ.k)
-    axes.set_xlabel("k: rounds" if one.agreement.synchronous else "k: queries answered", labelpad=7)
+    axes.set_xlabel(named(one.agreement.agreement.rule).axis, labelpad=7)
     axes.set_title(title, loc="left", color=colour, fontweight="bold", fontsize=10.5, pad=22)
     ends = f"ends at {words.percent(float(ψ.mean[-1]))}, 90 % of runs {_to(ψ.low[-1], ψ.high[-1])}"
     axes.text(0.0, 1.028, ends, transform=axes.transAxes, color=FAINT, fontsize=9.2)

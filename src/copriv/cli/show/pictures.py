@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from copriv.cli.show import words
+from copriv.rules import named
 from copriv.simulation import Simulation
 
 # Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
@@ -85,7 +86,7 @@ def _draw(axes: Axes, simulation: Simulation) -> None:
     percent_axis(axes)
     lowest, highest = min([*low, *levels]), max([*high, *levels])
     axes.set_ylim(lowest / 1.7, highest * 1.7)
-    axes.set_xlabel("k: rounds" if simulation.rule in ("S1", "S2") else "k: queries answered", labelpad=7)
+    axes.set_xlabel(named(simulation.rule).axis, labelpad=7)
     axes.set_ylabel(PSI, labelpad=7)
 
 

@@ -4,6 +4,7 @@ from copriv.agreement import Agreement
 from copriv.cli.show import words
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import MOST_ROWS
+from copriv.rules import named
 from copriv.simulation import Simulation
 
 
@@ -11,7 +12,7 @@ def show(agreement: Agreement, result: Simulation) -> None:
     """The result in words and one table."""
     console, ψ = out(), result.relative_fitness.final
     runs = "1 run" if result.runs == 1 else f"{result.runs:,} runs"
-    queries = f"{int(result.relative_fitness.k[-1]):,} {'rounds' if agreement.synchronous else 'queries'}"
+    queries = f"{int(result.relative_fitness.k[-1]):,} {named(result.rule).counted_in}"
     console.print(f"{agreement.agreement.name}: rule {result.rule}, {queries}, {runs}, seed {result.seed}")
     console.print(f"{result.description}\n")
     table = plain_table("owner", "records", "epsilon", "answers", "noise scale", "alone, above the best")

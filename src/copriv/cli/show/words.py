@@ -4,6 +4,7 @@ import math
 
 from copriv.agreement import Agreement
 from copriv.forecast import Forecast
+from copriv.rules import named
 from copriv.simulation import NOT_PRIVATE, Simulation
 
 MOST_ROWS = 20
@@ -89,8 +90,8 @@ def rule(agreement: Agreement) -> str:
     terms = agreement.agreement
     if agreement.one_answer:
         return agreement.mechanism.label
-    last = " last iterate" if terms.rule == "S2" and terms.iterate == "last" else ""
-    return f"{terms.rule}{last}{' in rounds' if terms.window > 1 else ''}"
+    said = " ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
+    return f"{said}{' in rounds' if terms.window > 1 else ''}"
 
 
 def terms_in_words(outlook: Forecast) -> list[str]:

@@ -1,6 +1,6 @@
 """A1 and A2: the mean of f(θ_k) exactly, over the noise and over who happens to talk, where that is within reach.
 
-**A1 without caps** (`_a1_sums`). Owners of equal weight are exchangeable and the choice is uniform, so the recursion
+**A1 without caps** (`_copies_sums`). Owners of equal weight are exchangeable and the choice is uniform, so the recursion
 closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
 a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
 
@@ -21,9 +21,11 @@ from jaxtyping import Float
 
 from copriv.fitness import Quadratic
 from copriv.forecast.exact import asynchronous_mean, asynchronous_variance
-from copriv.forecast.exact.asynchronous_events import A1Event, A2Event, Counts, as_groups
-from copriv.forecast.exact.moments import Directions, Moments, OwnerKinds, Rule
-from copriv.forecast.exact.reduced_runs import Order, require_regularizer, simulated_costs
+from copriv.forecast.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent, as_groups
+from copriv.forecast.exact.moments import Directions, Moments, OwnerKinds
+from copriv.forecast.exact.reduced_runs import Order, simulated_costs
+from copriv.rules.async_copies import a1_recursion
+from copriv.rules.recursion import WithCopies, WithMemory
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -56,19 +58,7 @@ def a1(
     The variance is exact where that is within reach, and else that of `runs` reduced runs; with runs = 0 it is left out
     (NaN), which makes an exact mean cheap. Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
     """
-    require_regularizer(quadratic.regularizer.strength)
-    T, ρ = count("horizon", horizon), positive("step", step)
-    d = Directions.of(quadratic, owners, start)
-    terms = _Terms("A1", d, owners, ρ, T, learner_step, order, runs, rng)
-    if d.shared and order == "uniform" and owners.caps(T) is None:
-        weights = len(np.unique(owners.weights))
-        if weights <= MOST_GROUPS:
-            return terms.around(_a1_sums(d, _pooled(owners), ρ / T**2, learner_step, T))
-        fine, coarse = (
-            _a1_sums(d, _grouped(owners, g), ρ / T**2, learner_step, T) for g in (MOST_GROUPS, MOST_GROUPS // 2)
-        )
-        return terms.around(fine, np.abs(fine - coarse))
-    return terms.by_counts()
+    return in_turns(quadratic, owners, a1_recursion(step, horizon, learner_step), horizon, start, rng, order, runs)
 
 
 def a2(
@@ -82,21 +72,41 @@ def a2(
     runs: int = 500,
 ) -> Moments:
     """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` as for A1."""
-    T, α = count("horizon", horizon), positive("step", step)
+    return in_turns(quadratic, owners, WithMemory(positive("step", step)), horizon, start, rng, order, runs)
+
+
+def in_turns(
+    quadratic: Quadratic,
+    owners: OwnerKinds,
+    recursion: WithCopies | WithMemory,
+    horizon: int,
+    start: object,
+    rng: np.random.Generator,
+    order: Order = "uniform",
+    runs: int = 500,
+) -> Moments:
+    """Any rule by which one owner answers at a time. T + 1 entries, the start first; `runs` as for A1."""
+    recursion.require(quadratic.regularizer.strength)
+    T = count("horizon", horizon)
     d = Directions.of(quadratic, owners, start)
-    return _Terms("A2", d, owners, α, T, 0.5, order, runs, rng).by_counts()
+    terms = _Terms(recursion, d, owners, T, order, runs, rng)
+    if isinstance(recursion, WithCopies) and d.shared and order == "uniform" and owners.caps(T) is None:
+        weights = len(np.unique(owners.weights))
+        if weights <= MOST_GROUPS:
+            return terms.around(_copies_sums(d, _pooled(owners), recursion, T))
+        fine, coarse = (_copies_sums(d, _grouped(owners, g), recursion, T) for g in (MOST_GROUPS, MOST_GROUPS // 2))
+        return terms.around(fine, np.abs(fine - coarse))
+    return terms.by_counts()
 
 
 @dataclass(frozen=True, eq=False)
 class _Terms:
     """What is run; its moments exactly where they are within reach, and else from reduced runs."""
 
-    rule: Rule
+    recursion: WithCopies | WithMemory
     directions: Directions
     owners: OwnerKinds
-    step: float
     horizon: int
-    learner_step: float
     order: Order
     runs: int
     rng: np.random.Generator
@@ -108,11 +118,13 @@ class _Terms:
         if asynchronous_mean.work(d, counts, MOST_WORK) <= MOST_WORK:
             return self.around(asynchronous_mean.by_counts(d, counts, event))
         runs = self.simulated()
-        if self.rule == "A2" and d.shared and not counts.capped:
+        if isinstance(self.recursion, WithMemory) and d.shared and not counts.capped:
             numbers = len(d.curvature) * len(counts.owners.records)
             paths = min(self.runs, max(PATHS_HOLD // numbers, 2 * asynchronous_mean.BLOCKS)) // asynchronous_mean.BLOCKS
             if paths > 1 and numbers <= PATHS_HOLD:
-                mean, error = asynchronous_mean.a2_paths(d, counts.owners, self.step, self.horizon, paths, self.rng)
+                mean, error = asynchronous_mean.memory_paths(
+                    d, counts.owners, self.recursion.step, self.horizon, paths, self.rng
+                )
                 return replace(runs, mean=mean, mean_error=error)
         else:
             one = counts.events * asynchronous_mean.event_work(d, counts)
@@ -140,28 +152,19 @@ class _Terms:
     def simulated(self) -> Moments:
         """Both from runs."""
         runs = count("runs", self.runs, 2)
-        costs = simulated_costs(
-            self.rule,
-            self.directions,
-            self.owners,
-            self.step,
-            self.horizon,
-            runs,
-            self.rng,
-            self.learner_step,
-            self.order,
-        )
+        costs = simulated_costs(self.recursion, self.directions, self.owners, self.horizon, runs, self.rng, self.order)
         mean, variance = costs.mean(axis=0), costs.var(axis=0, ddof=1)
         fourth = np.mean((costs - mean) ** 4, axis=0)
         error = np.sqrt(np.maximum(fourth - variance**2, 0.0) / runs)
         return Moments("simulated", mean, np.sqrt(variance / runs), "simulated", variance, error)
 
-    def _events(self, noise_apart: bool) -> tuple[Counts, A1Event | A2Event]:
-        d = self.directions
-        counts = Counts.of(d, self.owners, self.horizon, self.order, self.rule == "A2", noise_apart)
-        if self.rule == "A2":
-            return counts, A2Event(d, counts, self.step)
-        return counts, A1Event(d, counts, self.step / self.horizon**2, self.learner_step)
+    def _events(self, noise_apart: bool) -> tuple[Counts, CopiesEvent | MemoryEvent]:
+        d, recursion = self.directions, self.recursion
+        remembers = isinstance(recursion, WithMemory)
+        counts = Counts.of(d, self.owners, self.horizon, self.order, remembers, noise_apart)
+        if isinstance(recursion, WithMemory):
+            return counts, MemoryEvent(d, counts, recursion.step)
+        return counts, CopiesEvent(d, counts, recursion.step, recursion.learner_step)
 
 
 def _pooled(owners: OwnerKinds) -> OwnerKinds:
@@ -175,11 +178,12 @@ def _grouped(owners: OwnerKinds, groups: int) -> OwnerKinds:
     return as_groups(pooled, np.arange(len(pooled.records)) * groups // len(pooled.records))
 
 
-def _a1_sums(d: Directions, owners: OwnerKinds, α: float, c_L: float, horizon: int) -> Float[Array, " k"]:
+def _copies_sums(d: Directions, owners: OwnerKinds, recursion: WithCopies, horizon: int) -> Float[Array, " k"]:
     """E f(θ_L,k) − f(θ*) for one owner chosen uniformly at each of `horizon` events; arrays are directions × kinds.
 
     With m = (θ_L + x_i)/2 an event is x_i ← βm + τ − noise of variance V, θ_L ← δm − η.
     """
+    α, c_L = recursion.step, recursion.learner_step
     N, n, σ = owners.number, owners.counts.astype(np.float64), d.sigma
     t, h = d.optimum[:, None], d.slope[0, :, 0, :]
     ω = owners.weights

@@ -1,7 +1,7 @@
 """A1 and A2 as events: who has answered how often, and what one more answer changes.
 
 What an event does depends on how many owners of each kind have answered how often. Given those counts owners of a kind
-are exchangeable, and the rule is linear: `A1Event` and `A2Event` say how, `Counts` what the counts can become.
+are exchangeable, and the rule is linear: `CopiesEvent` and `MemoryEvent` say how, `Counts` what the counts can become.
 Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
@@ -100,7 +100,7 @@ def _merged(owners: OwnerKinds, caps: Integers | None, noise_apart: bool) -> tup
     return as_groups(owners, group.reshape(-1)), None if caps is None else same[:, 1].astype(np.int64)
 
 
-class A1Event:
+class CopiesEvent:
     """x_i and θ_L after an answer of an owner, as linear maps of (1, θ_L, x_i)."""
 
     def __init__(self, d: Directions, counts: Counts, α: float, c_L: float) -> None:
@@ -124,7 +124,7 @@ class A1Event:
         return -c * α * t, keep, keep, np.zeros((len(after), int(self._counts.slot.max()) + 1))
 
 
-class A2Event:
+class MemoryEvent:
     """a_i and θ after an answer of an owner, as linear maps of (1, θ, Σ a_i)."""
 
     def __init__(self, d: Directions, counts: Counts, α: float) -> None:

@@ -2,14 +2,14 @@
 
 Given the counts, owners of a class are exchangeable and everything is linear, so the moments of (1, θ, Σ a_i over each
 class) obey an exact recursion. `by_counts` follows every vector of counts. Where there are too many, `by_paths` draws
-paths of counts and is exact given each, which leaves a small part of the error of as many runs; `a2_paths` is the same
+paths of counts and is exact given each, which leaves a small part of the error of as many runs; `memory_paths` is the same
 for A2 without caps, where much less has to be carried. Source: as `asynchronous_events`.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
+from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, CopiesEvent, Counts, MemoryEvent, choices
 from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds
 from copriv.types import Array
 
@@ -29,7 +29,7 @@ def event_work(d: Directions, counts: Counts) -> float:
     return float(batch * (1000 + 4 * q * size**2))
 
 
-def by_counts(d: Directions, counts: Counts, event: A1Event | A2Event) -> Float[Array, " k"]:
+def by_counts(d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -> Float[Array, " k"]:
     """E f(θ_k) − f(θ*), from the moments of y = (1, θ, S) for each vector of counts; θ and each S are batch × q.
 
     M is E[yyᵀ; counts], whose first entry is the counts' probability, and B is E[Σ a_i a_iᵀ; counts] of each slot.
@@ -60,7 +60,7 @@ def by_counts(d: Directions, counts: Counts, event: A1Event | A2Event) -> Float[
 
 
 def by_paths(
-    d: Directions, counts: Counts, event: A1Event | A2Event, paths: int, rng: np.random.Generator
+    d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent, paths: int, rng: np.random.Generator
 ) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
     """E f(θ_k) − f(θ*) and its standard error: `by_counts` along `BLOCKS` times `paths` drawn paths of counts."""
     R = BLOCKS * paths
@@ -92,7 +92,7 @@ def _mean_and_error(costs: Float[Array, "k draws"]) -> tuple[Float[Array, " k"],
     return np.asarray(blocks.mean(axis=1)), np.asarray(blocks.std(axis=1, ddof=1) / np.sqrt(BLOCKS))
 
 
-def a2_paths(
+def memory_paths(
     d: Directions, owners: OwnerKinds, α: float, horizon: int, paths: int, rng: np.random.Generator
 ) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
     """E f(θ_k) − f(θ*) of A2 without caps, and its standard error: exact given how many of each kind have been heard.
@@ -164,7 +164,14 @@ def _slot(s: int, q: int) -> slice:
 
 
 def _event(
-    counts: Counts, event: A1Event | A2Event, k: int, c: int, before: Integers, after: Integers, M: Array, B: Array
+    counts: Counts,
+    event: CopiesEvent | MemoryEvent,
+    k: int,
+    c: int,
+    before: Integers,
+    after: Integers,
+    M: Array,
+    B: Array,
 ) -> tuple[Array, Array]:
     """The moments after an owner of class c has answered at event k, given the counts before and after."""
     states, batch, size, _ = M.shape

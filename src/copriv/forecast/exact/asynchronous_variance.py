@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, A1Event, A2Event, Counts, choices
+from copriv.forecast.exact.asynchronous_events import NEGLIGIBLE, CopiesEvent, Counts, MemoryEvent, choices
 from copriv.forecast.exact.moments import Directions, Integers
 from copriv.types import Array
 
@@ -64,7 +64,7 @@ def work(d: Directions, counts: Counts, most: float) -> float:
     return total
 
 
-def variances(d: Directions, counts: Counts, event: A1Event | A2Event) -> Float[Array, " k"]:
+def variances(d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -> Float[Array, " k"]:
     """Var f(θ_k) for k = 0 … horizon. Needs `d.shared`, and `counts` with `noise_apart`."""
     recursion = _Recursion(d, counts, event)
     live = {counts.first: recursion.start()}
@@ -152,7 +152,7 @@ class _Linear:
 class _Recursion:
     """E[y_a y_b · y'_c y'_d; counts] as an array (pairs of directions) × (pairs a ≤ b) × (pairs c ≤ d)."""
 
-    def __init__(self, d: Directions, counts: Counts, event: A1Event | A2Event) -> None:
+    def __init__(self, d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -> None:
         self._d, self._counts, self._event = d, counts, event
         self._j, self._l = np.triu_indices(len(d.curvature))
         squares = np.square(d.rotation)
@@ -176,7 +176,7 @@ class _Recursion:
         if self._counts.slot[c] < 0:
             return sizes, False, moments
         left = (*sizes[:c], min(before[c] - 1, LABELS), *sizes[c + 1 :])
-        own = isinstance(self._event, A1Event) or self.base > SUM
+        own = isinstance(self._event, CopiesEvent) or self.base > SUM
         index = _split(self.base, sizes, left, c, own)
         labels = self.base + sum(left) + own
         return left, own, _gather(moments, index, labels)
@@ -207,7 +207,7 @@ class _Recursion:
             if own:
                 F[:, SUM, last] -= ω
             changed.append(SUM)
-        if isinstance(self._event, A1Event):
+        if isinstance(self._event, CopiesEvent):
             constant, keep, own_keep, _ = self._event.model(0, kind, np.array([self._counts.first]))
             F[:, MODEL, ONE], F[:, MODEL, MODEL], F[:, MODEL, last] = constant[:, 0], keep, own_keep
             changed.append(MODEL)
@@ -215,7 +215,7 @@ class _Recursion:
 
     def move(self, moments: Array, k: int, after: Row) -> Array:
         """A2's step from the memories of all; A1 has made its own."""
-        if isinstance(self._event, A1Event):
+        if isinstance(self._event, CopiesEvent):
             return moments
         counts, sizes = self._counts, _sizes(self._counts, after)
         labels = self.base + sum(sizes)

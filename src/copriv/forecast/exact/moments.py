@@ -35,9 +35,6 @@ from copriv.fitness import Quadratic
 from copriv.types import Array
 from copriv.validation import finite_array
 
-Rule = Literal["S1", "S2", "S2 last", "A1", "A2"]
-"""S2 answers with its average θ̄, "S2 last" with its last iterate."""
-
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 

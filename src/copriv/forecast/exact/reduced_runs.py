@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic
-from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds, Rule
-from copriv.forecast.exact.synchronous import s1_steps, s2_average, s2_steps
+from copriv.forecast.exact.moments import Directions, Integers, OwnerKinds
+from copriv.rules.recursion import InRounds, Recursion, WithCopies
 from copriv.types import Array
-from copriv.validation import count, positive
+from copriv.validation import count
 
 Order = Literal["uniform", "random order"]
 """Who talks next: a uniform choice among owners with answers left, or all Σ m_i answers in one random order."""
@@ -39,16 +39,14 @@ class Spread:
 
 
 def spread(
-    rule: Rule,
+    recursion: Recursion,
     quadratic: Quadratic,
     owners: OwnerKinds,
-    step: float,
     horizon: int,
     start: object,
     rng: np.random.Generator,
     probabilities: object = (0.05, 0.25, 0.5, 0.75, 0.95),
     runs: int = 4000,
-    learner_step: float = 0.5,
     order: Order = "uniform",
 ) -> Spread:
     """The quantiles of f(θ_k) − f(θ*) for every k, from `runs` reduced runs. Raises InvalidInput."""
@@ -56,32 +54,27 @@ def spread(
     if not ((levels >= 0) & (levels <= 1)).all():
         raise InvalidInput(f"probabilities: must be between 0 and 1, not {levels.tolist()}")
     directions = Directions.of(quadratic, owners, start)
-    costs = simulated_costs(rule, directions, owners, step, horizon, runs, rng, learner_step, order)
+    costs = simulated_costs(recursion, directions, owners, horizon, runs, rng, order)
     around = 1.96 * np.sqrt(levels * (1.0 - levels) / runs)
     low, high = (np.quantile(costs, np.clip(levels + s * around, 0.0, 1.0), axis=0).T for s in (-1, 1))
     return Spread(levels, np.quantile(costs, levels, axis=0).T, 0.5 * (high - low), runs)
 
 
 def simulated_costs(
-    rule: Rule,
+    recursion: Recursion,
     directions: Directions,
     owners: OwnerKinds,
-    step: float,
     horizon: int,
     runs: int,
     rng: np.random.Generator,
-    learner_step: float = 0.5,
     order: Order = "uniform",
 ) -> Float[Array, "runs k"]:
     """f(θ_k) − f(θ*) of each run and k."""
     count("runs", runs)
-    if rule in ("S1", "S2", "S2 last"):
-        steps = s1_steps(step, horizon) if rule == "S1" else s2_steps(step, horizon)
-        average = s2_average(horizon) if rule == "S2" else None
-        return _synchronous(directions, owners, steps, average, runs, rng)
-    T, α = count("horizon", horizon), positive("step", step)
-    if rule == "A1":
-        require_regularizer(directions.sigma)
+    if isinstance(recursion, InRounds):
+        return _in_rounds(directions, owners, recursion.steps, recursion.average, runs, rng)
+    T = count("horizon", horizon)
+    recursion.require(directions.sigma)
     blocks, done = [], 0
     drawn = int(owners.counts @ owners.answers) if order == "random order" and owners.answers is not None else T
     most = max(1, BLOCK // max(drawn, min(owners.number, T) * len(directions.curvature)))
@@ -89,24 +82,16 @@ def simulated_costs(
         size = min(most, runs - done)
         talkers = draw_talkers(owners, T, size, rng, order)
         kind, slot = _slots(owners, talkers)
-        if rule == "A1":
-            blocks.append(_a1(directions, owners, α / T**2, learner_step, kind, slot, rng))
+        if isinstance(recursion, WithCopies):
+            blocks.append(_with_copies(directions, owners, recursion, kind, slot, rng))
         else:
-            blocks.append(_a2(directions, owners, α, kind, slot, rng))
+            blocks.append(_with_memory(directions, owners, recursion.step, kind, slot, rng))
         done += size
     costs = np.concatenate(blocks)
     return np.concatenate([costs, np.repeat(costs[:, -1:], T + 1 - costs.shape[1], axis=1)], axis=1)
 
 
-def require_regularizer(sigma: float) -> None:
-    """Raise InvalidInput where σ is 0: A1 steps by ρ/(T²σ)."""
-    if not sigma > 0:
-        raise InvalidInput(
-            "regularization: rule A1 steps by rho/(T^2 sigma), so it needs a regularization above 0; set one, or use A2"
-        )
-
-
-def _synchronous(
+def _in_rounds(
     d: Directions, owners: OwnerKinds, steps: Array, average: Array | None, runs: int, rng: np.random.Generator
 ) -> Array:
     p = len(d.start)
@@ -197,9 +182,10 @@ class _Answers:
         return exact + noise
 
 
-def _a1(
-    d: Directions, owners: OwnerKinds, α: float, c_L: float, kind: Integers, slot: Integers, rng: np.random.Generator
+def _with_copies(
+    d: Directions, owners: OwnerKinds, rule: WithCopies, kind: Integers, slot: Integers, rng: np.random.Generator
 ) -> Array:
+    α, c_L = rule.step, rule.learner_step
     runs, length = kind.shape
     N, σ, ω, t = owners.number, d.sigma, owners.weights, d.optimum
     answers, each = _Answers(d, owners, rng), np.arange(runs)
@@ -217,7 +203,9 @@ def _a1(
     return costs
 
 
-def _a2(d: Directions, owners: OwnerKinds, α: float, kind: Integers, slot: Integers, rng: np.random.Generator) -> Array:
+def _with_memory(
+    d: Directions, owners: OwnerKinds, α: float, kind: Integers, slot: Integers, rng: np.random.Generator
+) -> Array:
     runs, length = kind.shape
     N, σ, ω, t = owners.number, d.sigma, owners.weights, d.optimum
     answers, each = _Answers(d, owners, rng), np.arange(runs)

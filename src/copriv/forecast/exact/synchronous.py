@@ -1,4 +1,4 @@
-"""S1 and S2: exact mean and variance of f(θ_k), whatever the owners, in O(T p²).
+"""Rules in rounds (S1, S2): exact mean and variance of f(θ_k), whatever the owners, in O(T p²).
 
 In direction j the state (z, and z̄ for the average) is driven by v_j = Σ_i U_ij w_i, with w = Σ ω_i w_i the learner's
 weighted sum of the owners' noise: independent coordinates of variance V = Σ ω_i²·2b_i² and fourth cumulant
@@ -12,17 +12,18 @@ Source: S, Algorithms 1 and 2.
 """
 
 import numpy as np
-from jaxtyping import Float
 
 from copriv.fitness import Quadratic
 from copriv.forecast.exact.moments import Directions, Moments, OwnerKinds
+from copriv.rules.recursion import InRounds
+from copriv.rules.sync_averaged import s2_average, s2_steps
+from copriv.rules.sync_decay import s1_steps
 from copriv.types import Array
-from copriv.validation import count, positive
 
 
 def s1(quadratic: Quadratic, owners: OwnerKinds, step: float, horizon: int, start: object) -> Moments:
     """S1 with ρ = `step`: θ[k+1] = θ[k] − ρ/(T²k)(∇g + Σ ω_i Q̄_i). T entries, θ[1] first."""
-    return _moments(Directions.of(quadratic, owners, start), owners, s1_steps(step, horizon), None)
+    return in_rounds(quadratic, owners, InRounds(s1_steps(step, horizon)), start)
 
 
 def s2(
@@ -30,25 +31,12 @@ def s2(
 ) -> Moments:
     """S2 with c₁ = `step`: the average θ̄[k], which is the rule's answer, or the iterate θ[k]. T entries, θ[1] first."""
     average = s2_average(horizon) if averaged else None
-    return _moments(Directions.of(quadratic, owners, start), owners, s2_steps(step, horizon), average)
+    return in_rounds(quadratic, owners, InRounds(s2_steps(step, horizon), average), start)
 
 
-def s1_steps(step: float, horizon: int) -> Float[Array, " updates"]:
-    """ρ/(T²k), k = 1 … T−1 (S, Alg. 1)."""
-    T, ρ = count("horizon", horizon), positive("step", step)
-    return np.asarray(ρ / (T**2 * np.arange(1.0, T)))
-
-
-def s2_steps(step: float, horizon: int) -> Float[Array, " updates"]:
-    """c₁/√k, k = 1 … T−1 (S, Alg. 2)."""
-    T, c1 = count("horizon", horizon), positive("step", step)
-    return np.asarray(c1 / np.sqrt(np.arange(1.0, T)))
-
-
-def s2_average(horizon: int) -> Float[Array, " updates"]:
-    """The weight of θ[k] in θ̄[k+1], k = 1 … T−1 (S, eq. (8)); θ̄[1] weighs nothing, so it is taken to be θ[1]."""
-    k, η = np.arange(1.0, count("horizon", horizon)), 1.0 / np.sqrt(horizon)
-    return np.asarray((η + 1.0) / (η + k))
+def in_rounds(quadratic: Quadratic, owners: OwnerKinds, recursion: InRounds, start: object) -> Moments:
+    """Any rule by which all owners answer in each round. One entry more than steps, the start first."""
+    return _moments(Directions.of(quadratic, owners, start), owners, recursion.steps, recursion.average)
 
 
 def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | None) -> Moments:

@@ -1,0 +1,131 @@
+"""What the papers' bounds are made of and how they are told; the theorems themselves stand with their rules.
+
+Write S₂ = Σ ε_i⁻², C = Ξ_g + Ξ and W = 8pΞ²m²S₂/n², the second moment of the noise in the learner's gradient (m = T in
+the papers, erratum 8; they leave the p out, erratum 4).
+
+| source                   | bounds           | value                                                                  |
+| ------------------------ | ---------------- | ---------------------------------------------------------------------- |
+| S Thm 2, as published    | best iterate, S1 | 8Ξ²ρS₂/(Ln²)                                                           |
+| ... with the dimension   | "                | 8pΞ²ρS₂/(Ln²) · (m/T)²                                                 |
+| ... and the smoothness   | "                | 4pλΞ²ρS₂/(Ln²) · (m/T)²                                                |
+| ... at this T            | θ[T], S1         | e ← (1 − 2Lρ_k(1 − λρ_k/2)) e + λρ_k²W/2 from e = f(θ[1]) − f(θ*)      |
+| S Thm 3, as published    | θ̄[T], S2         | c₂ (Ξ/n) √S₂ with c₂ = 4√2·D√T (2 + ln T)                              |
+| ... last iterate         | θ[T], S2         | (D²/c₁ + c₁G²)(2 + ln T)/√T, G² = C² + W (Shamir, Zhang 2013, Thm 2)   |
+| ... average              | θ̄[T], S2         | ζ_K D²√K/(2c₁) + (c₁G²/2) Σ_k ζ_k/√k, K = T − 1                        |
+| A Thm 2, both forms      | θ_L, A1          | algorithms, "Bounds"                                                   |
+
+*Smoothness.* The proof of S Thm 2 bounds (λ/2)‖θ[k+1] − θ[k]‖² but carries ρ_k²W, without the λ/2, from eq. (14) on. As
+printed, 8Ξ²ρS₂/(Ln²) has the unit of ‖θ‖², not of f; with the factor kept it becomes 4λ….
+
+*At this T.* The same descent step and 2L(f − f*) ≤ ‖∇f‖² give the recursion above for steps up to 2/λ: it keeps the
+transient that erratum 5 finds missing.
+
+*Average.* θ̄[T] = Σ ζ_k θ[k] with weights that do not fall in k (S, App. C), so ζ_k/(2c₁/√k) rises, and summing
+f(θ[k]) − f* ≤ (d_k² − d_{k+1}²)/(2a_k) + a_kG²/2, d_k = ‖θ[k] − θ*‖ ≤ D, by parts leaves only its last value. The
+papers point to Shamir and Zhang, whose averaging result is for other exponents; this one has no logarithm.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import InvalidInput
+from copriv.types import Array
+from copriv.validation import count, finite_array, non_negative, positive
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound, what it bounds, and whether it may be used here.
+
+    `conditions_met` is True only for a statement about the T that is run, all of whose conditions hold; `holds_for`
+    spells them out, and names those that fail.
+    """
+
+    source: str
+    quantity: Literal["cost", "squared parameter error"]
+    """E f(θ) − f(θ*), in the unit of f, or E‖θ − θ*‖²."""
+    value: float
+    holds_for: str
+    conditions_met: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The constants that the bounds are made of. Raises InvalidInput.
+
+    `epsilon` holds each kind of owner's budget and `counts` how many owners there are of it (default one each).
+    `answers` is m, the answers that each owner's noise is made for (default T). `strong_convexity` L and `smoothness` λ
+    are of f (λ = inf: not smooth); `regularization` σ is the strong convexity of g; `diameter` D of Θ may be inf.
+    """
+
+    gradient_bound: float
+    regularizer_bound: float
+    n_parameters: int
+    total_records: float
+    epsilon: Float[Array, " kinds"]
+    horizon: int
+    step: float
+    strong_convexity: float = 0.0
+    smoothness: float = math.inf
+    regularization: float = 0.0
+    diameter: float = math.inf
+    answers: int | None = None
+    counts: Float[Array, " kinds"] | None = None
+
+    def __post_init__(self) -> None:
+        positive("gradient_bound", self.gradient_bound)
+        positive("total_records", self.total_records)
+        positive("step", self.step)
+        count("n_parameters", self.n_parameters)
+        count("horizon", self.horizon)
+        non_negative("strong_convexity", self.strong_convexity)
+        non_negative("regularization", self.regularization)
+        for name, value in (
+            ("regularizer_bound", self.regularizer_bound),
+            ("smoothness", self.smoothness),
+            ("diameter", self.diameter),
+        ):
+            if not value >= 0:
+                raise InvalidInput(f"{name}: must be 0 or more, or inf, not {value!r}")
+        if self.answers is not None:
+            count("answers", self.answers)
+        ε = finite_array("epsilon", self.epsilon, 1)
+        N = self.numbers
+        if len(ε) == 0 or len(N) != len(ε) or not (ε > 0).all() or not (N >= 1).all():
+            raise InvalidInput("epsilon: every kind of owner needs a budget above 0 and a count of at least 1")
+
+    @property
+    def numbers(self) -> Float[Array, " kinds"]:
+        """How many owners there are of each kind."""
+        return np.ones(len(self.epsilon)) if self.counts is None else finite_array("counts", self.counts, 1)
+
+    @property
+    def noise_moment(self) -> float:
+        """W = E‖Σ ω_i w_i‖² = 8pΞ²m²S₂/n²."""
+        m = self.horizon if self.answers is None else self.answers
+        return 8.0 * self.n_parameters * (self.gradient_bound * m / self.total_records) ** 2 * self.inverse_squares
+
+    @property
+    def inverse_squares(self) -> float:
+        """S₂ = Σ ε_i⁻² over all owners."""
+        return float(self.numbers @ self.epsilon**-2.0)
+
+
+def checked_bound(
+    source: str,
+    value: float,
+    needs: list[tuple[bool, str]],
+    caveat: str | None,
+    quantity: Literal["cost", "squared parameter error"] = "cost",
+) -> Bound:
+    """A bound with its conditions, each with whether it holds, in words; a caveat keeps it from being used here."""
+    failing = [text for holds, text in needs if not holds]
+    text = ", ".join(text for _, text in needs)
+    text += f" (not so here: {', '.join(failing)})" if failing else " (so here)"
+    if caveat is not None:
+        text += f"; {caveat}"
+    return Bound(source, quantity, float(value), text, caveat is None and not failing)

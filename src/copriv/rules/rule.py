@@ -1,0 +1,95 @@
+"""What a rule is: all that anybody needs to know of how the learner moves, behind one seam.
+
+A rule that says no more than `name` and `update` can be agreed, simulated, forecast (simulated) and served. One that
+says `ways` can be planned; one that says its `recursion` is forecast exactly; one that says `bounds` is held against
+its theorems.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+
+from copriv.rules.bounds import Bound, Setting
+from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.recursion import InRounds, Recursion
+from copriv.terms import AgreedTerms, Terms
+from copriv.types import Array
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which a plan may use a rule: what is priced is m answers of each owner, at an agreed step of 1.
+
+    Either `rounds` gives the recursion of m rounds of all owners, or `turns` the rule itself for talkers of given
+    weights, which is then run once on the table's curvatures, without clipping or box.
+    """
+
+    name: str
+    rule: str
+    together: bool
+    """Whether everybody answers in each step."""
+    rounds: Callable[[int], InRounds] | None = None
+    turns: Callable[[Float[Array, " talkers"]], UpdateRule] | None = None
+    one_by_one: bool = False
+    """Rounds in which owners answer one at a time, and the model moves once all have: N times the agreed step."""
+    terms: tuple[tuple[str, Any], ...] = ()
+    """Keys of [agreement] that say so, where they are not as by default."""
+
+
+class Rule(ABC):
+    """How the learner moves. `agreed` is always the terms in which this rule is named."""
+
+    name: str
+    """In `agreement.rule`."""
+    together: bool = False
+    """Whether everybody answers in each step (synchronous), or one talker at a time."""
+    several_at_once: bool = False
+    """Whether several talkers may be at work at once: an answer may be of a θ that the learner has left."""
+    step: str = "step"
+    """What papers call `agreement.step`."""
+    ways: tuple[Way, ...] = ()
+    """How a plan may use it; none: it cannot be planned."""
+    why_not_planned: str = ""
+
+    @property
+    def counted_in(self) -> str:
+        """What k counts, in a heading."""
+        return "rounds" if self.together else "queries"
+
+    @property
+    def axis(self) -> str:
+        """What k counts, along an axis."""
+        return "k: rounds" if self.together else "k: queries answered"
+
+    @abstractmethod
+    def update(
+        self,
+        agreed: AgreedTerms,
+        descent: Descent,
+        weights: Float[Array, " talkers"],
+        shares: Float[Array, " talkers"] | None = None,
+    ) -> UpdateRule:
+        """The rule itself, for talkers of these weights.
+
+        shares: how often each talks, where that is not evenly; for rules that make up for it.
+        Raises InvalidInput for terms that it cannot be run with.
+        """
+
+    def variant(self, terms: Terms) -> str:
+        """Which of its variants is agreed, in words; empty for the usual one."""
+        return ""
+
+    def way(self, terms: Terms) -> Way | None:
+        """The way that is agreed; None where it cannot be planned."""
+        return self.ways[0] if self.ways else None
+
+    def recursion(self, agreed: AgreedTerms) -> Recursion | None:
+        """Its linear recursion, which exact forecasts follow; None: forecasts are simulated."""
+        return None
+
+    def bounds(self, setting: Setting) -> tuple[Bound, ...]:
+        """What theorems promise of it."""
+        return ()
