@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+# The noise sampler takes seconds to load, which no run against a clock should wait for.
+import copriv.privacy.laplace  # noqa: F401
 from copriv import losses
 from copriv.agreement import Agreement
 from copriv.network.agent import OwnerAgent, Patience
