@@ -28,7 +28,7 @@ SURFACES: tuple[Surface, ...] = (Logistic(), SmoothedHinge(0.5), Huber(0.4), Squ
 
 
 def agreed(surface: Surface = SURFACES[0], p: int = 2, **changes: object) -> Perturbation:
-    made = Perturbation(surface, 0.8, 1, 1.0, False, np.linspace(-0.1, 0.2, p), 0.05, 0.1)
+    made = Perturbation(surface, 0.8, 1, 1.0, False, np.linspace(-0.1, 0.2, p), 0.05, anchor=0.1)
     return replace(made, **changes)
 
 
@@ -111,7 +111,7 @@ def _no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_feature_bound(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(module, "into_reach", lambda x, bound, intercept: x)
+    patch.setattr(solver_module, "into_reach", lambda x, bound, intercept: x)
 
 
 @pytest.mark.parametrize("wrong", [_half_noise, _added_not_replaced, _no_clipping, _no_feature_bound])
