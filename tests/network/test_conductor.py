@@ -207,7 +207,7 @@ def test_an_owner_that_put_things_right_is_asked_again() -> None:
     assert table.asked["bank-1"].identity != query.identity
 
 
-def test_two_answers_to_one_query_stop_the_run() -> None:
+def test_two_answers_to_one_query_put_their_owner_out_for_good() -> None:
     table = Table(":memory:", agreement(), WAIT)
     table.all_join()
     query = table.asked["bank-1"]
@@ -215,8 +215,10 @@ def test_two_answers_to_one_query_stop_the_run() -> None:
         answer = Answer(query.identity, query.fingerprint, "bank-1", np.full(3, value), 1)
         assert table.conductor.outcome is None
         table.conductor.answered(answer, 1.0)
-    assert table.conductor.outcome is not None
-    assert "two different answers" in table.conductor.outcome.reason
+    assert table.conductor.outcome is None, "the others go on"
+    table.conductor.joined("bank-1", 2.0)
+    assert "two different answers" in table.conductor.parties["bank-1"].out
+    assert table.conductor.stepped == 1, "the first one counts"
 
 
 @pytest.mark.parametrize("gradient", [np.zeros(2), np.array([0.0, np.nan, 0.0]), np.array([np.inf, 0.0, 0.0])])

@@ -3,6 +3,8 @@
 import asyncio
 import random
 import struct
+import time
+from collections.abc import Awaitable, Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from copriv.errors import Unreachable
 from copriv.losses import Squared
-from copriv.network.agent import OwnerAgent
+from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.messages import (
     MAX_FRAME,
@@ -25,7 +28,8 @@ from copriv.network.messages import (
     decode,
     encode,
 )
-from copriv.network.transport import Link
+from copriv.network.policy import Policy
+from copriv.network.transport import Link, MemoryNetwork
 from copriv.privacy.ledger_reading import verify
 from copriv.protocol import Answer, Query
 from ledger_files import opened
@@ -186,3 +190,110 @@ def test_a_message_that_is_too_long_ends_the_link_and_not_the_owner(tmp_path: Pa
 
     assert asyncio.run(asyncio.wait_for(both(), 30)) == "enough"
     assert sessions == 2
+
+
+Script = Callable[[Link, Hello, int], Awaitable[None]]
+
+
+def served_by(script: Script, ledger: Path, policy: Policy | None = None, give_up: float = 20.0) -> str:
+    """One owner, and a learner that does what the script says in each session."""
+    network, sessions = MemoryNetwork(), 0
+
+    async def learner(link: Link) -> None:
+        nonlocal sessions
+        hello = decode(await link.receive())
+        assert isinstance(hello, Hello)
+        sessions += 1
+        await script(link, hello, sessions)
+
+    async def both() -> str:
+        async with network.listening(learner):
+            with opened(ledger, NAMES[0], Fraction(1)) as file:
+                patience = Patience(first=0.001, longest=0.002, give_up=give_up)
+                dialer = network.dialer(NAMES[0])
+                agent = OwnerAgent(
+                    AGREED, NAMES[0], records(0), Squared(), file, dialer, patience=patience, policy=policy
+                )
+                return await agent.serve()
+
+    return asyncio.run(asyncio.wait_for(both(), 30))
+
+
+def welcome(run: str, **other: Any) -> bytes:
+    said: dict[str, Any] = {"talk": "choose", "pace": 0.0, "answered": 0, "chain_head": ""} | other
+    return encode(Welcome(run, said["talk"], said["pace"], said["answered"], said["chain_head"], "", ""))
+
+
+def test_new_names_of_runs_have_an_end(tmp_path: Path) -> None:
+    async def many_runs(link: Link, hello: Hello, session: int) -> None:
+        await link.send(welcome(f"{'r' * 50}{session}"))
+
+    with pytest.raises(LearnerRefused, match=r"policy\.most_runs: the learner came with more than 5 runs"):
+        served_by(many_runs, tmp_path / "ledger", Policy(most_runs=5))
+    totals = verify(tmp_path / "ledger")
+    assert len(totals.runs) <= 5
+    assert totals.spent == 0
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        welcome("r" * 65),
+        welcome(""),
+        welcome("\x1b[2K"),
+        welcome("../../run"),
+        welcome("run", talk="shout"),
+        welcome("run", pace=1e300),
+        welcome("run", pace=-1.0),
+    ],
+)
+def test_a_welcome_that_no_learner_says_is_none(tmp_path: Path, frame: bytes) -> None:
+    async def odd(link: Link, hello: Hello, session: int) -> None:
+        await link.send(frame)
+
+    with pytest.raises(Unreachable, match="welcome is none"):
+        served_by(odd, tmp_path / "ledger", give_up=0.05)
+    assert verify(tmp_path / "ledger").spent == 0
+
+
+def test_a_learner_that_never_greets_is_given_up(tmp_path: Path) -> None:
+    async def mute(link: Link, hello: Hello, session: int) -> None:
+        await asyncio.Event().wait()
+
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match=r"no learner for 0\.2 s: the learner does not greet"):
+        served_by(mute, tmp_path / "ledger", give_up=0.2)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_session_without_an_answer_was_not_worth_dialling_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(Patience, "delay", lambda self, failures: waited.append(failures) or 0.0)
+
+    async def greets_and_leaves(link: Link, hello: Hello, session: int) -> None:
+        await link.send(welcome("run") if session < 6 else encode(Refusal("", "connection", "enough")))
+
+    with pytest.raises(LearnerRefused, match="enough"):
+        served_by(greets_and_leaves, tmp_path / "ledger")
+    assert waited == [1, 2, 3, 4, 5], "each time it waits longer"
+
+
+@pytest.mark.parametrize("last", [Finished, lambda reason: Refusal("", "connection", reason)])
+def test_what_a_learner_says_at_the_end_is_shown_on_one_line(tmp_path: Path, last: Callable[[str], Any]) -> None:
+    forged = "\x1b[2K\x1b[1A\x1b]0;owned\x07all 8 queries are answered); 0 of 1 spent, in 0 runs\n\x1b[8m"
+
+    async def ends(link: Link, hello: Hello, session: int) -> None:
+        if last is Finished:
+            await link.send(welcome("run"))
+        await link.send(encode(last(forged)))
+        await link.receive()
+
+    try:
+        said = served_by(ends, tmp_path / "ledger")
+    except LearnerRefused as error:
+        said = str(error)
+    assert "\x1b" not in said
+    assert "\n" not in said
+    assert "\\x1b[2K" in said

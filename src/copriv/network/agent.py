@@ -12,6 +12,7 @@ ledger never had, then the ledger is an older copy of itself, and this process a
 
 import asyncio
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -41,11 +42,17 @@ from copriv.network.policy import Policy
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
-from copriv.protocol import Query
+from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
+from copriv.text import printable
 from copriv.types import Loss
 
 _CHANCE = random.SystemRandom()
+WELCOME_SECONDS = 20.0
+"""How long the learner may take to greet; it makes an owner that comes very often wait for five."""
+_LONGEST_PACE = 86_400.0
+_SERVED_SECONDS = 60.0
+"""A session that lasts so long, or in which a query is answered, was worth dialling for."""
 
 
 @runtime_checkable
@@ -115,8 +122,10 @@ class OwnerAgent:
         self._terms = agreement.owner[agreement.owner_names.index(name)]
         self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
         self._patience, self._log = patience or Patience(), log or (lambda _: None)
-        self._owners: dict[str, Owner] = {}
-        self._welcomed = 0.0
+        self._owner_of: tuple[str, Owner] | None = None
+        """The newest run's name, and what answers in it."""
+        self._runs = 0
+        self._welcomed = self._worth_it = 0.0
 
     async def serve(self) -> str:
         """Answer until the learner says that the run is over; gives its reason.
@@ -126,7 +135,7 @@ class OwnerAgent:
         """
         failures, self._welcomed = 0, time.monotonic()
         while True:
-            before = self._welcomed
+            begun = time.monotonic()
             try:
                 if not self._policy.open_at(datetime.now()):
                     self._log(f"the policy's hours are {self._policy.hours}; waiting")
@@ -137,7 +146,8 @@ class OwnerAgent:
             except LearnerRefused:
                 raise
             except Unreachable as error:
-                failures = failures + 1 if self._welcomed == before else 1
+                worth_it = self._worth_it >= begun or time.monotonic() - begun >= _SERVED_SECONDS
+                failures = 1 if worth_it else failures + 1
                 if time.monotonic() - self._welcomed > self._patience.give_up:
                     raise Unreachable(
                         f"{self._name}: no learner for {self._patience.give_up:g} s: {error}; start the learner, or "
@@ -164,16 +174,23 @@ class OwnerAgent:
     async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
         parameters = self._records.n_parameters
         hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, secrets.token_hex(16))
-        await link.send(encode(hello))
-        frame = await link.receive()
+        patience = min(WELCOME_SECONDS, self._patience.give_up)
+        try:
+            async with asyncio.timeout(patience):
+                await link.send(encode(hello))
+                frame = await link.receive()
+        except TimeoutError:
+            raise Unreachable(f"the learner does not greet within {patience:g} s") from None
         try:
             welcome = decode(frame)
         except Malformed as error:
             raise Unreachable(f"what answered is no learner ({error})") from None
         if isinstance(welcome, Refusal):
-            raise LearnerRefused(f"the learner refused {self._name}: {welcome.reason}")
+            raise LearnerRefused(f"the learner refused {self._name}: {printable(welcome.reason)}")
         if not isinstance(welcome, Welcome):
             raise Unreachable(f"the learner began with {type(welcome).__name__}, not with a welcome")
+        if odd := _odd(welcome):
+            raise Unreachable(f"the learner's welcome is none: {odd}")
         try:
             self._check_certificate(hello, welcome)
             if welcome.chain_head and not self._ledgers.holds(welcome.chain_head):
@@ -200,11 +217,17 @@ class OwnerAgent:
             )
 
     def _owner(self, run: str) -> Owner:
-        if run not in self._owners:
+        if self._owner_of is None or self._owner_of[0] != run:
+            self._runs += 1
+            if self._runs > self._policy.most_runs:
+                raise LearnerRefused(
+                    f"policy.most_runs: the learner came with more than {self._policy.most_runs} runs since this command "
+                    "was started; an honest one needs one, or a few. Ask it why, and start this command again"
+                )
             ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
-            self._owners[run] = Owner(self._agreement, self._name, self._records, self._loss, ledger)
-        return self._owners[run]
+            self._owner_of = run, Owner(self._agreement, self._name, self._records, self._loss, ledger)
+        return self._owner_of[1]
 
     async def _answering(self, link: Link, owner: Owner, clock: "_Clock") -> str:
         while True:
@@ -229,19 +252,32 @@ class OwnerAgent:
                     raise
                 if failure is not None:
                     raise failure
+                if isinstance(reply, Answer):
+                    self._worth_it = time.monotonic()
                 clock.served()
             elif isinstance(message, Offer):
                 clock.offered(message.number)
             elif isinstance(message, Busy):
                 clock.served()
             elif isinstance(message, Finished):
-                return message.reason
+                return printable(message.reason)
             else:
                 why = f"a {type(message).__name__} is not for an owner in a run"
                 await link.send(encode(Refusal("", "malformed", why)))
 
 
 _TOLD = (BudgetRefused, QueryRefused, KeysRefused, LedgerDamaged, LedgerFailed, LearnerRefused)
+
+
+def _odd(welcome: Welcome) -> str:
+    """What no learner says in a welcome; "" where it may be one."""
+    if not re.fullmatch(r"[\w.-]{1,64}", welcome.run, re.ASCII):
+        return "a run's name has 1 to 64 letters, digits, - or ."
+    if welcome.talk not in ("choose", "broadcast", "request"):
+        return "no such way to talk"
+    if not 0.0 <= welcome.pace <= _LONGEST_PACE:
+        return f"a pace of {welcome.pace:g} s"
+    return ""
 
 
 def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:

@@ -20,18 +20,25 @@ Three ways to come to a turn (A, §3): "choose" (the learner asks owners that ar
 the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
 """
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv.errors import InvalidInput
 from copriv.network.messages import Busy, Message, Offer, Refusal
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct, Turn, Turns, query_identity
 from copriv.protocol import Answer, Query
+from copriv.text import printable
 from copriv.types import Array
+
+_LONGEST_REASON = 300
+_MOST_REFUSALS = 20
+"""Beyond one for each answer that is agreed on."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class _Asked:
     turn: int
     owner: str
     answer: bytes | None = None
+    refused: bool = False
 
 
 class Conductor:
@@ -58,14 +66,18 @@ class Conductor:
     """
 
     def __init__(self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0) -> None:
-        agreement = store.agreement
-        self.agreement, self.store, self.conduct = agreement, store, conduct or Conduct()
+        self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
+        self.outcome: Outcome | None = None
+        """None while the run goes on."""
+        self._from_the_store(now)
+
+    def _from_the_store(self, now: float) -> None:
+        """Everything as it was when the store was last committed."""
+        agreement, store = self.agreement, self.store
         # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
         self._trajectory = Trajectory(agreement, store.n_parameters, shares_by_rate=self.conduct.talk != "choose")
         self._turns = Turns(agreement, self.conduct, store.run, now)
         self.parties = self._turns.parties
-        self.outcome: Outcome | None = None
-        """None while the run goes on."""
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
         self._rounds = agreement.synchronous and not agreement.one_answer
@@ -108,7 +120,8 @@ class Conductor:
                 turn.opened, turn.late = now, False
         self._turns.offered.discard(owner)
         # Whatever it refused for may have been put right since: a policy, a ledger that was brought back.
-        self.parties[owner].late, self.parties[owner].out = False, ""
+        if not self.parties[owner].barred:
+            self.parties[owner].late, self.parties[owner].out = False, ""
         self._go_on()
 
     def left(self, owner: str, now: float) -> None:
@@ -121,20 +134,24 @@ class Conductor:
                 turn.late = True
         self._go_on()
 
-    def answered(self, answer: Answer, now: float) -> None:
-        """An answer came. One that was not asked for, or that differs from what it was before, is not taken."""
+    def answered(self, answer: Answer, now: float) -> bool:
+        """An answer came; whether it was waited for. One that differs from what it was before is not taken.
+
+        Raises InvalidInput for one that was never asked for.
+        """
         if self.outcome is not None:
-            return
+            return True
         self._turns.now = now
-        asked = self._asked.get(answer.identity)
-        if asked is not None and asked.answer is not None:
+        asked = self._asked_of(answer.owner, answer.identity)
+        if asked.answer is not None:
             if asked.answer != answer.gradient.tobytes():
-                self._end("stopped", f"{answer.owner} gave two different answers to query {answer.identity}")
-            return
-        wrong = self._wrong(answer, asked)
-        if asked is None or wrong:
-            self.refused(answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now)
-            return
+                self._contradicted(answer)
+            return False
+        wrong = self._wrong(answer)
+        if wrong:
+            return self.refused(
+                answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
+            )
         asked.answer, self._turns.progress = answer.gradient.tobytes(), now
         party = self.parties[answer.owner]
         party.late = False
@@ -149,35 +166,66 @@ class Conductor:
             if not turn.waiting:
                 self._step(turn)
         self._go_on()
+        return True
 
-    def refused(self, owner: str, refusal: Refusal, now: float) -> None:
-        """An owner said no. An answer that was lost in its crash is asked for under a new identity; else it is out."""
+    def refused(self, owner: str, refusal: Refusal, now: float) -> bool:
+        """An owner said no; whether that is news, which it is once for a query and once for the owner.
+
+        An answer that was lost in its crash is asked for under a new identity; else the owner is out. Raises InvalidInput
+        where it refuses what it was never asked.
+        """
         if self.outcome is not None:
-            return
-        self._turns.now, party = now, self.parties[owner]
-        self.store.event("refused", owner=owner, identity=refusal.identity, code=refusal.code, reason=refusal.reason)
+            return True
+        self._turns.now, party, about_all = now, self.parties[owner], not refusal.identity
+        if about_all and party.out:
+            return False
+        if not about_all:
+            asked = self._asked_of(owner, refusal.identity)
+            if asked.refused or asked.answer is not None:
+                return False
+            asked.refused = True
+        reason, code = printable(refusal.reason, _LONGEST_REASON), printable(refusal.code, 20)
+        self.store.event("refused", owner=owner, identity=refusal.identity, code=code, reason=reason)
+        party.refusals += 1
         turn = self._turns.turn_of(owner)
-        if refusal.code == "lost" and party.lost < self._m:
+        this_one = turn is not None and turn.waiting[owner].identity == refusal.identity
+        if code == "lost" and party.lost < self._m:
             party.lost += 1
-            if turn is not None and turn.waiting[owner].identity == refusal.identity:
+            if turn is not None and this_one:
                 self._ask(turn, owner)
         else:
-            party.out = refusal.reason
-            if turn is not None:
-                turn.waiting.pop(owner)
-                self._settle(turn)
+            # Each time it comes back it is asked again; what it may refuse altogether has an end.
+            self._put_out(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
+        self._go_on()
+        return True
+
+    def failed(self, owner: str, error: Exception, now: float) -> None:
+        """What an owner sent met a defect: all is as it was before, the owner is out, and the others go on."""
+        self.store.roll_back()
+        out = {name: (party.out, party.barred) for name, party in self.parties.items() if party.out}
+        here = [name for name, party in self.parties.items() if party.there]
+        self._from_the_store(now)
+        for name in here:
+            self.parties[name].there = True
+            self._outbox += [(name, turn.waiting[name]) for turn in self._turns.open.values() if name in turn.waiting]
+        for name, (reason, barred) in out.items():
+            self._put_out(name, reason, barred)
+        self._put_out(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
+        self.store.event("failed", owner=owner, error=printable(repr(error), _LONGEST_REASON))
         self._go_on()
 
-    def ready(self, owner: str, number: int, now: float) -> None:
-        """An owner replies to an offer, or asks to be asked: the first one gets the turn."""
+    def ready(self, owner: str, number: int, now: float) -> bool:
+        """An owner replies to an offer, or asks to be asked: the first one gets the turn. Whether this one did."""
         self._turns.now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self._turns.opened + 1)
         talker = self._turns.talker_of[owner]
         wanted = wanted and self._turns.may_ask(talker) and self._turns.is_due(talker)
         if self.outcome is None and not self._turns.open and wanted and self._turns.left() > 0:
             self._open(talker)
-        elif talk == "request":
+            return True
+        if talk == "request":
             self._outbox.append((owner, Busy(number)))
+        return False
 
     def tick(self, now: float) -> None:
         """Time has passed: see who is late."""
@@ -240,6 +288,26 @@ class Conductor:
         self.store.query(identity, turn.number, owner, party.asked)
         self._outbox.append((owner, query))
 
+    def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
+        """Ask an owner nothing more, and wait for it no longer."""
+        party, turn = self.parties[owner], self._turns.turn_of(owner)
+        party.out, party.barred = reason, party.barred or for_good
+        if turn is not None:
+            turn.waiting.pop(owner)
+            self._settle(turn)
+
+    def _contradicted(self, answer: Answer) -> None:
+        """Two answers to one query: the first one counts, and there will be no other of this owner."""
+        self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
+        self._put_out(answer.owner, f"gave two different answers to query {answer.identity}", for_good=True)
+        self._go_on()
+
+    def _asked_of(self, owner: str, identity: str) -> _Asked:
+        asked = self._asked.get(identity)
+        if asked is None or asked.owner != owner:
+            raise InvalidInput(f"{owner} speaks of a query that it was never asked")
+        return asked
+
     def _settle(self, turn: Turn) -> None:
         """A turn that lost an owner: step with those that answered, if that is agreed, or give it up."""
         if turn.waiting:
@@ -283,14 +351,14 @@ class Conductor:
         self._trajectory.step(talker, {name: answers[name] for name in used})
         self._turns.step(talker)
 
-    def _wrong(self, answer: Answer, asked: _Asked | None) -> str:
-        if asked is None or asked.owner != answer.owner:
-            return "it was never asked for"
+    def _wrong(self, answer: Answer) -> str:
         if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
-        if answer.gradient.shape != (self._trajectory.length,) or not np.isfinite(answer.gradient).all():
-            return f"it must be {self._trajectory.length} finite numbers"
-        return ""
+        if not 0 <= answer.answered <= self._m:
+            return f"it is said to be number {answer.answered} of {self._m}"
+        if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):
+            return "the head of its ledger is none"
+        return self._trajectory.unfit(answer.gradient)
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)
@@ -313,6 +381,12 @@ class Conductor:
             party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
             # The first one was used; one under another name, to the same turn, came too late.
             given.setdefault(asked.turn, {}).setdefault(answer.owner, answer.gradient)
+        for event in self.store.events("refused", "contradicted", "failed"):
+            party = self.parties[event.data["owner"]]
+            party.refusals += event.kind == "refused"
+            party.lost += event.data.get("code") == "lost"
+            if event.kind != "refused":
+                party.barred, party.out = True, "what it sent before"
         for event in self.store.events("asked", "stepped", "abandoned"):
             number = int(event.data["turn"])
             if event.kind == "asked":

@@ -9,7 +9,7 @@ is certified as the learner, whatever the host is called. Without keys nothing i
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -33,6 +33,16 @@ _OPTIONS = [
     # Both sides ask; without these each would take the other's asking for an attack, and hang up.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
+]
+_SERVER_OPTIONS = [
+    # Else a second learner could have the same port, and owners would come to either.
+    ("grpc.so_reuseport", 0),
+    # Whoever connects and does not show a certificate within this time makes room for others.
+    ("grpc.server_handshake_timeout_ms", 5_000),
+    # An owner has one stream. What is compressed could be a thousand times as long once it is read: nothing is.
+    ("grpc.max_concurrent_streams", 2),
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    ("grpc.max_metadata_size", 8_192),
 ]
 _CLIENT_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, with no memory of failures
@@ -103,7 +113,10 @@ class GrpcListener:
     async def listening(self, serve: Serve) -> AsyncIterator[str]:
         async def session(_: Any, context: Any) -> None:
             link = _StreamLink(_peer_name(context), context)
-            await context.send_initial_metadata(())  # tells the owner that it was let in
+            try:
+                await context.send_initial_metadata(())  # tells the owner that it was let in
+            except (grpc.aio.InternalError, grpc.aio.UsageError):
+                return  # it is gone, or sends what is not taken
             serving = asyncio.ensure_future(serve(link))
             closing = asyncio.ensure_future(link.wait_closed())
             try:
@@ -116,8 +129,8 @@ class GrpcListener:
                 serving.cancel()
                 await asyncio.gather(serving, return_exceptions=True)
 
-        # Else a second learner could have the same port, and owners would come to either.
-        server = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)])
+        _open_many_files()
+        server = grpc.aio.server(options=[*_OPTIONS, *_SERVER_OPTIONS])
         handler = grpc.stream_stream_rpc_method_handler(session)  # no serializers: frames are bytes already
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
         try:
@@ -176,6 +189,17 @@ class GrpcDialer:
         if self._keys is None:
             return f"no learner at {self._address} ({details})"
         return await asyncio.to_thread(diagnose, self._address, self._keys, self._learner)
+
+
+def _open_many_files() -> None:
+    """As many connections as the system allows, not as many as an account begins with: a thousand is soon reached."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _needs_keys(keys: Keys | None, insecure: bool) -> None:

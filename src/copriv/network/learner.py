@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from copriv.errors import InvalidInput, Unreachable
+from copriv.network.allowance import Allowance
 from copriv.network.conductor import Conductor, Outcome
 from copriv.network.keys import Keys
 from copriv.network.messages import (
@@ -23,6 +24,7 @@ from copriv.network.messages import (
     encode,
     signed_content,
 )
+from copriv.network.store import StoreFailed
 from copriv.network.transport import Link, Listener
 from copriv.protocol import Answer
 
@@ -32,6 +34,12 @@ STOPPED = "stopped: "
 """How the reason begins by which owners hear that a run was stopped, and may be resumed."""
 GOODBYE_SECONDS = 2.0
 """How long owners have to hear that the run is over."""
+_MESSAGES = (400.0, 200.0)
+"""What an owner may send without being asked: so many at once, and so many a second."""
+_COMINGS = (20.0, 0.2)
+"""How often an owner may come: so many times, and one every five seconds after that."""
+_MOST_SESSIONS = 3
+"""Of one owner, that wait to be let in."""
 
 
 class Learner:
@@ -50,6 +58,10 @@ class Learner:
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._dictionary, self._pace, self._on_listening = dictionary, pace, on_listening
         self._links: dict[str, Link] = {}
+        names = conductor.agreement.owner_names
+        self._messages = {name: Allowance(*_MESSAGES) for name in names}
+        self._comings = {name: Allowance(*_COMINGS) for name in names}
+        self._at_the_door: dict[str, int] = {}
         self._sending: set[asyncio.Future[None]] = set()
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
@@ -90,22 +102,37 @@ class Learner:
             self._conductor.joined(owner, time.monotonic())
             await self._flush(link)
             while self._conductor.outcome is None:
-                self._take(owner, decode(await link.receive()))
-                await self._flush(link)
+                await self._hear(owner, link)
             self._over.set()
             await link.receive()  # until the owner has heard that the run is over, and leaves
+        except StoreFailed as error:
+            self._failure = error  # nothing more may leave
+            self._over.set()
         except (Unreachable, InvalidInput):
             return
-        except Exception as error:
-            # The store cannot be written, or this is a defect: either way nothing more may leave.
-            self._failure = error
-            self._over.set()
         finally:
             if owner and self._links.get(owner) is link:
                 del self._links[owner]
                 if self._conductor.outcome is None and self._failure is None:
                     self._conductor.left(owner, time.monotonic())
                     await asyncio.shield(self._flush(None))
+
+    async def _hear(self, owner: str, link: Link) -> None:
+        """One message of an owner, and what follows from it."""
+        message = decode(await link.receive())
+        try:
+            expected = self._take(owner, message)
+        except (StoreFailed, Unreachable, InvalidInput):
+            raise
+        except Exception as error:  # a defect, which must not let one owner end the run of all
+            self._conductor.failed(owner, error, time.monotonic())
+            await self._flush(None)
+            raise Unreachable(f"{owner} sent what could not be handled") from None
+        await self._flush(link)
+        if self._conductor.parties[owner].barred:
+            raise Unreachable(f"{owner} is out of the run")
+        if not expected:
+            await asyncio.sleep(self._messages[owner].take(time.monotonic()))
 
     async def _hello(self, link: Link) -> Hello | None:
         try:
@@ -117,6 +144,8 @@ class Learner:
         if why or not isinstance(hello, Hello):
             await link.send(encode(Refusal("", "connection", why)))
             return None
+        if not await self._let_in(hello.owner):
+            return None
         party = self._conductor.parties[hello.owner]
         run, talk = self._conductor.store.run, self._conductor.conduct.talk
         certificate = "" if self._keys is None else self._keys.certificate.decode()
@@ -124,6 +153,18 @@ class Learner:
         welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, certificate, signature)
         await link.send(encode(welcome))
         return hello
+
+    async def _let_in(self, owner: str) -> bool:
+        """Wait until this owner may come again; whether it may at all."""
+        waiting = self._at_the_door.get(owner, 0)
+        if waiting >= _MOST_SESSIONS:
+            return False
+        self._at_the_door[owner] = waiting + 1
+        try:
+            await asyncio.sleep(self._comings[owner].take(time.monotonic()))
+        finally:
+            self._at_the_door[owner] -= 1
+        return True
 
     def _unfit(self, hello: Message, peer: str) -> str:
         agreement = self._conductor.agreement
@@ -137,22 +178,24 @@ class Learner:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
         if hello.dictionary != self._dictionary:
             return "the public dictionaries differ; exchange the dictionary file again"
+        if self._conductor.parties[hello.owner].barred:
+            return f"{hello.owner} is out of this run: {self._conductor.parties[hello.owner].out}"
         if hello.parameters != self._conductor.store.n_parameters:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
 
-    def _take(self, owner: str, message: Message) -> None:
+    def _take(self, owner: str, message: Message) -> bool:
+        """Tell the conductor; whether it was waiting for this."""
         now = time.monotonic()
         if isinstance(message, Answer):
             if message.owner != owner:
                 raise Unreachable(f"{owner} sent an answer in the name of {message.owner}")
-            self._conductor.answered(message, now)
-        elif isinstance(message, Refusal):
-            self._conductor.refused(owner, message, now)
-        elif isinstance(message, Ready):
-            self._conductor.ready(owner, message.number, now)
-        else:
-            raise Unreachable(f"{owner} sent a {type(message).__name__}")
+            return self._conductor.answered(message, now)
+        if isinstance(message, Refusal):
+            return self._conductor.refused(owner, message, now)
+        if isinstance(message, Ready):
+            return self._conductor.ready(owner, message.number, now)
+        raise Unreachable(f"{owner} sent a {type(message).__name__}")
 
     async def _flush(self, mine: Link | None) -> None:
         """Send what the conductor has to say; other links do not hold up this one."""
@@ -171,7 +214,11 @@ class Learner:
         if self._conductor.outcome is not None:
             outcome = self._conductor.outcome
             frame = encode(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
-            await asyncio.gather(*(_posted(link, frame) for link in self._links.values()))
+            saying = [asyncio.ensure_future(_posted(link, frame)) for link in self._links.values()]
+            if saying:  # an owner that takes nothing any more does not keep the others from the end
+                _, deaf = await asyncio.wait(saying, timeout=GOODBYE_SECONDS)
+                for one in deaf:
+                    one.cancel()
         until = time.monotonic() + GOODBYE_SECONDS
         while self._links and time.monotonic() < until:
             await asyncio.sleep(0.005)

@@ -13,6 +13,7 @@
     highest_delta = 1e-6                 # of one run; 0 where highest_epsilon is given and this is not
     lifetime_delta = 2e-6                # over all runs; 0 where lifetime_epsilon is given and this is not
     least_records = 1000                 # answer on no fewer
+    most_runs = 20                       # that the learner may come with, since the owner's command was started
     hours = "08:00-18:00"                # local time; default: always
 
 A file that is not given allows what the agreement says, once: the lifetime budget is then the agreement's ε.
@@ -52,6 +53,7 @@ class Policy(BaseModel):
     highest_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
     lifetime_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
     least_records: Annotated[int, Field(ge=1)] = 1
+    most_runs: Annotated[int, Field(ge=1)] = 20
     hours: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] | None = None
 
     @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features", mode="before")

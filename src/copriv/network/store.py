@@ -84,7 +84,7 @@ class RunStore:
         self.on_event: Callable[[Event], None] | None = None
         self._connection, self._writer = connection, writer
         self._cursor = connection.cursor()
-        self._events = int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+        self._events = _count_events(connection)
 
     @classmethod
     def create(cls, path: str | Path, agreement: Agreement, n_parameters: int) -> "RunStore":
@@ -156,6 +156,12 @@ class RunStore:
             except sqlite3.Error as error:
                 raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
 
+    def roll_back(self) -> None:
+        """Forget what was written since the last `commit`."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        self._events = _count_events(self._connection)
+
     def events(self, *kinds: str) -> Iterator[Event]:
         """What happened, in order; of these kinds only, where some are given."""
         chosen = f"WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
@@ -189,9 +195,16 @@ class RunStore:
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         # One cursor for all: making one costs as much as an insertion.
-        if not self._connection.in_transaction:
-            self._cursor.execute("BEGIN IMMEDIATE")
-        self._cursor.execute(statement, values)
+        try:
+            if not self._connection.in_transaction:
+                self._cursor.execute("BEGIN IMMEDIATE")
+            self._cursor.execute(statement, values)
+        except sqlite3.Error as error:
+            raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
+
+
+def _count_events(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
 
 
 def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:

@@ -13,6 +13,9 @@ from copriv.errors import AgreementError
 from copriv.talkers import Talkers, agreed_rule
 from copriv.types import Array
 
+MOST = 1e100
+"""No noise that was ever agreed on gives such a number, and its square is still one."""
+
 
 class Trajectory:
     """θ from the agreed start on.
@@ -43,6 +46,12 @@ class Trajectory:
         """θ as it stands, which is what the run gives if it ends here."""
         θ: Array = self._rule.model(self._state)[0]
         return θ.copy()
+
+    def unfit(self, answer: Float[Array, " answer"]) -> str:
+        """Why these numbers cannot be an answer; "" where they can. Noise has no bound, arithmetic does."""
+        if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > MOST:
+            return f"it must be {self.length} finite numbers of at most {MOST:g}"
+        return ""
 
     def query(self, talker: int) -> Float[Array, " p"]:
         """Where a talker is to be asked now."""

@@ -72,6 +72,9 @@ class Party:
     chain_head: str = ""
     out: str = ""
     """Why it will not answer again in this run; "" while it may."""
+    refusals: int = 0
+    barred: bool = False
+    """It is out for good, and not heard when it comes back."""
 
 
 def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str:

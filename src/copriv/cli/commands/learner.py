@@ -17,6 +17,8 @@ from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
+    from copriv.network.conductor import Conductor
+    from copriv.network.model import Model
     from copriv.records import Records
 
 
@@ -119,13 +121,13 @@ def command(
             )
         path = model or store.with_suffix(".json")
         seconds = time.monotonic() - begun
-        record = run_record(conductor, seconds) | {"realised": realised(conductor, rows, seconds), "forecast": None}
+        record = run_record(conductor, seconds) | {"realised": realised(conductor, None, seconds), "forecast": None}
         result = Model(terms, conductor.model, dictionary, record)
-        # The model is safe before anything else is tried.
-        replace_file(path, result.to_json().encode() + b"\n")
-        if rows is not None and forecast_runs > 0 and outcome.status == "finished":
-            record["forecast"] = _expected(terms, rows, forecast_runs)
-            replace_file(path, result.to_json().encode() + b"\n")
+        # The model is safe before anything else is tried, or shown.
+        _write(result, path, store)
+        if rows is not None:
+            _compare(record, conductor, rows, seconds, forecast_runs)
+            _write(result, path, store)
         if skops is not None:
             result.save_skops(skops)
     finally:
@@ -159,11 +161,23 @@ def _public_rows(
         return None
 
 
-def _expected(agreement: Agreement, public: "Records", runs: int) -> dict[str, Any] | None:
-    from copriv.cli.realised import expected
+def _write(model: "Model", path: Path, store: Path) -> None:
+    try:
+        replace_file(path, model.to_json().encode() + b"\n")
+    except OSError as error:
+        raise CoprivError(
+            f"{path}: the model cannot be written ({error}); the run is safe in {store}: make room, and start this command "
+            "again with --resume"
+        ) from None
+
+
+def _compare(record: dict[str, Any], conductor: "Conductor", public: "Records", seconds: float, runs: int) -> None:
+    """What the public rows say of the run. It is over and its model written: it does not fail for want of this."""
+    from copriv.cli.realised import expected, realised
 
     try:
-        return expected(agreement, public, runs)
-    except CoprivError as error:  # the run is over and its model written: it does not fail for want of a comparison
+        record["realised"] = realised(conductor, public, seconds)
+        if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
+            record["forecast"] = expected(conductor.agreement, public, runs)
+    except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
-        return None

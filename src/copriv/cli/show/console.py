@@ -1,5 +1,6 @@
 """Where words go: results to standard output, logs, errors and progress to standard error.
 
+Words are shown as they are: nothing in them is markup or an emoji, and what others wrote (`copriv.text`) moves no cursor.
 Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
 """
 
@@ -13,8 +14,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from copriv.text import printable
+
 PATIENCE = 2.0
 """Seconds before a bar appears."""
+
+_LONGEST = 4000
+"""Characters of a line."""
 
 _NARROWEST = 100
 """Tables are never squeezed below this many columns: a pipe has no width of its own."""
@@ -22,21 +28,25 @@ _NARROWEST = 100
 
 def out() -> Console:
     """The result: standard output."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = max(console.width, _NARROWEST)
     return console
 
 
+def aside(soft_wrap: bool = True) -> Console:
+    """What goes on beside the result: standard error. soft_wrap: long lines are left to the terminal, tables are not."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)
+
+
 def log(message: str) -> None:
     """A line about what is going on: standard error."""
-    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(Text(message, style="dim"))
+    aside().print(Text(printable(message, _LONGEST), style="dim"))
 
 
 def complain(message: str) -> None:
     """An error, on one line of standard error."""
-    line = Text.assemble(("error: ", "bold red"), " ".join(message.split()))
-    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(line)
+    aside().print(Text.assemble(("error: ", "bold red"), printable(" ".join(message.split()), _LONGEST)))
 
 
 def plain_table(*columns: str, left: int = 1) -> Table:
@@ -51,7 +61,7 @@ def plain_table(*columns: str, left: int = 1) -> Table:
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Reports (done, in all) on a bar, on a terminal, and only once two seconds have passed."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, TimeRemainingColumn(), console=aside(soft_wrap=False), transient=True)
     task = bar.add_task(title, total=None)
     if not bar.console.is_terminal:
         yield lambda done, total: None

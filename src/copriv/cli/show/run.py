@@ -1,14 +1,14 @@
 """A run on the screen: who has answered what while it goes on, and realised beside forecast once it is over."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from copriv.cli.show.console import plain_table
+from copriv.cli.show.console import aside, log, plain_table
 from copriv.cli.show.words import percent
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table
 
 
 class Following:
-    """Events as JSON lines in a file, and on a terminal a table of who has answered what."""
+    """Events as JSON lines in a file, and on a terminal a table of who has answered what.
+
+    A run is worth more than its picture: what cannot be shown or written is given up with a word, and the run goes on.
+    """
 
     def __init__(self, conductor: "Conductor", events: Path | None) -> None:
         self._conductor, self._path = conductor, events
@@ -85,23 +88,41 @@ class Following:
             # - is the usual name of a stream where a file is expected.
             self._stream = sys.stderr if str(self._path) == "-" else self._path.open("a", encoding="utf-8")
         if sys.stderr.isatty() and self._stream is not sys.stderr:
-            self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8, transient=True)
+            self._live = Live(self._table(), console=aside(soft_wrap=False), refresh_per_second=8, transient=True)
             self._live.start()
         self._conductor.store.on_event = self._event
 
     def __exit__(self, *_: object) -> None:
         self._conductor.store.on_event = None
-        if self._live is not None:
-            self._live.stop()
-        if self._stream is not None and self._stream is not sys.stderr:
-            self._stream.close()
+        self._give_up_the_table()
+        self._give_up_the_file()
 
     def _event(self, event: "Event") -> None:
-        if self._stream is not None:
-            self._stream.write(event.to_json() + "\n")
-            self._stream.flush()
-        if self._live is not None:
-            self._live.update(self._table())
+        try:
+            if self._stream is not None:
+                self._stream.write(event.to_json() + "\n")
+                self._stream.flush()
+        except (OSError, ValueError) as error:
+            log(f"events are not written any more: {error}")
+            self._give_up_the_file()
+        try:
+            if self._live is not None:
+                self._live.update(self._table())
+        except Exception as error:  # whatever a terminal does, or rich makes of it
+            self._give_up_the_table()
+            log(f"the run is not shown any more: {error!r}")
+
+    def _give_up_the_file(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None and stream is not sys.stderr:
+            with suppress(OSError):  # what was not written cannot be written on closing either
+                stream.close()
+
+    def _give_up_the_table(self) -> None:
+        live, self._live = self._live, None
+        with suppress(Exception):
+            if live is not None:
+                live.stop()
 
     def _table(self) -> Table:
         conductor = self._conductor

@@ -1,0 +1,17 @@
+"""What others wrote, made safe to show: no control character of theirs reaches a terminal, and no line is theirs."""
+
+import unicodedata
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Controls, formats (which turn the direction of writing), halves of characters, private and unknown ones, ends of lines."""
+
+
+def printable(text: str, most: int = 500) -> str:
+    """The text on one line, what cannot be seen as \\x1b, at most so many characters."""
+    shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN else c for c in text[:most])
+    return shown if len(shown) <= most and len(text) <= most else shown[: most - 1] + "…"
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,85 @@
+"""`copriv learner`, at the end of a run: the model is on the disk before anything else is tried."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.cli import run
+from copriv.losses import Squared
+from copriv.network.agent import respond
+from copriv.network.conductor import Conductor
+from copriv.network.model import Model
+from copriv.network.setup import to_toml
+from copriv.network.store import RunStore
+from copriv.network.turns import Conduct
+from copriv.owner import Owner
+from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
+from copriv.records import Records
+from network_parties import keys
+
+AGREED = Agreement.of(
+    {
+        "agreement": {"rule": "A2", "horizon": 6, "answers": 3, "step": 0.3},
+        "model": {"loss": "squared", "regularization": 0.1, "theta_max": 10.0, "gradient_bound": 2.0},
+        "data": {
+            "dataset": "table",
+            "components": 0,
+            "feature_bound": 0.0,
+            "features": ["a", "b"],
+            "target": "y",
+            "bounds": {"a": [-1, 1], "b": [-1, 1], "y": [-4, 4]},
+        },
+        "owner": [{"name": name, "records": 60, "epsilon": 1.0} for name in ("a", "b")],
+    }
+)
+
+
+@pytest.fixture
+def over(tmp_path: Path) -> list[Any]:
+    """The command for a run that is over, but for its model."""
+    keys(tmp_path / "keys", ["a"])
+    (tmp_path / "agreement.toml").write_text(to_toml(AGREED))
+    rng, store = np.random.default_rng(0), RunStore.create(tmp_path / "run.db", AGREED, 2)
+    x = rng.uniform(-1, 1, (60, 2))
+    held = Records.of(x, x @ np.array([1.0, -2.0]))
+    owners = {name: Owner(AGREED, name, held, Squared(), MemoryLedger(name, Fraction(1), 3)) for name in ("a", "b")}
+    conductor = Conductor(store, Conduct(begin="any"))
+    for name in owners:
+        conductor.joined(name, 0.0)
+    while asked := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:
+        for query in asked:
+            answer, _ = respond(owners[query.owner], query)
+            assert isinstance(answer, Answer)
+            conductor.answered(answer, 1.0)
+    assert conductor.outcome is not None
+    store.close()
+    said = ["--store", tmp_path / "run.db", "--keys", tmp_path / "keys" / "learner", "--listen", "127.0.0.1:0"]
+    return [str(word) for word in ("learner", tmp_path / "agreement.toml", *said, "--resume")]
+
+
+def test_a_screen_that_breaks_does_not_take_the_model_with_it(
+    over: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise RuntimeError("the screen")
+
+    monkeypatch.setattr("copriv.cli.commands.learner.owners_table", breaks)
+    with pytest.raises(RuntimeError, match="the screen"):
+        run(over)
+    assert Model.load(tmp_path / "run.json").record["status"] == "finished"
+
+
+def test_a_model_that_cannot_be_written_is_not_lost(
+    over: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").mkdir()
+    assert run(over) == 1
+    assert "start this command again with --resume" in capsys.readouterr().err
+    (tmp_path / "run.json").rmdir()
+    assert run(over) == 0
+    assert Model.load(tmp_path / "run.json").record["outcome"] == "all 6 queries are answered"
