@@ -1,7 +1,8 @@
 """The checks that every owner must pass, each a function of nothing that builds owners and gives a `Verdict`.
 
-They look up `copriv.owner` when they run, so that a mutation that patches one of its names is what they meet. They
-compare with formulas and means written a second time here and in `tests/oracle.py`, never with the code under test.
+They look up `copriv.owner` and `copriv.mechanisms` when they run, so that a mutation that patches a name there is what
+they meet. They compare with formulas and means written a second time here and in `tests/oracle.py`, never with the
+code under test.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ import oracle
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.losses import Custom, CustomLinear, Hinge, Huber, Logistic, Squared
+from copriv.mechanisms import gradients
 from copriv.protocol import Query
 from copriv.records import Records
 from copriv.types import Array, Loss
@@ -150,7 +152,7 @@ def sensitivity(most_rows: int, p: int = 16, others: int = 4) -> Verdict:
 
 
 def _mean(loss: Loss, theta: Array, records: Records) -> Array:
-    return copriv.owner.clipped_mean_gradient(loss, records, theta, BOUND)
+    return gradients.clipped_mean_gradient(loss, records, theta, BOUND)
 
 
 def epsilon(kind: str, draws: int = 3000, p: int = 2) -> Verdict:
