@@ -45,6 +45,8 @@ class Problem:
     unbounded_held_out: Records | None = None
     stand_in: bool = False
     """Whether the records are a public sample standing in for records that are not to be touched."""
+    pooled: Records | None = None
+    """All owners' records together, unbounded, where somebody has put them together before."""
     known_optimum: Optimum | None = None
     """θ* of these very records under this fitness, where somebody has found it before."""
 
@@ -224,6 +226,8 @@ class Problem:
         """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
         if self.stand_in:
             return self.fitness_of(self.owners[0])
+        if self.pooled is not None:
+            return self.fitness_of(self._as_agreed(self.pooled))
         return self.fitness_of(Records.concatenate(self.owners))
 
     @cached_property

@@ -1,0 +1,145 @@
+"""How unlike are the owners? One public number, where it comes from, and how sure it is.
+
+**Unlikeness** u is the ψ, on everybody's records, of a perfect model of one owner's own population: what an owner that
+knew all about its own customers, and nothing about the others', would still get wrong about everybody. 0 is owners
+alike; 0.02 is two percent worse than the best common model. With θ_i the owner's own optimum and A = ∇²f,
+
+    u_i  ≈  ½ (θ_i − θ*)ᵀ A (θ_i − θ*) / f(θ*),        u = Σ (n_i/n) u_i.
+
+It may be *stated* by the parties, *estimated* from public rows that say which owner or stratum they are of, estimated
+from the *answers* of a run (they are public once given), or not known. Not stated is not the same as alike: the range
+then is what real tables show whose rows come in groups (`UNKNOWN`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from copriv.errors import InvalidInput
+from copriv.types import Array
+
+Source = Literal["stated", "strata", "answers", "not stated"]
+LEAST = 1e-4
+"""Unlikeness below this is no different from 0 in any decision."""
+
+
+@dataclass(frozen=True)
+class Unlikeness:
+    """u, the range that holds it with 90 %, and who says so. Between `low` and `high` it is taken as log-normal."""
+
+    value: float
+    low: float
+    high: float
+    source: Source
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.value <= self.high < np.inf:
+            raise InvalidInput(
+                f"unlikeness: needs 0 ≤ low ≤ value ≤ high, not {self.low!r}, {self.value!r}, {self.high!r}"
+            )
+
+    @classmethod
+    def stated(cls, given: float | Sequence[float]) -> "Unlikeness":
+        """A number, or a range (low, high) whose middle is the value. Raises InvalidInput on anything else."""
+        if isinstance(given, int | float):
+            return cls(float(given), float(given), float(given), "stated")
+        if len(given) != 2:
+            raise InvalidInput(f"unlikeness: a number, or a range of two, not {len(given)} numbers")
+        low, high = float(given[0]), float(given[1])
+        middle = float(np.sqrt(low * high)) if low > 0 else 0.5 * (low + high)
+        return cls(middle, low, high, "stated")
+
+    @property
+    def alike(self) -> bool:
+        """Whether owners are known to be alike."""
+        return self.high < LEAST
+
+    def quantile(self, probability: float) -> float:
+        """u that is not exceeded with this probability: 5 % at low, 50 % at value, 95 % at high."""
+        z = float(ndtri(probability) / ndtri(0.95))
+        low, middle, high = (max(u, LEAST) for u in (self.low, self.value, self.high))
+        found = middle * (high / middle) ** z if z > 0 else middle * (low / middle) ** -z
+        return 0.0 if found <= LEAST else found
+
+    def levels(self, number: int = 3) -> tuple[float, ...]:
+        """Values spread over the range, each standing for an equal part of it; one where it is known."""
+        if self.high - self.low < LEAST:
+            return (self.value,)
+        return tuple(self.quantile((i + 0.5) / number) for i in range(number))
+
+    def below(self, bound: float) -> float:
+        """The probability that u is below `bound`."""
+        grid = np.linspace(0.005, 0.995, 199)
+        return float(np.mean([self.quantile(float(q)) < bound for q in grid]))
+
+
+UNKNOWN = Unlikeness(0.02, 0.0, 1.0, "not stated")
+"""Where nothing is stated: groups of five real tables (regions, occupations, departments, ages, qualities) lie between
+0.003 and 5, half of them below 0.02; and owners may also be alike (docs/explanation/unlike-owners.md)."""
+
+
+def from_strata(
+    gradients: Float[Array, "records p"],
+    share: Float[Array, " records"],
+    strata: np.ndarray[tuple[int], np.dtype[np.int64]],
+    hessian: Float[Array, "p p"],
+    optimum: float,
+) -> Unlikeness:
+    """u from public rows that say which owner or stratum they are of.
+
+    gradients: ∇ℓ of each row at the public optimum; share: the rows' weights, Σ = 1; strata: an index a row.
+    hessian, optimum: ∇²f and f there. A stratum's mean gradient is −A(θ_i − θ*) and sampling noise, whose variance its
+    own rows give and which is taken off: the estimate is unbiased where rows of a stratum are a sample of it.
+    The range is the jackknife's over strata. Raises InvalidInput with fewer than two strata of two rows.
+    """
+    inverse = np.linalg.pinv(hessian, rcond=1e-10, hermitian=True)
+    labels, index = np.unique(strata, return_inverse=True)
+    sizes = np.bincount(index)
+    kept = [i for i in range(len(labels)) if sizes[i] >= 2]
+    if len(kept) < 2:
+        raise InvalidInput("strata: needs at least two strata with two or more public rows each")
+    of_strata, weights = [], []
+    overall = share @ gradients
+    for i in kept:
+        rows = gradients[index == i]
+        mean = rows.mean(axis=0) - overall
+        noise = np.sum((rows - rows.mean(axis=0)) @ inverse * (rows - rows.mean(axis=0))) / (sizes[i] - 1) / sizes[i]
+        of_strata.append(0.5 * (mean @ inverse @ mean - noise) / optimum)
+        weights.append(float(share[index == i].sum()))
+    return _summary(np.array(of_strata), np.array(weights), "strata")
+
+
+def from_answers(
+    answers: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    hessian: Float[Array, "p p"],
+    optimum: float,
+) -> Unlikeness:
+    """u from what owners answered at one θ: the spread of answers beyond their known noise. Costs nothing: they are public.
+
+    answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
+    one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
+    """
+    inverse = np.linalg.pinv(hessian, rcond=1e-10, hermitian=True)
+    w = weights / weights.sum()
+    away = answers - w @ answers
+    # Var of an answer's noise about the weighted mean: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
+    each = (1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))
+    known = 0.5 * np.trace(inverse) * each / optimum
+    found = 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum - known
+    return _summary(found, w, "answers")
+
+
+def _summary(found: Array, weights: Array, source: Source) -> Unlikeness:
+    """Mean over owners, and a range from how it changes when one of them is left out."""
+    w = weights / weights.sum()
+    mean, N = float(w @ found), len(found)
+    without = np.array([(w @ found - w[i] * found[i]) / (1.0 - w[i]) for i in range(N)])
+    error = float(np.sqrt((N - 1) / N * np.sum(np.square(without - without.mean()))))
+    value = max(mean, 0.0)
+    return Unlikeness(value, max(mean - 1.645 * error, 0.0), max(value, mean + 1.645 * error, 2.0 * value), source)
