@@ -46,7 +46,7 @@ class Problem:
     stand_in: bool = False
     """Whether the records are a public sample standing in for records that are not to be touched."""
     pooled: Records | None = None
-    """All owners' records together, unbounded, where somebody has put them together before."""
+    """Where owners that differ are stood in for: their records together, unbounded. `under` deals them out again."""
     known_optimum: Optimum | None = None
     """θ* of these very records under this fitness, where somebody has found it before."""
 
@@ -140,7 +140,9 @@ class Problem:
         """The same records under other terms; a public sample stands in for any number of owners."""
         same = _fitness_terms(agreement) == _fitness_terms(self.terms)
         known = self.known_optimum if same else None
-        owners = (self.unbounded[0],) * agreement.n_owners if self.stand_in else self.unbounded
+        owners = self.unbounded
+        if self.stand_in:
+            owners = tuple(owners[i % len(owners)] for i in range(agreement.n_owners))
         return replace(self, terms=agreement, unbounded=owners, known_optimum=known)
 
     @cached_property
@@ -186,7 +188,7 @@ class Problem:
             raise DataError("public: a forecast needs a public sample; give public = (X, y), or data.public_rows")
         return replace(
             self, unbounded=(sample,) * self.terms.n_owners, stand_in=True, source="public", unbounded_held_out=None,
-            known_optimum=None,
+            pooled=None, known_optimum=None,
             description=f"the learner's own {sample.units:,} public records in every owner's place",
         )  # fmt: skip
 
@@ -224,10 +226,10 @@ class Problem:
     @cached_property
     def fitness(self) -> Fitness:
         """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
-        if self.stand_in:
-            return self.fitness_of(self.owners[0])
         if self.pooled is not None:
             return self.fitness_of(self._as_agreed(self.pooled))
+        if self.stand_in:
+            return self.fitness_of(self.owners[0])
         return self.fitness_of(Records.concatenate(self.owners))
 
     @cached_property

@@ -14,12 +14,14 @@ Many owners share a few directions (`KINDS`): a run's cost does not grow with ow
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
+from copriv.fitness import Optimum
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
@@ -43,14 +45,17 @@ class UnlikeWorld:
     """What was reached: less than asked for where the rows do not allow as much."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The owners of `agreement` holding these rows: owner i is of kind i mod KINDS."""
-        kinds, parts = len(self.shares), []
-        for i, owner in enumerate(agreement.owner):
-            weight = self.rows.weight * self.shares[i % kinds]
-            parts.append(Records(self.rows.features, self.rows.target, weight * (owner.records / weight.sum())))
+        """The owners of `agreement` in this world, all records together being `rows`: owner i is of kind i mod KINDS."""
+        kinds = [Records(self.rows.features, self.rows.target, self.rows.weight * share) for share in self.shares]
+        parts = tuple(kinds[i % len(kinds)] for i in range(agreement.n_owners))
         same = self.sample.problem.under(agreement)
-        whole = Records(self.rows.features, self.rows.target, sum(part.weight for part in parts))  # type: ignore[arg-type]
-        return replace(same, unbounded=tuple(parts), stand_in=False, pooled=whole, known_optimum=None)
+        return replace(same, unbounded=parts, pooled=self.rows, known_optimum=self.optimum)
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """θ* of all records together."""
+        pool = replace(self.sample.problem, unbounded=(self.rows,) * len(self.sample.problem.unbounded))
+        return replace(pool, known_optimum=None).optimum
 
 
 def unlike_worlds(

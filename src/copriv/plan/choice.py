@@ -70,6 +70,8 @@ class Plan:
     priced: tuple[Float[Array, " settings"], Float[Array, " settings"]]
     """ψ without noise of every setting that was priced, and how fast it grows with ν."""
     seconds: float
+    caution: Any = None
+    """A `plan.caution.Caution` where owners may differ: what was weighed for that, and what it costs."""
 
     @property
     def considered(self) -> int:

@@ -51,7 +51,7 @@ class _Talkers:
     def records(self, problem: Problem) -> tuple[Records, ...]:
         """Each talker's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
         w = problem.agreement.weights
-        if problem.stand_in:
+        if problem.stand_in and problem.pooled is None:
             return (problem.owners[0],) * len(self.agreed.members)
         together = []
         for group in self.agreed.members:

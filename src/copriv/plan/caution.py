@@ -1,0 +1,120 @@
+"""Which setting does not break when owners differ? Chosen by its largest regret over how unlike they may be.
+
+A plan made as if owners were alike can be a hundred times off where they are not: an average of models fitted apart is
+the model of nobody, and the more budget there is, the more it shows. Gradients asked at one point do not mind. So the
+best of every kind of setting is run in worlds of unlike owners (`copriv.unlike_worlds`), at each of a few levels u of
+the range that is stated (or of what real tables show, where nothing is), and
+
+    regret of a setting  =  max over u of  ψ(setting, u) / least ψ(any, u),
+
+the least of which is the plan. Where owners are known to be alike nothing of this happens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.plan.choice import Choice, Plan, kind_of
+from copriv.problem import Problem
+from copriv.public_sample import PublicSample
+from copriv.simulation import simulate
+from copriv.types import Array
+from copriv.unlike_worlds import UnlikeWorld, unlike_worlds
+from copriv.unlikeness import Unlikeness
+
+SHORT = 8
+"""Settings that are looked at: the best of each kind."""
+LEVELS = (0.05, 0.5, 0.95)
+"""Quantiles of unlikeness."""
+WORLDS, RUNS = 3, 8
+WITHIN = 2.0
+"""`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
+
+
+@dataclass(frozen=True, eq=False)
+class Caution:
+    """What was looked at, at which unlikeness, and what each setting cost there."""
+
+    unlikeness: Unlikeness
+    levels: tuple[float, ...]
+    choices: tuple[Choice, ...]
+    relative_fitness: Float[Array, "choices levels"]
+    """E ψ of each choice at each level, above the best that any could reach there."""
+    chosen: int
+    if_alike: Choice
+    """What would be chosen if owners were known to be alike."""
+
+    @property
+    def regret(self) -> Float[Array, "choices levels"]:
+        """ψ over the least ψ at that level; 1 is best."""
+        return np.asarray(self.relative_fitness / self.relative_fitness.min(axis=0))
+
+    @property
+    def holds_to(self) -> float:
+        """The largest level up to which the choice stays within WITHIN of the best; 0 if it does at none."""
+        good = self.regret[self.chosen] <= WITHIN
+        reached = len(good) if good.all() else int(np.argmin(good))
+        return self.levels[reached - 1] if reached else 0.0
+
+    @property
+    def price(self) -> float:
+        """ψ of the choice over ψ of `if_alike`, were owners alike after all: what caution costs; 1 is nothing."""
+        return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
+
+
+def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 0) -> Plan:
+    """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
+    if unlikeness.alike or problem.terms.n_owners == 1:
+        return found
+    short = _best_of_each_kind(found.measured)
+    levels = tuple(unlikeness.quantile(q) for q in LEVELS) if unlikeness.high > unlikeness.low else (unlikeness.value,)
+    worlds = _Worlds(problem, seed)
+    cost = np.array([[worlds.psi(choice, u) for u in levels] for choice in short])
+    best = cost.min(axis=0)
+    regret = (cost / best).max(axis=1)
+    chosen = int(np.argmin(regret))
+    caution = Caution(unlikeness, levels, short, cost, chosen, found.choice)
+    choice = short[chosen]
+    others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
+    return replace(found, choice=choice, runner_up=others[0] if others else None, caution=caution)
+
+
+def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
+    """The best of each mechanism and rule, then the next best of other kinds."""
+    short: dict[object, Choice] = {}
+    for choice in measured:
+        terms = choice.agreement.agreement
+        short.setdefault((terms.mechanism, terms.rule, terms.window > 1), choice)
+    for choice in measured:
+        if len(short) >= SHORT:
+            break
+        if choice not in short.values():
+            short.setdefault(kind_of(choice), choice)
+    return tuple(list(short.values())[:SHORT])
+
+
+@dataclass(frozen=True, eq=False)
+class _Worlds:
+    """Worlds of unlike owners, made once for each bound on features and each level."""
+
+    problem: Problem
+    seed: int
+    made: dict[tuple[object, float], tuple[UnlikeWorld, ...]] = field(default_factory=dict)
+
+    def psi(self, choice: Choice, unlikeness: float) -> float:
+        """E ψ of a choice in worlds of this unlikeness."""
+        agreement = choice.agreement
+        key = (agreement.data.feature_bound, unlikeness)
+        if key not in self.made:
+            sample = PublicSample.of(self.problem.under(agreement))
+            self.made[key] = unlike_worlds(sample, agreement, unlikeness, WORLDS, self.seed)
+        found = [
+            simulate(
+                world.problem(agreement), runs=RUNS, seed=self.seed, first_run=i * RUNS, record_at=(), alone=False,
+                workers=1,
+            ).relative_fitness.final["mean"]
+            for i, world in enumerate(self.made[key])
+        ]  # fmt: skip
+        return float(np.mean(found))
