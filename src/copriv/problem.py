@@ -47,6 +47,8 @@ class Problem:
     """Whether the records are a public sample standing in for records that are not to be touched."""
     pooled: Records | None = None
     """Where owners that differ are stood in for: their records together, unbounded. `under` deals them out again."""
+    strata: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+    """Which owner or stratum each public row is of, where that is known: an index a row."""
     known_optimum: Optimum | None = None
     """θ* of these very records under this fitness, where somebody has found it before."""
 
@@ -121,8 +123,11 @@ class Problem:
         )
 
     @classmethod
-    def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None) -> "Problem":
-        """A problem without private records: the public (X, y) stands in every owner's place."""
+    def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None, strata: Any = None) -> "Problem":
+        """A problem without private records: the public (X, y) stands in every owner's place.
+
+        strata: which owner or stratum each public row is of (labels), where somebody knows.
+        """
         sample = _records(public)
         problem = cls(
             agreement,
@@ -133,6 +138,7 @@ class Problem:
             "public",
             "",
             stand_in=True,
+            strata=None if strata is None else _labels(strata, len(sample)),
         )
         return problem.on_public()
 
@@ -272,6 +278,14 @@ def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
     model = agreement.model
     fitted = (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
     return (*fitted, agreement.data.feature_bound)
+
+
+def _labels(strata: Any, rows: int) -> Any:
+    """An index a row in place of labels. Raises DataError where there are not as many as public rows."""
+    labels = np.asarray(strata)
+    if labels.shape != (rows,):
+        raise DataError(f"strata: {labels.shape[0] if labels.ndim else 0} labels for {rows} public rows; give one each")
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _records(data: Any) -> Any:

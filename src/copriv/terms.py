@@ -110,11 +110,28 @@ class DataTerms(_Table):
     """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
+    unlikeness: NonNegative | tuple[NonNegative, NonNegative] | None = None
+    """How unlike the owners are, a number or a range (`copriv.unlikeness`): the ψ, on everybody's records, of a perfect
+    model of one owner's own population. 0: alike; not given: not known, which is not the same."""
 
     @model_validator(mode="before")
     @classmethod
     def _declared_columns_are_a_table(cls, value: Any) -> Any:
         return {"dataset": "table", **value} if isinstance(value, dict) and "features" in value else value
+
+    @field_validator("unlikeness", mode="before")
+    @classmethod
+    def _range(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value)
+        return value
+
+    @field_validator("unlikeness")
+    @classmethod
+    def _in_order(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and value[0] > value[1]:
+            raise ValueError(f"a range goes from low to high, not from {value[0]:g} to {value[1]:g}")
+        return value
 
     @field_validator("features", mode="before")
     @classmethod

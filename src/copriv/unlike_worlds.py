@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
@@ -26,11 +26,25 @@ from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.types import Array
+from copriv.unlikeness import UNKNOWN, Unlikeness, from_strata
 
 KINDS = 8
 """Directions in one world."""
 STEEPEST = 30.0
 """The largest s: rows all but cut into parts."""
+
+
+def unlikeness_of(problem: Problem) -> Unlikeness:
+    """What is known of the owners' unlikeness: stated in the agreement, estimated from strata of public rows, or unknown."""
+    stated = problem.terms.data.unlikeness
+    if stated is not None:
+        return Unlikeness.stated(stated)
+    if problem.strata is None or len(np.unique(problem.strata)) < 2:
+        return UNKNOWN
+    sample = PublicSample.of(problem)
+    r = sample.records
+    gradients = sample.problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
+    return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +112,12 @@ class _Deal:
 
     @classmethod
     def of(
-        cls, sample: PublicSample, some: Array, weight: Array, size: Float[Array, " kinds"], rng: np.random.Generator
+        cls,
+        sample: PublicSample,
+        some: Bool[np.ndarray, " rows"],
+        weight: Array,
+        size: Float[Array, " kinds"],
+        rng: np.random.Generator,
     ) -> "_Deal":
         r, f = sample.records, sample.problem.fitness
         x, y = r.features[some], r.target[some]

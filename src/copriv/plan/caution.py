@@ -10,6 +10,7 @@ the range that is stated (or of what real tables show, where nothing is), and
 the least of which is the plan. Where owners are known to be alike nothing of this happens.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -68,6 +69,7 @@ def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 
     """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
     if unlikeness.alike or problem.terms.n_owners == 1:
         return found
+    begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
     levels = tuple(unlikeness.quantile(q) for q in LEVELS) if unlikeness.high > unlikeness.low else (unlikeness.value,)
     worlds = _Worlds(problem, seed)
@@ -76,9 +78,10 @@ def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 
     regret = (cost / best).max(axis=1)
     chosen = int(np.argmin(regret))
     caution = Caution(unlikeness, levels, short, cost, chosen, found.choice)
-    choice = short[chosen]
+    choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
     others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
-    return replace(found, choice=choice, runner_up=others[0] if others else None, caution=caution)
+    runner_up = others[0] if others else None
+    return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
 
 
 def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:

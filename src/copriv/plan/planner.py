@@ -26,12 +26,15 @@ from copriv.plan.candidates import (
     variances_of,
     ways_of,
 )
+from copriv.plan.caution import cautious
 from copriv.plan.choice import Choice, Plan, kind_of
 from copriv.plan.clipping_bias import candidate_bounds
 from copriv.plan.finalists import finalists_of, measure_one_answer, one_answer_mechanisms, run_finalists
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem
+from copriv.unlike_worlds import unlikeness_of
+from copriv.unlikeness import Unlikeness
 
 PASSES = 3
 """How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""
@@ -47,6 +50,7 @@ def plan(
     one_answer: bool | None = None,
     runs: int = RUNS,
     seed: int = 0,
+    unlikeness: Unlikeness | None = None,
 ) -> Plan:
     """The best setting for these owners, from the agreement and the public sample alone.
 
@@ -56,6 +60,8 @@ def plan(
     one_answer: whether it may choose a mechanism by which each owner answers once: noisy statistics (squared loss) or a
         privately fitted model. None: where nothing is kept. With `keep` it needs a rule that is "auto".
     runs: simulated runs on the public rows for each finalist.
+    unlikeness: how unlike the owners may be; None: what the agreement states, else what the public rows' strata say,
+        else what real tables show. Settings that would break are not chosen (`caution`).
 
     (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
@@ -102,7 +108,8 @@ def plan(
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    return Plan(
+    found = Plan(
         ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
+    return cautious(public, found, unlikeness or unlikeness_of(public), seed)
