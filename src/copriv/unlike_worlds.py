@@ -32,6 +32,8 @@ KINDS = 8
 """Directions in one world."""
 STEEPEST = 30.0
 """The largest s: rows all but cut into parts."""
+MOST_ROUNDS = 500
+"""Of fitting the kinds' sizes: steep deals need many."""
 
 
 def unlikeness_of(problem: Problem) -> Unlikeness:
@@ -139,9 +141,11 @@ class _Deal:
         """How much of each row every kind holds; all of them together hold what was agreed."""
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
-        for _ in range(25 if steepness > 0 else 1):
-            held = softmax(level + steepness * self.places, axis=0)
-            level += np.log(self.size / np.maximum(held @ share, 1e-300))[:, None]
+        for _ in range(MOST_ROUNDS if steepness > 0 else 0):
+            held = softmax(level + steepness * self.places, axis=0) @ share
+            if np.abs(held / self.size - 1.0).max() < 1e-3:
+                break
+            level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
         return np.asarray(softmax(level + steepness * self.places, axis=0))
 
     def unlikeness(self, steepness: float) -> float:

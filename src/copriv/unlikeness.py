@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from copriv.errors import InvalidInput
 from copriv.types import Array
@@ -102,15 +102,14 @@ def from_strata(
     kept = [i for i in range(len(labels)) if sizes[i] >= 2]
     if len(kept) < 2:
         raise InvalidInput("strata: needs at least two strata with two or more public rows each")
-    of_strata, weights = [], []
-    overall = share @ gradients
+    means, weights, noise = [], [], []
     for i in kept:
         rows = gradients[index == i]
-        mean = rows.mean(axis=0) - overall
-        noise = np.sum((rows - rows.mean(axis=0)) @ inverse * (rows - rows.mean(axis=0))) / (sizes[i] - 1) / sizes[i]
-        of_strata.append(0.5 * (mean @ inverse @ mean - noise) / optimum)
+        away = rows - rows.mean(axis=0)
+        means.append(rows.mean(axis=0))
+        noise.append(float(np.sum((away @ inverse) * away)) / (sizes[i] - 1) / sizes[i])
         weights.append(float(share[index == i].sum()))
-    return _summary(np.array(of_strata), np.array(weights), "strata")
+    return _spread(np.array(means), np.array(weights), np.array(noise), inverse, optimum, "strata")
 
 
 def from_answers(
@@ -126,20 +125,37 @@ def from_answers(
     one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
     """
     inverse = np.linalg.pinv(hessian, rcond=1e-10, hermitian=True)
+    return _spread(answers, weights, np.trace(inverse) * noise, inverse, optimum, "answers")
+
+
+def _spread(
+    means: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    inverse: Float[Array, "p p"],
+    optimum: float,
+    source: Source,
+) -> Unlikeness:
+    """u of mean gradients about their weighted mean. noise: E of a mean's noise in the metric A⁻¹, which is taken off."""
     w = weights / weights.sum()
-    away = answers - w @ answers
-    # Var of an answer's noise about the weighted mean: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
-    each = (1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))
-    known = 0.5 * np.trace(inverse) * each / optimum
+    away = means - w @ means
+    # An owner's noise is in the weighted mean too: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
+    known = 0.5 * ((1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))) / optimum
     found = 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum - known
-    return _summary(found, w, "answers")
+    return _summary(found, w, known, len(inverse), source)
 
 
-def _summary(found: Array, weights: Array, source: Source) -> Unlikeness:
-    """Mean over owners, and a range from how it changes when one of them is left out."""
+def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Unlikeness:
+    """Mean over owners, and a range that holds it with 90 % (Student's t with N − 1 degrees of freedom).
+
+    Of two kinds, added: how owners differ (a jackknife), and noise: what is taken off for it, E = ½ tr(A⁻¹S), has a
+    variance of 2E²/p where noise is alike in every direction, and crosses with what is there by 4·found·E/p.
+    """
     w = weights / weights.sum()
     mean, N = float(w @ found), len(found)
-    without = np.array([(w @ found - w[i] * found[i]) / (1.0 - w[i]) for i in range(N)])
-    error = float(np.sqrt((N - 1) / N * np.sum(np.square(without - without.mean()))))
+    without = np.array([(mean - w[i] * found[i]) / (1.0 - w[i]) for i in range(N)])
+    between = (N - 1) / N * float(np.sum(np.square(without - without.mean())))
+    within = float(w**2 @ (2.0 * noise**2 + 4.0 * np.maximum(found, 0.0) * noise)) / n_parameters
+    error = float(stdtrit(N - 1, 0.95) * np.sqrt(between + within))
     value = max(mean, 0.0)
-    return Unlikeness(value, max(mean - 1.645 * error, 0.0), max(value, mean + 1.645 * error, 2.0 * value), source)
+    return Unlikeness(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)
