@@ -96,7 +96,7 @@ def from_strata(
     own rows give and which is taken off: the estimate is unbiased where rows of a stratum are a sample of it.
     The range is the jackknife's over strata. Raises InvalidInput with fewer than two strata of two rows.
     """
-    inverse = np.linalg.pinv(hessian, rcond=1e-10, hermitian=True)
+    inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
     labels, index = np.unique(strata, return_inverse=True)
     sizes = np.bincount(index)
     kept = [i for i in range(len(labels)) if sizes[i] >= 2]
@@ -124,7 +124,7 @@ def from_answers(
     answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
     one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
     """
-    inverse = np.linalg.pinv(hessian, rcond=1e-10, hermitian=True)
+    inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
     return _spread(answers, weights, np.trace(inverse) * noise, inverse, optimum, "answers")
 
 
