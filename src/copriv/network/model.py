@@ -5,7 +5,7 @@ run went. `to_sklearn` and `save_skops` give the same model to those who work in
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.finish import finished
 from copriv.losses import OfMargin
 from copriv.network.setup import declared_schema, scaled
 from copriv.records import Records
@@ -88,6 +89,25 @@ class Model:
         if isinstance(bound, float) and bound > 0:
             records = records.bounded(bound)
         return (records.with_intercept() if self.agreement.model.intercept else records).features
+
+    def finished(self, table: object, seed: int = 0) -> "Model":
+        """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.finish`).
+
+        It is made from the owner's records and has no guarantee: the file says so, and nothing sends it.
+        Raises DataError where the table is not as agreed, or has no target.
+        """
+        read, schema = self._table(table)
+        encoded = schema.encode(read)
+        x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
+        own = finished(self.agreement, self.theta, Records.of(x, encoded.target), seed=seed)
+        note = {
+            "rows": own.rows,
+            "common_share": own.common_share,
+            "private": False,
+            "note": "Made by an owner from its own records, for itself. No budget was spent because nothing is "
+            "released: this file must not leave.",
+        }
+        return replace(self, theta=own.theta, record={**self.record, "finished_at_home": note})
 
     def scores(self, table: object) -> Float[Array, " records"]:
         """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""

@@ -21,6 +21,8 @@ COMMANDS = {
     "owner": "A data owner's own process.",
     "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
     "is spent.",
+    "owner finish": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "
+    "released.",
     "ledger": "What an owner has spent.",
     "ledger create": "Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow.",
     "ledger show": "Every line of a ledger, and what is left. Reads only; an owner may be writing.",

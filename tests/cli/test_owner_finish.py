@@ -1,0 +1,77 @@
+"""`copriv owner finish`: an own model from a run's model file and the owner's table, and nothing that leaves."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.cli import run
+from copriv.network.model import Model
+
+AGREED = Agreement.of(
+    {
+        "agreement": {"rule": "A2", "horizon": 6, "answers": 3, "step": 0.3},
+        "model": {"loss": "squared", "regularization": 1e-6, "theta_max": 10.0, "gradient_bound": 2.0},
+        "data": {
+            "dataset": "table",
+            "components": 0,
+            "feature_bound": 0.0,
+            "features": ["a", "b"],
+            "target": "y",
+            "bounds": {"a": [-1, 1], "b": [-1, 1], "y": [-4, 4]},
+        },
+        "owner": [{"name": name, "records": 60, "epsilon": 1.0} for name in ("a", "b")],
+    }
+)
+OWN = np.array([1.0, -2.0])
+"""What the owner's own records say; the common model says something else."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (60, 2))
+    lines = [f"{a},{b},{y}" for (a, b), y in zip(x, x @ OWN + 0.01 * rng.normal(size=60), strict=True)]
+    (tmp_path / "own.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
+    (tmp_path / "common.json").write_text(Model(AGREED, np.array([0.5, 0.5]), None, {"run": "1"}).to_json())
+    return tmp_path
+
+
+def _finish(home: Path, *more: str) -> int:
+    return run(
+        ["owner", "finish", str(home / "common.json"), "--data", str(home / "own.csv"), "--out", str(home / "own.json"), *more]
+    )  # fmt: skip
+
+
+def test_it_fits_the_owners_rows_and_says_what_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _finish(home) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    own = Model.load(home / "own.json")
+    # Targets are scaled as declared, and so is the model; its predictions are what matters.
+    rows = json.loads((home / "own.json").read_text())["record"]["finished_at_home"]
+    assert "no budget was spent" in said
+    assert "keep it" in said
+    assert rows["private"] is False
+    assert "must not leave" in rows["note"]
+    assert (home / "own.json").stat().st_mode & 0o077 == 0
+    truth = np.loadtxt(home / "own.csv", delimiter=",", skiprows=1)[:, 2]
+    mine, common = (np.array(m.predict(str(home / "own.csv"))) for m in (own, Model.load(home / "common.json")))
+    assert np.mean((mine - truth) ** 2) < 0.01 * np.mean((common - truth) ** 2)
+
+
+def test_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _finish(home, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "copriv.finished/1"
+    assert found["rows"] == 60
+    assert found["common_share"] < 0.1
+
+
+@pytest.mark.parametrize("content", ["a,b\n0.1,0.2\n", "a,b,y\n0.1,0.2,9\n", ""])
+def test_a_table_that_is_not_as_agreed(home: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
+    (home / "own.csv").write_text(content)
+    assert _finish(home) == 3
+    assert not (home / "own.json").exists()
+    assert "Traceback" not in capsys.readouterr().err
