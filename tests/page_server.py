@@ -77,4 +77,4 @@ def until(page, condition, wait=30):
         if page.evaluate(condition):
             return
         time.sleep(0.02)
-    raise AssertionError(f"never true: {condition}")
+    raise AssertionError(f"never true: {condition}; the page says: {page.locator('main').inner_text()[:1500]}")

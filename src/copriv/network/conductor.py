@@ -69,6 +69,8 @@ class Conductor:
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
+        self.held = False
+        """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
         self._from_the_store(now)
 
     def _from_the_store(self, now: float) -> None:
@@ -219,7 +221,7 @@ class Conductor:
         self._turns.now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self._turns.opened + 1)
         talker = self._turns.talker_of[owner]
-        wanted = wanted and self._turns.may_ask(talker) and self._turns.is_due(talker)
+        wanted = wanted and not self.held and self._turns.may_ask(talker) and self._turns.is_due(talker)
         if self.outcome is None and not self._turns.open and wanted and self._turns.left() > 0:
             self._open(talker)
             return True
@@ -259,6 +261,8 @@ class Conductor:
                 self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
             else:
                 self._end("stopped", f"no round can be completed any more ({out})")
+        elif self.held:
+            self._turns.progress = self._turns.now  # nobody is waited for, so nobody's patience ends
         elif self.conduct.talk == "choose":
             for j in self._turns.free():
                 self._open(j)

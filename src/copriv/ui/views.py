@@ -16,8 +16,10 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
+from copriv.forecast.outlook import assess
 from copriv.forecast.value import Consortium
 from copriv.plan.noise_curve import NoiseCurve
+from copriv.problem import Problem
 
 FRONTIER = 28
 """Numbers of owners at which the frontier is worked out."""
@@ -111,6 +113,15 @@ def prepare(agreement: Agreement) -> Prepared:
         agreement, found.consortium, found.public_only, float(ψ.mean[-1]), float(ψ.low[-1]), float(ψ.high[-1]),
         _document(found), found.recommended.agreement, found.agreed.agreement,
     )  # fmt: skip
+
+
+def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
+    """Where a run's ψ is expected after each query, from the learner's public rows: k, low, mean, high.
+
+    Raises CoprivError where the agreement cannot be forecast.
+    """
+    ψ = assess(Problem.forecasting(agreement, public), "as agreed", 50, 0).relative_fitness
+    return {name: getattr(ψ, name).tolist() for name in ("k", "low", "mean", "high")}
 
 
 def exact(question: Question, made: Prepared) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
 from copriv.cli.commands.party import check_address, check_folder, party_keys, stoppable
+from copriv.cli.commands.watching import Ui, UiPort, watched
 from copriv.cli.show.console import log, out
 from copriv.cli.show.output import replace_file
 from copriv.cli.show.run import Following, compared, owners_table
@@ -66,6 +67,8 @@ def command(
         int,
         typer.Option(metavar="N", min=0, help="Simulated runs of the forecast that the run is held against; 0: none."),
     ] = 50,
+    ui: Ui = False,
+    ui_port: UiPort = 0,
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
@@ -106,19 +109,16 @@ def command(
 
     try:
         conductor = Conductor(run, conduct, time.monotonic())
-        with Following(conductor, events):
-            outcome = asyncio.run(
-                stoppable(
-                    Learner(
-                        conductor,
-                        GrpcListener(listen, own),
-                        keys=own,
-                        dictionary="" if dictionary is None else dictionary.fingerprint,
-                        pace=pace,
-                        on_listening=listening,
-                    ).run()
-                )
+        with Following(conductor, events), watched(conductor, rows, ui, ui_port) as look:
+            conducted = Learner(
+                conductor,
+                GrpcListener(listen, own),
+                keys=own,
+                dictionary="" if dictionary is None else dictionary.fingerprint,
+                pace=pace,
+                on_listening=listening,
             )
+            outcome = asyncio.run(stoppable(look(conducted.run())))
         path = model or store.with_suffix(".json")
         seconds = time.monotonic() - begun
         record = run_record(conductor, seconds) | {"realised": realised(conductor, None, seconds), "forecast": None}

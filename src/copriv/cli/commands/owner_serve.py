@@ -1,6 +1,5 @@
 """`copriv owner serve`: answer the learner's queries on this owner's table, as agreed and as its policy allows."""
 
-import asyncio
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,8 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import KeysFolder
-from copriv.cli.commands.party import check_address, party_keys, stoppable
+from copriv.cli.commands.party import check_address, party_keys
+from copriv.cli.commands.watching import Ui, UiPort, owner_watch, serving
 from copriv.cli.show.console import log
 from copriv.cli.show.ledger import spent
 from copriv.data.sql import is_sql, read_sql
@@ -64,6 +64,8 @@ def command(
     give_up: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.")
     ] = 600.0,
+    ui: Ui = False,
+    ui_port: UiPort = 0,
 ) -> None:
     """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
     from copriv.network.agent import OwnerAgent, Patience
@@ -84,7 +86,9 @@ def command(
         create_ledger(ledger, name, keys)
     with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness=keys) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
+        promise = terms.mechanism.promise(terms, terms.owner[terms.owner_names.index(name)])
         log(f"policy: {policy_file or 'none; whatever the agreement says is answered, once'}")
+        watch = None if not ui else owner_watch(name, terms.fingerprint, f"{rules.learner} at {learner}", promise)
         agent = OwnerAgent(
             terms,
             name,
@@ -97,10 +101,10 @@ def command(
             dictionary="" if dictionary is None else dictionary.fingerprint,
             columns=columns,
             patience=Patience(give_up=give_up),
-            log=log,
+            log=log if watch is None else watch.heard(log),
             noise_ahead=ahead > 0,
         )
-        reason = asyncio.run(stoppable(agent.serve()))
+        reason = serving(agent.serve, file, watch, ui_port)
         if reason.startswith(STOPPED):
             again = "start this command again when the learner goes on with it"
             typer.echo(f"{name}: the run was {reason}; {again}; {spent(file.totals)}")

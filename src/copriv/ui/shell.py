@@ -1,0 +1,119 @@
+"""What every application here shares: pages from templates in the person's language, JSON, errors as text, streams."""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from copriv import __version__
+from copriv.errors import CoprivError, InvalidInput
+from copriv.ui.words import LANGUAGES, preferred, source, texts
+
+Handler = Callable[[Request], Awaitable[Response]]
+BEAT = 0.5
+"""Seconds between two looks at what is streamed."""
+
+
+def routes(pages: Sequence[str]) -> list[BaseRoute]:
+    """The pages, the first of which is shown at "/", with their texts, styles and scripts."""
+    templates = Environment(
+        loader=PackageLoader("copriv.ui"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+
+    def page(name: str) -> Handler:
+        template = templates.get_template(f"{name}.html")
+
+        async def show(request: Request) -> Response:
+            language = preferred(request.cookies.get("copriv-language"), request.headers.get("accept-language", ""))
+            theme = request.cookies.get("copriv-theme", "")
+            shown = template.render(
+                t=texts(language).__getitem__, language=language, languages=LANGUAGES, page=name, pages=pages,
+                theme=theme if theme in ("light", "dark") else "auto", version=__version__,
+            )  # fmt: skip
+            return HTMLResponse(shown, headers={"cache-control": "no-store"})
+
+        return show
+
+    async def to_first(request: Request) -> Response:
+        return RedirectResponse(f"/{pages[0]}", 303)
+
+    return [
+        Route("/", to_first),
+        *(Route(f"/{name}", page(name)) for name in pages),
+        Route("/texts/{language}.json", _texts),
+        Mount("/static", StaticFiles(directory=str(files("copriv.ui").joinpath("static")))),
+    ]
+
+
+async def _texts(request: Request) -> Response:
+    language = request.path_params["language"]
+    if language not in LANGUAGES:
+        return Response(status_code=404)
+    return Response(source(language), media_type="application/json")
+
+
+def answered(answer: Callable[[Request], Awaitable[Any]]) -> Handler:
+    """JSON of what comes back; what copriv raises on purpose as text beside its status."""
+
+    async def respond(request: Request) -> Response:
+        try:
+            return as_json(await answer(request))
+        except InvalidInput as error:
+            return as_json({"error": str(error)}, 422)
+        except CoprivError as error:
+            return as_json({"error": str(error)}, 409)
+        except ClientDisconnect:
+            return as_json({"error": "the request ended before its end"}, 400)
+
+    return respond
+
+
+async def body(request: Request) -> Any:
+    """The request's JSON. Raises InvalidInput for what is none."""
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise InvalidInput("the page's state cannot be read; open the page again") from None
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    """A JSON answer that nobody keeps."""
+    return JSONResponse(_finite(content), status, headers={"cache-control": "no-store"})
+
+
+def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], seen: Callable[[int], None]) -> Response:
+    """Server-sent events: what `changes` gives of what this listener has not had (its argument is the listener's own).
+
+    A listener that comes back begins anew, so a reload shows what a first visit shows. `seen` counts listeners.
+    """
+
+    async def events() -> AsyncIterator[str]:
+        mine: dict[str, Any] = {}
+        seen(1)
+        try:
+            yield "retry: 1000\n\n"
+            while True:
+                found = changes(mine)
+                yield f"data: {json.dumps(_finite(found))}\n\n" if found else ": still here\n\n"
+                await asyncio.sleep(BEAT)
+        finally:
+            seen(-1)
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null in its place."""
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

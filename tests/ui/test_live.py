@@ -1,0 +1,36 @@
+"""What passes from a run to its page: snapshots and wishes; what did not change is not sent again."""
+
+from copriv.ui.live import WINDOW, OwnerWatch, Watch
+
+
+def rows(n, answers=0):
+    return [{"name": f"o{i}", "state": "here", "answers": answers} for i in range(n)]
+
+
+def test_a_listener_is_sent_what_it_has_not_had():
+    watch, mine = Watch("run"), {}
+    watch.update({"a": 1}, rows(1000))
+    assert len(watch.changes(mine)["rows"]) == 1000
+    assert watch.changes(mine) == {}
+    changed = rows(1000)
+    changed[7]["answers"] = 1
+    watch.update({"a": 1}, changed)
+    assert watch.changes(mine) == {"rows": {7: changed[7]}}
+    watch.points += [[1.0, 0.5], [2.0, 0.4]]
+    watch.say("asked", turn=1)
+    assert watch.changes(mine) == {"lines": 1, "points": [[1.0, 0.5], [2.0, 0.4]]}
+    assert watch.changes({}).keys() == {"head", "lines", "rows", "points"}  # who comes anew gets everything
+
+
+def test_a_run_of_many_events_is_sent_as_a_number():
+    watch = Watch("run")
+    for turn in range(100_000):
+        watch.say("asked", turn=turn)
+    assert watch.changes({})["lines"] == 100_000
+    assert len(watch.lines[500 : 500 + WINDOW]) == WINDOW
+
+
+def test_an_owners_page_holds_nothing_that_could_answer():
+    watch = OwnerWatch("a", "f" * 64, "learner", "promise")
+    held = {type(value).__name__ for value in (*vars(watch).values(), *vars(watch.watch).values())}
+    assert held <= {"Watch", "dict", "str", "list", "bool", "int", "NoneType"}
