@@ -57,7 +57,7 @@ class Consortium:
     def owner(self, i, at, *more):
         table = self.tables[i]
         command = ["owner", "serve", "--agreement", self.file, "--data", table, "--keys", table.parent, "--ledger",
-                   table.parent / "data.ledger", "--learner", at, *more]  # fmt: skip
+                   table.parent / "data.ledger", "--new-ledger", "--learner", at, *more]  # fmt: skip
         with (table.parent / "log").open("ab") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-c", "from copriv.cli import main; main()", *map(str, command)],

@@ -26,7 +26,7 @@ from copriv.ui.shell import answered, routes, stream
 if TYPE_CHECKING:
     from copriv.network.conductor import Conductor
     from copriv.network.store import Event
-    from copriv.privacy.sqlite_ledger import Totals
+    from copriv.privacy.ledger_lines import Totals
     from copriv.records import Records
 
 LOOK = 0.25

@@ -16,7 +16,7 @@ from copriv.errors import CoprivError
 if TYPE_CHECKING:
     from copriv.agreement import Agreement
     from copriv.network.conductor import Conductor
-    from copriv.privacy.sqlite_ledger import LedgerFile
+    from copriv.privacy.ledger_file import LedgerFile
     from copriv.records import Records
     from copriv.ui.live import OwnerWatch, Watch
 
