@@ -16,7 +16,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
-from copriv.forecast.outlook import assess
+from copriv.forecast.assessment import assess
 from copriv.forecast.value import Consortium
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.problem import Problem
