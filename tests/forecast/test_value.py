@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -308,3 +309,52 @@ def test_a_thousand_owners_are_valued_in_a_moment():
     values, error = c.shapley(samples=20)
     assert values.shape == error.shape == (1000,)
     assert float(c.cost(c.best_subset())) <= c.together()
+
+
+def _of_unlike_owners(spread: float, seed: int = 0) -> tuple[Consortium, np.ndarray]:
+    """Owners without noise whose optima are known, and ψ of any mixture of them by brute force."""
+    rng = np.random.default_rng(seed)
+    records = np.array([300.0, 200.0, 100.0, 400.0])
+    curve = NoiseCurve.of(np.array([0.0]), np.array([1e-9]))
+    members = Consortium(records, np.full(4, 1e6), np.ones(4), 0.0, curve, spread)
+    return members, rng.normal(size=(200_000, 4)) * np.sqrt(spread)
+
+
+def test_what_owners_that_differ_cost_one_another_is_what_drawn_optima_say():
+    members, optima = _of_unlike_owners(0.3)
+    v = members.records / members.total
+    for chosen in ([1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1]):
+        w = np.array(chosen) * members.records
+        by_force = float(np.mean((optima @ (w / w.sum() - v)) ** 2))
+        assert float(members.cost(np.array(chosen, dtype=bool))) == pytest.approx(by_force, rel=0.02, abs=1e-6)
+        assert members.weighted(w / w.sum()) == pytest.approx(by_force, rel=0.02, abs=1e-6)
+    alone = [float(np.mean((optima @ (np.eye(4)[i] - v)) ** 2)) for i in range(4)]
+    assert members.alone() == pytest.approx(alone, rel=0.02)
+
+
+def test_unlikeness_is_the_mean_of_what_owners_alone_cost():
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "S1", "horizon": 3, "step": 1.0},
+            "model": {"loss": "squared"},
+            "owner": [{"name": f"o{i}", "records": n, "epsilon": 1.0} for i, n in enumerate((100, 250, 900))],
+        }
+    )
+    members = Consortium.of(agreement, 0.0, NoiseCurve.of(np.array([0.0]), np.array([1.0])), 0.05)
+    assert float(members.records @ members.alone()) / members.total == pytest.approx(0.05)
+
+
+def test_the_best_weights_of_unlike_owners_are_the_least_of_a_quadratic():
+    curve = NoiseCurve.of(np.array([1e-4]), np.array([2e3]))
+    members = Consortium(np.array([100.0, 500.0, 2000.0]), np.array([1.0, 0.3, 2.0]), np.ones(3), 0.5, curve, 0.02)
+    found = members.best_weights()
+    free = minimize(
+        lambda w: members.weighted(np.array([*w, 1.0 - w.sum()])), np.full(2, 1 / 3), method="Nelder-Mead",
+        options={"xatol": 1e-10, "fatol": 1e-16},
+    )  # fmt: skip
+    assert found.sum() == pytest.approx(1.0)
+    assert found[:2] == pytest.approx(free.x, abs=1e-4)
+    # The more owners differ, the nearer everybody's share comes to its part of the records.
+    v = members.records / members.total
+    far = [np.abs(replace(members, spread=U).best_weights() - v).max() for U in (0.0, 0.02, 2.0)]
+    assert far[0] > far[1] > far[2]

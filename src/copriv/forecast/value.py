@@ -7,15 +7,20 @@ off the best by (in ψ)
                 +  curve(ν(w))           what privacy costs at its best setting, ν = Σ w_i² κ_i²/(n_i ε_i)²
 
 κ from the public sample (`sample.information`), the curve from the plan. Alone, an owner without noise has
-κ(1/n_i − 1/n). Everything here is a difference, derivative or minimum of these two functions: that is why asking a
-thousand questions costs nothing. It inherits their simplification: owners count as draws from one population.
+κ(1/n_i − 1/n). Where owners differ, each one's population has an optimum of its own, off the common mean by a draw of
+variance U in the metric of ψ (`spread`): a coalition's optimum is the weighted mean of its members', and costs, on
+everybody's records with v_i = n_i/n,
+
+    U(Σ_C w_i² − 2 Σ_C w_i v_i + Σ v_i²),      0 for everybody together, U(1 − 2v_i + Σ v²) for one alone.
+ Everything here is a difference, derivative or minimum of these two functions: that is why asking a
+thousand questions costs nothing. It inherits their simplification: how owners differ is not known of each.
 
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
 shrink with its weight n_i/n as fast as its information (S, §VI: "small conservative owners"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import Any
 
@@ -40,12 +45,16 @@ class Consortium:
     information: float
     """κ as ψ: κ/n is the relative cost of knowing n records only."""
     curve: NoiseCurve
+    spread: float = 0.0
+    """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
 
     @classmethod
-    def of(cls, agreement: Agreement, information: float, curve: NoiseCurve) -> "Consortium":
-        """The agreement's owners."""
+    def of(cls, agreement: Agreement, information: float, curve: NoiseCurve, unlikeness: float = 0.0) -> "Consortium":
+        """The agreement's owners. unlikeness: u = Σ v_i·U(1 − 2v_i + Σ v²), so that U = u/(1 − Σ v²)."""
         overlap = np.array([owner.overlap for owner in agreement.owner], dtype=np.float64)
-        return cls(agreement.records, agreement.epsilons, overlap, information, curve)
+        v = agreement.records / agreement.records.sum()
+        spread = unlikeness / (1.0 - float(v @ v)) if len(v) > 1 else 0.0
+        return cls(agreement.records, agreement.epsilons, overlap, information, curve, spread)
 
     @property
     def total(self) -> float:
@@ -59,7 +68,9 @@ class Consortium:
 
     def alone(self) -> Float[Array, " owners"]:
         """ψ of each owner's own model, without noise."""
-        return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total))
+        v = self.records / self.total
+        unlike = self.spread * (1.0 - 2.0 * v + float(v @ v)) if len(v) > 1 else 0.0
+        return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total) + unlike)
 
     @property
     def _share(self) -> Float[Array, " owners"]:
@@ -68,15 +79,23 @@ class Consortium:
 
     def cost(self, members: Bool[np.ndarray, "*many owners"]) -> Float[Array, "*many"]:
         """ψ of coalitions that weigh their members by records; without members, infinite."""
-        return self._priced(np.asarray(members @ self.records), np.asarray(members @ self._share))
+        return self._priced(*(np.asarray(members @ sums) for sums in self._sums))
 
-    def _priced(self, n: Float[Array, "*many"], share: Float[Array, "*many"]) -> Float[Array, "*many"]:
-        """ψ of coalitions of n_C records in all and Σ (κ_i/ε_i)²: two numbers are all that matters of one."""
+    @property
+    def _sums(self) -> tuple[Array, Array, Array]:
+        """What is added up over a coalition: records, (κ/ε)², records². These three sums are all that matters of one."""
+        return self.records, self._share, self.records**2
+
+    def _priced(
+        self, n: Float[Array, "*many"], share: Float[Array, "*many"], squares: Float[Array, "*many"]
+    ) -> Float[Array, "*many"]:
+        """ψ of coalitions of n_C records in all, Σ (κ_i/ε_i)² and Σ n_i²."""
         with np.errstate(divide="ignore", invalid="ignore"):
             # w_i² noise_i = (n_i/n_C)² κ_i²/(n_i ε_i)² = (κ_i/ε_i)²/n_C²
             ν = share / n**2
             known = self.information * (1.0 / n - 1.0 / self.total)
-            priced = known + self.curve.at(np.where(n > 0, ν, 0.0))
+            apart = squares / n**2 - 2.0 * squares / (n * self.total) + float(np.sum(self.records**2)) / self.total**2
+            priced = known + self.spread * np.maximum(apart, 0.0) + self.curve.at(np.where(n > 0, ν, 0.0))
         return np.asarray(np.where(n > 0, priced, np.inf))
 
     def together(self) -> float:
@@ -86,6 +105,7 @@ class Consortium:
     def weighted(self, weights: Float[Array, " owners"]) -> float:
         """ψ under any weights that add up to 1."""
         known = self.information * (float(np.sum(weights**2 / self.records)) - 1.0 / self.total)
+        known += self.spread * float(np.sum((weights - self.records / self.total) ** 2))
         return known + float(self.curve.at(float(np.sum(weights**2 * self.noise))))
 
     def best_weights(self) -> Float[Array, " owners"]:
@@ -95,8 +115,11 @@ class Consortium:
         return min(tried, key=self.weighted)
 
     def _weights_at(self, slope: float) -> Array:
-        w = 1.0 / (self.information / self.records + slope * self.noise)
-        return np.asarray(w / w.sum())
+        # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
+        price = self.information / self.records + slope * self.noise + self.spread
+        pull = self.spread * self.records / self.total
+        μ = (1.0 - float(np.sum(pull / price))) / float(np.sum(1.0 / price))
+        return np.asarray((μ + pull) / price)
 
     def best_subset(self) -> Bool[np.ndarray, " owners"]:
         """The coalition of least cost, members weighed by records: exact up to EXACT_OWNERS, else by local search.
@@ -110,7 +133,7 @@ class Consortium:
             every = _coalitions(N)[1:]
             return np.asarray(every[int(np.argmin(self.cost(every)))])
         order = np.argsort(self._share / self.records)
-        first = int(np.argmin(self._priced(np.cumsum(self.records[order]), np.cumsum(self._share[order]))))
+        first = int(np.argmin(self._priced(*(np.cumsum(sums[order]) for sums in self._sums))))
         members = np.zeros(N, dtype=bool)
         members[order[: first + 1]] = True
         while (change := self._improvement(members)) is not None:
@@ -119,16 +142,16 @@ class Consortium:
 
     def _improvement(self, members: Bool[np.ndarray, " owners"]) -> Any:
         """The owner whose change of side helps most; else two to swap; None where neither helps."""
-        records, share = self.records, self._share
-        n, S = members @ records, members @ share
-        enough = float(self._priced(np.asarray(n), np.asarray(S))) * (1 - 1e-12)
+        sums = self._sums
+        now = [members @ each for each in sums]
+        enough = float(self._priced(*map(np.asarray, now))) * (1 - 1e-12)
         side = np.where(members, -1.0, 1.0)
-        flipped = self._priced(n + side * records, S + side * share)
+        flipped = self._priced(*(total + side * each for total, each in zip(now, sums, strict=True)))
         if flipped.min() < enough:
             return [int(np.argmin(flipped))]
         outside = np.flatnonzero(~members)
         for i in np.flatnonzero(members) if len(outside) else ():
-            swapped = self._priced(n - records[i] + records[outside], S - share[i] + share[outside])
+            swapped = self._priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 return [int(i), int(outside[np.argmin(swapped)])]
         return None
@@ -193,8 +216,8 @@ class Consortium:
         gains = np.empty((samples, N))
         for row in gains:
             order = rng.permutation(N)
-            n, S = np.cumsum(self.records[order]), np.cumsum(self._share[order])
-            saved = np.minimum.accumulate(self.alone()[order]) - self._priced(n, S)
+            joined = self._priced(*(np.cumsum(sums[order]) for sums in self._sums))
+            saved = np.minimum.accumulate(self.alone()[order]) - joined
             saved[0] = 0.0
             row[order] = np.diff(np.maximum(saved, 0.0), prepend=0.0)
         return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(samples)
@@ -218,11 +241,10 @@ class Consortium:
     def _with(self, owner: int, epsilon: float) -> "Consortium":
         changed = self.epsilon.copy()
         changed[owner] = epsilon
-        return Consortium(self.records, changed, self.overlap, self.information, self.curve)
+        return replace(self, epsilon=changed)
 
     def _equal(self, epsilon: float) -> "Consortium":
-        same = np.full_like(self.epsilon, epsilon)
-        return Consortium(self.records, same, self.overlap, self.information, self.curve)
+        return replace(self, epsilon=np.full_like(self.epsilon, epsilon))
 
 
 def _coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
