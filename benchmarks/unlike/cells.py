@@ -1,0 +1,105 @@
+"""One cell: what was forecast, planned and promised, beside what came of it on the real owners."""
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+import copriv
+from benchmarks.unlike.tables import Owners
+from copriv import losses
+from copriv.finish import Home, finished
+from copriv.records import Records
+
+RUNS = 20
+FINALISTS = 12
+
+
+def agreement(owners: Owners, loss: str, epsilon: float, unlikeness: float | None) -> copriv.Agreement:
+    """Nothing but sizes and budgets, and unlikeness where it is stated."""
+    stated = {} if unlikeness is None else {"unlikeness": unlikeness}
+    return copriv.Agreement.of(
+        {
+            "agreement": {"rule": "auto", "horizon": 1000},
+            "model": {"loss": loss, "regularization": 1e-5 if loss == "squared" else 1e-3, "intercept": True},
+            "data": stated,
+            "owner": [
+                {"name": f"owner-{i + 1}", "records": len(y), "epsilon": epsilon}
+                for i, (_, y) in enumerate(owners.train)
+            ],
+        }
+    )
+
+
+def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, Any]:
+    """known: "nothing", "strata" (public rows say whose they are like) or "alike" (unlikeness = 0 stated)."""
+    begun = time.perf_counter()
+    terms = agreement(owners, loss, epsilon, 0.0 if known == "alike" else None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = copriv.forecast(terms, public=owners.public, strata=owners.strata if known == "strata" else None)
+    seconds = time.perf_counter() - begun
+    ψ, plan = told.recommended.relative_fitness, told.plan
+    measured = _simulated(plan.agreement, owners, RUNS, alone=True)
+    tried = {choice.describe(): choice for choice in plan.measured[:FINALISTS]}
+    if plan.caution is not None:
+        tried |= {choice.describe(): choice for choice in plan.caution.choices}
+    best = min(
+        float(_simulated(choice.agreement, owners, RUNS, False).relative_fitness.final["median"])
+        for choice in tried.values()
+    )
+    found = float(measured.relative_fitness.final["median"])
+    return {
+        "records": [len(y) for _, y in owners.train],
+        "low": float(ψ.low[-1]),
+        "median": float(ψ.median[-1]),
+        "high": float(ψ.high[-1]),
+        "measured": found,
+        "in_band": bool(ψ.low[-1] <= found <= ψ.high[-1]),
+        "plan": plan.choice.describe(),
+        "plan_over_best": found / min(best, found),
+        "unlikeness": told.unlikeness.value,
+        "owners": _verdicts(told, measured, owners, loss),
+        "seconds": seconds,
+        "seconds_in_all": time.perf_counter() - begun,
+    }
+
+
+def _simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) -> copriv.Simulation:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return copriv.simulate(terms, data=owners.train, public=owners.public, runs=runs, seed=1, alone=alone)
+
+
+def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners, loss: str) -> list[dict[str, Any]]:
+    """For each owner: both verdicts, and what they are about, on its own held-out rows and on everybody's."""
+    lost, terms = losses.named(loss), told.recommended.agreement
+    models = measured.theta[: min(10, len(measured.theta))]
+    rows = []
+    for i, ((x, y), (tx, ty)) in enumerate(zip(owners.train, owners.test, strict=True)):
+        said, own = told.owners[i], Records.of(np.column_stack([x, np.ones(len(y))]), y)
+        one = np.column_stack([tx, np.ones(len(ty))])
+        home = Home(lost, terms.model.regularization, models[0], np.eye(own.n_parameters))
+        alone = home.fitted(own, 0.0, models[0])
+        common = float(np.mean([lost.values(θ, one, ty).mean() for θ in models]))
+        mine = float(lost.values(alone, one, ty).mean())
+        made = finished(terms, models[0], (x, y), public=owners.public).theta
+        rows.append(
+            {
+                "records": len(y),
+                "alone": said.alone,
+                "alone_measured": float(measured.owners[i].alone),
+                "together_measured": float(measured.relative_fitness.final["mean"]),
+                "says_all": said.joining_pays,
+                "own_alone": said.own.alone,
+                "own_together": said.own.together,
+                "says_own": said.own.joining_pays,
+                "says_finish": said.own.finishing_pays,
+                "own_common_loss": common,
+                "own_alone_loss": mine,
+                "own_finished_loss": float(lost.values(made, one, ty).mean()),
+                "own_common_first_loss": float(lost.values(models[0], one, ty).mean()),
+            }
+        )
+    return rows

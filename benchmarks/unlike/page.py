@@ -1,0 +1,90 @@
+"""The report: how often the band held, how good the plan was, and how often each verdict was right."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PAGE = Path("docs/reference/unlike-owners.md")
+CHANGED, LARGE = 0.02, 0.1
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    done = [row for row in rows if "failed" not in row]
+    lines = [
+        "# Owners that differ: forecast against measured",
+        "",
+        "Written by a command, and not by hand:",
+        "",
+        "    python -m benchmarks.unlike --page",
+        "",
+        f"{len(done)} cells were measured and {len(rows) - len(done)} failed. Real tables, cut into owners by a column, or "
+        "sorted and cut; *shuffled*: the same rows dealt at random. 1,000 public rows drawn from all (or from one owner); "
+        "nothing is stated but sizes and budgets, unless public rows say which owner they are of (*strata*) or the parties "
+        "say that they are alike. *In the band*: measured median ψ between the forecast's ends (90 %). *Plan over best*: "
+        "measured ψ of the plan over that of the best of all its measured finalists.",
+        "",
+        "| cells | known | number | in the band | plan over best: median | largest | alone within 3 times | "
+        "verdict for everybody's records | for its own, changes above 2 % | above 10 % |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]  # fmt: skip
+    kinds = [
+        ("groups of five tables", lambda r: r["split"].startswith("unlike/")),
+        ("as they are", lambda r: not r["shuffled"] and not r["split"].startswith("unlike/") and r["public"] == "all"),
+        ("shuffled", lambda r: r["shuffled"]),
+        ("public rows of one owner", lambda r: r["public"] != "all"),
+        ("a hundred small owners", lambda r: r["owners_asked"] == 100),
+    ]
+    for name, of_kind in kinds:
+        for known in ("nothing", "strata", "alike"):
+            some = [row for row in done if of_kind(row) and row["known"] == known]
+            if some:
+                lines.append(_line(name, known, some))
+    lines += ["", "## Finished at home", "", *_finished(done), "", "## Every cell", ""]
+    lines += [
+        "| cell | forecast | measured | in the band | plan over best | plan |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for r in done:
+        band = f"{r['median']:.2g} ({r['low']:.2g} to {r['high']:.2g})"
+        inside = "yes" if r["in_band"] else "no"
+        lines.append(
+            f"| {r['cell']} | {band} | {r['measured']:.2g} | {inside} | {r['plan_over_best']:.2f} | {r['plan']} |"
+        )
+    lines += [f"| {r['cell']} | failed | {r['failed']} | | | |" for r in rows if "failed" in r]
+    return "\n".join(lines) + "\n"
+
+
+def _line(name: str, known: str, some: list[dict[str, Any]]) -> str:
+    ratio = np.array([row["plan_over_best"] for row in some])
+    owners = [owner for row in some for owner in row["owners"]]
+    near = [max(o["alone"], 1e-12) / max(o["alone_measured"], 1e-12) for o in owners]
+    all_gain = [1.0 - (1.0 + o["together_measured"]) / (1.0 + o["alone_measured"]) for o in owners]
+    own_gain = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in owners]
+    said_all, said_own = ([o[key] for o in owners] for key in ("says_all", "says_own"))
+    cells = [
+        name, known, str(len(some)), f"{np.mean([row['in_band'] for row in some]):.0%}", f"{np.median(ratio):.2f}",
+        f"{ratio.max():.2f}", f"{np.mean([1 / 3 <= q <= 3 for q in near]):.0%}", _right(said_all, all_gain, LARGE),
+        _right(said_own, own_gain, CHANGED), _right(said_own, own_gain, LARGE),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _right(said: list[bool], gain: list[float], least: float) -> str:
+    judged = [s == (g > 0) for s, g in zip(said, gain, strict=True) if abs(g) > least]
+    return f"{np.mean(judged):.0%} of {len(judged)}" if judged else "none"
+
+
+def _finished(done: list[dict[str, Any]]) -> list[str]:
+    """Loss on held-out rows over the lower of alone and together (the same run's model)."""
+    rows = [o for row in done if row["known"] == "nothing" for o in row["owners"]]
+    if not rows:
+        return ["Nothing was measured."]
+    over = np.array([o["own_finished_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in rows])
+    large = np.array([o["records"] >= 200 for o in rows])
+    return [
+        f"Loss on the owner's held-out rows over the lower of alone and together: {over.mean():.3f} on average over "
+        f"{len(rows)} owners; of the {int(large.sum())} with 200 records or more at most {over[large].max():.3f}, and "
+        f"{np.mean(over[large] <= 1.05):.1%} of them at most 1.05."
+    ]
