@@ -15,7 +15,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.data.consortium import load_consortium, load_sample
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.preparation import bounded, public_bound
+from copriv.data.preparation import public_bound
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
@@ -35,7 +35,7 @@ class Problem:
 
     terms: Agreement
     unbounded: tuple[Records, ...]
-    """Each owner's records before the bound on features; never used as they are."""
+    """Each owner's records before the intercept."""
     unbounded_public: Records | None
     loss: Loss
     target_bound: float
@@ -158,7 +158,7 @@ class Problem:
 
     @cached_property
     def feature_bound(self) -> float | None:
-        """B, the L1 bound on a record's features, without the intercept; None where features are not bounded."""
+        """B, the L1 length of features, without the intercept, beyond which records count for less; None: there is none."""
         agreed = self.terms.data.feature_bound
         if self.unbounded_public is None:
             return None if agreed == "auto" else agreed or None
@@ -173,16 +173,16 @@ class Problem:
 
     @cached_property
     def public(self) -> Records | None:
-        """The learner's own records, bounded in the same way."""
+        """The learner's own records, made in the same way."""
         return None if self.unbounded_public is None else self._as_agreed(self.unbounded_public)
 
     @cached_property
     def held_out(self) -> Records | None:
-        """Records that no owner trained on, bounded in the same way."""
+        """Records that no owner trained on, made in the same way."""
         return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
 
     def _as_agreed(self, records: Records) -> Records:
-        return bounded(records, self.feature_bound, self.terms.model.intercept)
+        return records.with_intercept() if self.terms.model.intercept else records
 
     def on_public(self) -> "Problem":
         """The same problem with the public sample in every owner's place: no private record is in it.
@@ -276,8 +276,7 @@ def _dictionary(path: str | None) -> PublicDictionary | None:
 def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
     """The terms that decide what is fitted."""
     model = agreement.model
-    fitted = (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
-    return (*fitted, agreement.data.feature_bound)
+    return (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
 
 
 def _labels(strata: Any, rows: int) -> Any:

@@ -16,49 +16,75 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
+from copriv.errors import InvalidInput, NotCertified
 from copriv.fitness import Optimum, Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.types import Array, is_linear
+from copriv.worlds import Law, World
 
 BOOTSTRAPS = 20
+TRIED = 3
+"""Worlds that are drawn for each that is kept, where the pool of some has no best fitness above 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicSample:
-    """The fitness over the learner's own records: optimum, curvature, and the spread of optima."""
+    """The fitness over the learner's own records: optimum, curvature, and the spread of optima.
+
+    Where the rows are few for the parameters, they are smoothed first (`worlds.Law.smoothed`): the public model is then
+    that of the posterior's mean, and not one that fits every row.
+    """
 
     problem: Problem
     """With the public sample in every owner's place."""
-    _made: "dict[tuple[int, int], tuple[Problem, ...]]" = field(default_factory=dict, repr=False)
+    _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, problem: Problem) -> "PublicSample":
         """Raises DataError where the problem has no public records."""
         return cls(problem if problem.stand_in else problem.on_public())
 
+    @cached_property
+    def law(self) -> Law:
+        """What the rows say of the law of all records."""
+        return Law(self.problem)
+
+    @cached_property
+    def smooth(self) -> Problem:
+        """The problem on the rows that a plan is made on."""
+        law = self.law
+        if law.plenty:
+            return self.problem
+        smoothed = (law.smoothed,) * self.problem.terms.n_owners
+        return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)
+
     @property
     def records(self) -> Records:
         """The public records."""
-        return self.problem.owners[0]
+        return self.smooth.owners[0]
 
     @property
     def optimum(self) -> Optimum:
         """θ* of the public sample."""
-        return self.problem.optimum
+        return self.smooth.optimum
 
     @cached_property
     def hessian(self) -> Float[Array, "p p"]:
-        """A = ∇²f at the optimum; for a loss with a kink, of f smoothed over the spread of its optima."""
-        f = self.problem.fitness
-        if f.quadratic is not None:
-            return f.quadratic.hessian
-        return curvature_at(self.problem, self.optimum.theta)
+        """A = ∇²f at the optimum; for a loss with a kink, of f smoothed over the spread of its optima.
+
+        Directions in which no public record differs count as if they hardly did: what is divided by stays finite.
+        """
+        f = self.smooth.fitness
+        A = f.quadratic.hessian if f.quadratic is not None else curvature_at(self.smooth, self.optimum.theta)
+        a, U = np.linalg.eigh(A)
+        least = 1e-7 * max(float(a[-1]), 1e-300)
+        return A if a[0] >= least else np.asarray((U * np.maximum(a, least)) @ U.T)
 
     @cached_property
     def spread(self) -> Float[Array, "p p"]:
         """A⁻¹ S A⁻¹: the covariance of an optimum over n records, times n."""
-        f, r = self.problem.fitness, self.records
+        f, r = self.smooth.fitness, self.records
         g = f.loss.gradients(self.optimum.theta, r.features, r.target)
         share = r.weight / r.weight.sum()
         g = g - share @ g
@@ -77,43 +103,49 @@ class PublicSample:
 
     def public_only(self, total: float) -> float:
         """E ψ, on `total` records of the owners, of the model fitted on the public sample alone."""
-        return self.information * (1.0 / self.records.units + 1.0 / total) / self.optimum.value
+        return self.information * (1.0 / self.problem.unbounded[0].units + 1.0 / total) / self.optimum.value
 
     def worlds(self, number: int, seed: int = 0) -> "tuple[Problem, ...]":
-        """Bootstrap samples of the public rows, each in every owner's place: what the owners' records may be like.
+        """What the owners' records may be like: the pool of each world, in every owner's place."""
+        return tuple(world.pool for world in self.drawn(number, seed))
 
-        Each has an optimum, a curvature and a tail of its own, as far from the public sample's as that is from the
-        owners' (whose n records are far more than the public ones, and add little to the distance).
+    def drawn(self, number: int, seed: int = 0) -> "tuple[World, ...]":
+        """Worlds with their optimum, the same for every rule that is tried in them.
+
+        Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing.
         """
         if (number, seed) not in self._made:
-            drawn = self._resampled(number, seed)
-            # An optimum is an optimisation a world, and the same for every rule that is tried in it.
-            self._made[number, seed] = tuple(replace(world, known_optimum=world.optimum) for world in drawn)
+            made: list[World] = []
+            lost = 0
+            near = self.optimum.theta
+            while len(made) < number:
+                world = self.law.draw((seed, 2, len(made) + lost))
+                try:
+                    optimum = world.pool.fitness.minimum(near)
+                except NotCertified:
+                    optimum = None
+                if optimum is not None and optimum.value > 1e-12:
+                    made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
+                    continue
+                lost += 1
+                if lost > TRIED * number:
+                    n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
+                    raise InvalidInput(
+                        f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and "
+                        "ψ is relative to a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring "
+                        "more records"
+                    )
+            self._made[number, seed] = tuple(made)
         return self._made[number, seed]
-
-    def _resampled(self, number: int, seed: int) -> "tuple[Problem, ...]":
-        rng = np.random.default_rng([seed, 2])
-        raw = self.problem.unbounded[0]
-        share, n = raw.weight / raw.weight.sum(), raw.units
-        made = []
-        for _ in range(number):
-            weight = rng.multinomial(n, share).astype(np.float64)
-            some = weight > 0
-            drawn = Records(raw.features[some], raw.target[some], weight[some])
-            made.append(replace(self.problem, unbounded=(drawn,) * self.problem.terms.n_owners))
-        return tuple(made)
 
     @cached_property
     def wobble(self) -> float:
         """Relative standard error of the curvature in a direction: √(E‖A^(−½) A_b A^(−½) − I‖²_F / p)."""
         a, U = np.linalg.eigh(self.hessian)
         root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
-        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in self._bootstrap]
-        return float(np.sqrt(np.mean([np.square(d).sum() / len(a) for d in off])))
-
-    @cached_property
-    def _bootstrap(self) -> "tuple[Problem, ...]":
-        return self._resampled(BOOTSTRAPS, 0)
+        worlds = [self.law.draw((0, 3, i)).pool for i in range(BOOTSTRAPS)]
+        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in worlds]
+        return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
 
     def _hessian_of(self, world: Problem) -> Array:
         q = world.fitness.quadratic

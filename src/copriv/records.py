@@ -154,12 +154,6 @@ class Records:
         """For a bound and a norm, the largest |φ′| of each row: kept here by `privacy.clipping`, which works it out."""
         return {}
 
-    def bounded(self, feature_bound: float) -> "Records":
-        """Each x scaled into the L1 ball of radius `feature_bound`: x · min(1, B/‖x‖₁). A row sees only itself."""
-        norms = np.abs(self.features).sum(axis=1)
-        factor = np.minimum(1.0, feature_bound / np.maximum(norms, np.finfo(float).tiny))
-        return Records(self.features * factor[:, None], self.target, self.weight)
-
     def with_intercept(self) -> "Records":
         """A last feature that is always 1."""
         ones = np.ones((len(self), 1))

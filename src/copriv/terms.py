@@ -97,7 +97,8 @@ class DataTerms(_Table):
     dataset: str = "lending"
     components: Annotated[int, Field(ge=0)] = 10
     feature_bound: NonNegative | Literal["auto"] = "auto"
-    """B: each record's features are scaled into the L1 ball of this radius; 0: not bounded."""
+    """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
+    from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""
     public_rows: Count = 2000
     scaling: Literal["declared", "none"] | None = None
     """How columns become numbers before the dictionary: over their declared sizes, or as they are (the papers)."""

@@ -83,14 +83,14 @@ def test_more_records_than_rows_are_resampled_at_a_cost_that_does_not_grow(load)
     np.testing.assert_array_equal(joined.owners[1].weight, c.owners[1].weight)
 
 
-def test_bound_is_the_public_quantile_and_is_enforced(load):
-    free = load([160], feature_bound=0)
-    bounded = load([160])
-    expected = np.quantile(np.abs(free.public.features).sum(axis=1), 0.99)
-    assert bounded.feature_bound == pytest.approx(expected)
-    for records in (*bounded.owners, bounded.public):
-        assert np.abs(records.features).sum(axis=1).max() <= expected * (1 + 1e-12)
-    assert load([160], feature_bound=0.01).feature_bound == 0.01
+def test_the_bound_is_beyond_the_public_rows_and_changes_no_record(load):
+    free, bounded, tight = load([160], feature_bound=0), load([160]), load([160], feature_bound=0.01)
+    longest = np.abs(free.public.features).sum(axis=1).max()
+    assert longest <= bounded.feature_bound < 10 * longest
+    assert tight.feature_bound == 0.01
+    for made in (bounded, tight):
+        for records, untouched in zip((*made.owners, made.public), (*free.owners, free.public), strict=True):
+            np.testing.assert_array_equal(records.features, untouched.features)
 
 
 def test_intercept_comes_after_bounding(load):

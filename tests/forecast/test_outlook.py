@@ -17,20 +17,33 @@ from copriv.simulation import simulate
 
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
-ADDED = {"joining_pays", "verdict", "best_subset", "best_weights", "runner_up", "trades", "flatness", "description"}
+ADDED = {
+    "probability",
+    "advice",
+    "caution",
+    "public_only_band",
+    "joining_pays",
+    "verdict",
+    "best_subset",
+    "best_weights",
+    "runner_up",
+    "trades",
+    "flatness",
+    "description",
+}
 TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
-    "in_best_subset", "best_weight", "shapley", "shapley_error",
+    "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
+    "break_even_epsilon_low", "break_even_epsilon_high",
 }  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "FEATURE_QUANTILES", (0.95, 1.0))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(finalists, "FINALISTS", 3)
     monkeypatch.setattr(finalists, "WORLDS", 2)

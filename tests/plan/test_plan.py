@@ -19,6 +19,7 @@ from copriv.plan.choice import kind_of
 from copriv.plan.rule_response import GAINS, MOST_TALKERS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
+from copriv.records import Records
 from copriv.rules import ALL
 from copriv.simulation import simulate
 
@@ -182,7 +183,6 @@ def problem_of(agreement, seed=1):
 def _few_candidates(monkeypatch):
     """The same plan from fewer candidates: a fifth of the time."""
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
-    monkeypatch.setattr(clipping_bias, "FEATURE_QUANTILES", (0.95, 1.0))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(finalists, "FINALISTS", 3)
     monkeypatch.setattr(finalists, "WORLDS", 2)
@@ -413,7 +413,8 @@ def test_an_optimum_that_somebody_knows_is_not_taken_for_the_public_one():
 
 def test_the_public_sample_decides_the_plan():
     problem = problem_of(agreed())
-    wide = replace(problem, unbounded_public=problem_of(agreed()).unbounded_public.bounded(0.1))
+    x, y = rows()
+    wide = replace(problem, unbounded_public=Records.of(0.1 * x, y))
     assert plan(wide, **QUICK).agreement != plan(problem, **QUICK).agreement
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from copriv.data import datasets
 from copriv.data.dealing import Deal, Hand, deal, public_rows_of
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.preparation import FEATURE_QUANTILE as FEATURE_QUANTILE
 from copriv.data.preparation import Preparation
 from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
 from copriv.data.source import Source, Wanted

@@ -1,7 +1,9 @@
-"""From encoded rows to records, as agreed: through the public dictionary, into the bound, with or without an intercept.
+"""From encoded rows to records, as agreed: through the public dictionary, with or without an intercept.
 
 The dictionary and the bound on features come from the learner's public rows and from nothing else. Each row is then
-prepared from itself alone, so simulations, owners and the learner get the same numbers for the same row.
+prepared from itself alone, so simulations, owners and the learner get the same numbers for the same row. The bound
+changes no record: what is fitted is the fitness of the records as they are. It is a public number that some mechanisms
+need, and under which a record that is longer counts for less (docs/decisions/0004-long-records-count-less.md).
 """
 
 from dataclasses import dataclass, replace
@@ -13,24 +15,24 @@ from jaxtyping import Float
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import EncodedTable
 from copriv.records import Records
+from copriv.tails import Tail
 from copriv.types import Array
 from copriv.validation import non_negative
 
-FEATURE_QUANTILE = 0.99
-"""feature_bound = "auto": this quantile of ‖x‖₁ over the public rows."""
+BEYOND = 1e-4
+"""feature_bound = "auto": the length ‖x‖₁ that this share of records is expected to pass."""
 
 
 def public_bound(features: Float[Array, "records p"], agreed: float | Literal["auto"]) -> float | None:
-    """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0."""
-    if agreed == "auto":
-        return float(np.quantile(np.abs(features).sum(axis=1), FEATURE_QUANTILE))
-    return non_negative("data.feature_bound", agreed) or None
+    """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
 
-
-def bounded(records: Records, feature_bound: float | None, intercept: bool) -> Records:
-    """Features scaled into the bound, if there is one; then a last feature that is always 1, if there is to be one."""
-    inside = records if feature_bound is None else records.bounded(feature_bound)
-    return inside.with_intercept() if intercept else inside
+    "auto" extrapolates the tail of the public rows' lengths, its shape a standard error longer than estimated: their
+    largest is no bound for a pool that is larger than they are.
+    """
+    if agreed != "auto":
+        return non_negative("data.feature_bound", agreed) or None
+    lengths = np.abs(features).sum(axis=1)
+    return max(Tail.of(lengths).longer().level(BEYOND), float(lengths.max())) or 1.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Preparation:
 
     dictionary: PublicDictionary | None
     feature_bound: float | None
-    """B; None: none is enforced."""
+    """B; None: no mechanism is told one."""
     intercept: bool = False
     unit_records: int | None = None
     """How many rows of a person count at most."""
@@ -70,7 +72,7 @@ class Preparation:
         return replace(encoded, features=self.dictionary.apply(encoded.features))
 
     def records(self, mapped: EncodedTable) -> Records:
-        """Mapped rows as records, bounded; rows of one person share a weight."""
+        """Mapped rows as records; rows of one person share a weight."""
         x, y, unit = mapped.features, mapped.target, mapped.unit
         made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
-        return bounded(made, self.feature_bound, self.intercept)
+        return made.with_intercept() if self.intercept else made

@@ -1,4 +1,9 @@
-"""`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays."""
+"""`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays.
+
+What private data could tell is replaced by the public sample and by how wrong it may be: everything is a mean, a quantile
+or a share over worlds (`copriv.worlds`), so that what is said of terms (`assessment`), of going without them
+(`judgement`) and of both together hangs together.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,7 +14,8 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
-from copriv.forecast.assessment import RUNS, Assessment, assess
+from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
+from copriv.forecast.judgement import Judgement
 from copriv.forecast.value import Consortium
 from copriv.plan import Plan, plan
 from copriv.problem import Problem
@@ -18,6 +24,9 @@ from copriv.rules import named
 from copriv.rules.bounds import Bound, Setting
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.types import Loss
+
+WIDE = 100.0
+"""A band whose ends are further apart than this says more of what is not known than of the cost."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +41,19 @@ class OwnerForecast:
     together: float
     """The consortium's model under the recommended terms."""
     joining_pays: bool
-    """`together` beats `alone` and the public model."""
+    """`together` beats `alone` and the public model, more likely than not."""
+    joining_pays_probability: float
+    """The probability that it does, by all that the public rows leave open."""
+    alone_low: float
+    """`alone` is below this in one world of twenty."""
+    alone_high: float
+    """`alone` is above this in one world of twenty."""
     break_even_epsilon: float | None
     """The least ε of its own at which joining pays; None: there is none."""
+    break_even_epsilon_low: float | None
+    """In one world of twenty even less is enough; None: no ε is, even there."""
+    break_even_epsilon_high: float | None
+    """In nineteen worlds of twenty this is enough; None: no ε is."""
     break_even_epsilon_for_all: float | None
     """The same with one ε for all owners."""
     marginal_value: float
@@ -58,6 +77,10 @@ class Forecast:
     plan: Plan
     public_only: float
     """ψ of the model fitted on the public sample alone."""
+    public_only_band: tuple[float, float]
+    """Where that is in 90 % of worlds."""
+    public_rows: int
+    n_parameters: int
     bounds: tuple[Bound, ...]
     optimum: float
     """f(θ*) on the public rows: bounds are on the cost, ψ·f(θ*)."""
@@ -75,6 +98,31 @@ class Forecast:
         return any(owner.joining_pays for owner in self.owners)
 
     @property
+    def probability(self) -> float:
+        """That the verdict is right: of "joining pays" for somebody, or for nobody, whichever it says."""
+        somebody = max(owner.joining_pays_probability for owner in self.owners)
+        return somebody if self.joining_pays else 1.0 - somebody
+
+    @property
+    def advice(self) -> str:
+        """ "join"; "public": the model of the public rows is better; "alone": an owner's own is, and nobody should start."""
+        if self.joining_pays:
+            return "join"
+        return "public" if self.public_only <= min(owner.alone for owner in self.owners) else "alone"
+
+    @property
+    def caution(self) -> str | None:
+        """Where the public rows know too little for a number: what they do say."""
+        ψ = self.recommended.relative_fitness
+        low, high = float(ψ.low[-1]), float(ψ.high[-1])
+        if high <= WIDE * low and self.public_rows >= 3 * self.n_parameters:
+            return None
+        return (
+            f"{self.public_rows:,} public rows for {self.n_parameters} parameters: the cost lies between "
+            f"{_percent(low)} and {_percent(high)}."
+        )
+
+    @property
     def verdict(self) -> str:
         """One sentence for the people who decide."""
         ψ = float(self.recommended.relative_fitness.mean[-1])
@@ -85,13 +133,18 @@ class Forecast:
             return (
                 f"Joining does not pay for anybody: together the model would be {_percent(ψ)} worse than the best "
                 f"possible, {better} only {_percent(min(alone, self.public_only))}. "
-                "Raise epsilon, bring more records, or do not train together."
+                f"Raise epsilon, bring more records, or do not train together. {self._sure}"
             )
         who = "everybody" if len(gain) == len(self.owners) else _list(gain)
         return (
             f"Joining pays for {who}: together the model would be {_percent(ψ)} worse than the best possible without "
-            f"privacy; the public rows alone reach {_percent(self.public_only)}."
+            f"privacy; the public rows alone reach {_percent(self.public_only)}. {self._sure}"
         )
+
+    @property
+    def _sure(self) -> str:
+        words = f"That is right with a probability of {100 * self.probability:.0f} %."
+        return words if self.caution is None else f"{words} {self.caution}"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
@@ -109,6 +162,10 @@ class Forecast:
             ],
             "owners": [vars(owner) for owner in self.owners],
             "joining_pays": self.joining_pays,
+            "probability": self.probability,
+            "advice": self.advice,
+            "caution": self.caution,
+            "public_only_band": {"low": self.public_only_band[0], "high": self.public_only_band[1]},
             "verdict": self.verdict,
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
@@ -165,8 +222,12 @@ def forecast(
     else:
         problem = Problem.forecasting(agreement, public, loss)
 
+    sample = PublicSample(problem)
+
     def planned(keep: bool) -> Plan:
-        return plan(problem, keep=keep, public_start=public_start, preconditioner=preconditioner, seed=seed)
+        return plan(
+            problem, keep=keep, public_start=public_start, preconditioner=preconditioner, seed=seed, sample=sample
+        )
 
     best = planned(keep=False)
     report(1, 4)
@@ -175,22 +236,25 @@ def forecast(
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
-    agreed = assess(problem.under(settled), words or "as agreed", runs, seed)
+    agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample)
     report(3, 4)
-    recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed)
+    recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed, sample)
     report(4, 4)
 
-    sample = PublicSample(problem.under(best.agreement))
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve)
-    public_only = sample.public_only(members.total)
+    judged = Judgement.of(sample, [owner.records for owner in problem.terms.owner], sample.drawn(WORLDS, seed))
+    low, high = np.quantile(judged.public, [0.05, 0.95])
     return Forecast(
         agreed=agreed,
         recommended=recommended,
         plan=best,
-        public_only=public_only,
+        public_only=float(np.median(judged.public)),
+        public_only_band=(float(low), float(high)),
+        public_rows=problem.unbounded[0].units,
+        n_parameters=problem.n_parameters,
         bounds=_bounds(problem.under(settled)),
-        optimum=PublicSample(problem.under(settled)).optimum.value,
-        owners=_owners(problem.terms, members, float(recommended.relative_fitness.mean[-1]), public_only),
+        optimum=sample.optimum.value,
+        owners=_owners(problem.terms, members, recommended, judged),
         consortium=members,
         best_subset=float(members.cost(members.best_subset())),
         best_weights=members.weighted(members.best_weights()),
@@ -208,33 +272,55 @@ def _open(agreement: Agreement) -> bool:
 
 
 def _owners(
-    agreement: Agreement, members: Consortium, together: float, public_only: float
+    agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement
 ) -> tuple[OwnerForecast, ...]:
-    alone = members.alone()
+    together = float(recommended.relative_fitness.mean[-1])
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
     subset, weights = members.best_subset(), members.best_weights()
     shapley, error = members.shapley()
-    return tuple(
-        OwnerForecast(
-            name=owner.name,
-            records=owner.records,
-            epsilon=owner.epsilon,
-            alone=float(alone[i]),
-            together=together,
-            joining_pays=bool(together < min(float(alone[i]), public_only)),
-            break_even_epsilon=members.break_even(i, public_only),
-            break_even_epsilon_for_all=members.break_even_for_all(i, public_only),
-            marginal_value=float(by_epsilon[i]),
-            marginal_value_of_a_record=float(by_record[i]),
-            loss_to_others=float(without[i]),
-            in_best_subset=bool(subset[i]),
-            best_weight=float(weights[i]),
-            shapley=float(shapley[i]),
-            shapley_error=float(error[i]),
+    made, alike = [], {}
+    for i, owner in enumerate(agreement.owner):
+        kind = owner.records, owner.epsilon, owner.overlap
+        if kind not in alike:
+            alike[kind] = _of_kind(i, owner.records, members, recommended, judged)
+        made.append(
+            OwnerForecast(
+                name=owner.name,
+                records=owner.records,
+                epsilon=owner.epsilon,
+                together=together,
+                marginal_value=float(by_epsilon[i]),
+                marginal_value_of_a_record=float(by_record[i]),
+                loss_to_others=float(without[i]),
+                in_best_subset=bool(subset[i]),
+                best_weight=float(weights[i]),
+                shapley=float(shapley[i]),
+                shapley_error=float(error[i]),
+                **alike[kind],
+            )
         )
-        for i, owner in enumerate(agreement.owner)
-    )
+    return tuple(made)
+
+
+def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment, judged: Judgement) -> dict[str, Any]:
+    """What is the same for all owners of one size and budget."""
+    alone, target = judged.alone(records), judged.without_joining(records)
+    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough.
+    hard, usual, easy = np.quantile(target, [0.05, 0.5, 0.95])
+    probability = judged.pays(recommended.draws, records)
+    low, high = np.quantile(alone, [0.05, 0.95])
+    return {
+        "alone": float(np.median(alone)),
+        "alone_low": float(low),
+        "alone_high": float(high),
+        "joining_pays": probability > 0.5,
+        "joining_pays_probability": probability,
+        "break_even_epsilon": members.break_even(i, float(usual)),
+        "break_even_epsilon_low": members.break_even(i, float(easy)),
+        "break_even_epsilon_high": members.break_even(i, float(hard)),
+        "break_even_epsilon_for_all": members.break_even_for_all(i, float(usual)),
+    }
 
 
 def _bounds(problem: Problem) -> tuple[Bound, ...]:

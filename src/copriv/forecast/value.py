@@ -174,17 +174,15 @@ class Consortium:
         by_record = np.full(len(self.records), slope * 2.0 * ν / n)
         return np.asarray(by_epsilon), by_record
 
-    def break_even(self, owner: int, public_only: float, lowest: float = 1e-4, highest: float = 1e4) -> float | None:
-        """The least ε of this owner, the others' as agreed, at which the whole beats its own model and the public one.
+    def break_even(self, owner: int, target: float, lowest: float = 1e-4, highest: float = 1e4) -> float | None:
+        """The least ε of this owner, the others' as agreed, at which the whole reaches less than `target`.
 
         None where no ε does it: the others' noise or the owner's own model decides.
         """
-        target = min(float(self.alone()[owner]), public_only)
         return _least(lambda ε: self._with(owner, ε).together() < target, lowest, highest)
 
-    def break_even_for_all(self, owner: int, public_only: float) -> float | None:
+    def break_even_for_all(self, owner: int, target: float) -> float | None:
         """The same with one ε for every owner, as in A, fig. 6."""
-        target = min(float(self.alone()[owner]), public_only)
         return _least(lambda ε: self._equal(ε).together() < target, 1e-4, 1e4)
 
     def epsilon_for(self, target: float) -> float | None:

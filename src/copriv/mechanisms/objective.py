@@ -126,9 +126,9 @@ class Objective(OneAnswer):
             rounded = plain if smoothing is None else replace(plain, surface=SmoothedHinge(smoothing))
             for metric in metrics:
                 length = row_norms(x, 2) if metric is None else np.sqrt(((x @ metric) * x).sum(axis=1))
-                reach = float(np.quantile(length, 0.99))
-                shape = {"reach": reach, "preconditioner": None if metric is None else rows(metric)}
-                for share in SPENT:
+                reaches = {float(np.quantile(length, 0.99)), 1.2 * float(length.max())} - {0.0}
+                for reach, share in product(sorted(reaches), SPENT):
+                    shape = {"reach": reach, "preconditioner": None if metric is None else rows(metric)}
                     λ = _anchor(replace(rounded, bound=Ξ, metric=metric, reach=reach), n, share * ε)
                     if λ <= 0:
                         if share == SPENT[0]:

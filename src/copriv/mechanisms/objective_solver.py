@@ -14,7 +14,6 @@ from jaxtyping import Float
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
-from copriv.privacy.moments import into_reach
 from copriv.privacy.noise import Order
 from copriv.records import Records
 from copriv.types import Array, Loss
@@ -24,6 +23,8 @@ TOLERANCE = 1e-11
 """The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
 GRID = -40
 """Of OpenDP's draws, as in `mechanisms`."""
+VANISHING = 1e100
+"""A record this many times longer than B counts for nothing at all: its weight would be lost in rounding."""
 FAR = 100.0
 """The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 LARGEST_CONDITION = 1e5
@@ -145,17 +146,29 @@ class Tilted:
         return a.rounded_predictions(float(np.abs(theta).max())) + public
 
     def prepared(self, records: Records) -> "Prepared":
-        """Rows scaled into the ball of B, how much each counts, and the largest slope that it may have."""
+        """Rows as they are, how much each counts, and the largest slope that it may have.
+
+        ω ≤ (B/‖x‖₁)² keeps √ω·x in the ball of B, with an intercept of at most 1: `farthest` and the rounding of
+        predictions hold for it as for a row inside. The target is not touched, and neither is the row.
+        """
         a = self.agreed
-        x = into_reach(records.features, a.feature_bound, a.intercept)
-        damp = np.ones(len(x))
+        x = records.features.copy()
+        own = x[:, :-1] if a.intercept else x
+        lengths = np.abs(own).sum(axis=1)
+        if a.intercept:
+            x[:, -1] = 1.0
+        x[lengths > VANISHING * a.feature_bound] = 0.0
+        with np.errstate(over="ignore"):
+            damp = np.minimum(1.0, (a.feature_bound * (1 - 1e-9) / np.maximum(lengths, np.finfo(float).tiny)) ** 2)
+        damp[lengths <= a.feature_bound] = 1.0
         if a.reach is not None:
             length = ((x @ a.matrix) * x).sum(axis=1)
             # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
             # coordinate may have hidden is added, which matters where P is ill conditioned.
             hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * np.linalg.eigvalsh(a.matrix)[-1]
             length = length + hidden * np.square(x).sum(axis=1)
-            damp = np.minimum(1.0, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
+            with np.errstate(over="ignore"):
+                damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
         norms = row_norms(x, a.order)
         limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
         limit[limit < SMALLEST_FACTOR] = 0.0

@@ -34,6 +34,10 @@ class Draft:
     answer: Callable[..., Float[Array, " answer"]]
 
 
+MOST_APART = 5e4
+"""The condition of a public preconditioner that a plan makes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Common:
     """What owners and learner have in common: the fitness but for records, and the bounds."""
@@ -90,6 +94,8 @@ class OneAnswer(Mechanism):
     one_answer = True
     planned = False
     """Whether `settings` and `tried` can choose its terms."""
+    bound_quantile: float | None = None
+    """The quantile of the public rows' lengths that a plan takes for B; None: the end of their extrapolated tail."""
     divisible = True
     """Whether noise k times as large is what a budget k times as small asks for."""
 
@@ -149,7 +155,11 @@ def feature_bound_of(agreed: AgreedTerms, feature_bound: float | None = None) ->
 def public_inverse(choosing: Choosing) -> Float[Array, "p p"]:
     """The agreed preconditioner, or the inverse of the public Hessian."""
     given = choosing.common.preconditioner
-    return np.asarray(np.linalg.inv(choosing.hessian)) if given is None else given
+    if given is not None:
+        return given
+    a, U = np.linalg.eigh(choosing.hessian)
+    # Features that differ much less than others would make it too ill conditioned for floats.
+    return np.asarray((U / np.maximum(a, a[-1] / MOST_APART)) @ U.T)
 
 
 def rows(matrix: Array) -> list[list[float]]:

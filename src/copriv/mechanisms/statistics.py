@@ -172,6 +172,7 @@ class Statistics(OneAnswer):
     label = "statistics"
     phrase = "noisy statistics"
     planned = True
+    bound_quantile = 0.99  # rows beyond it count for less in second moments; a smaller B makes less noise
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)

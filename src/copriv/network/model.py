@@ -80,14 +80,11 @@ class Model:
             raise InvalidInput(f"{path}: cannot read the model ({error}); give the file of copriv learner") from None
 
     def features(self, table: object) -> Float[Array, "records p"]:
-        """Rows as the model sees them: encoded, through the dictionary, bounded. The target need not be there."""
+        """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
         read, schema = self._table(table)
         encoded = schema.encode(_with_dummies(read, schema))
         x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
         records = Records.of(x, encoded.target)
-        bound = self.agreement.data.feature_bound
-        if isinstance(bound, float) and bound > 0:
-            records = records.bounded(bound)
         return (records.with_intercept() if self.agreement.model.intercept else records).features
 
     def finished(self, table: object, seed: int = 0) -> "Model":

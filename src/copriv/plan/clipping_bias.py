@@ -1,4 +1,4 @@
-"""What bounding does to the optimum: candidates for B and Ξ, and the bias of each on the public rows."""
+"""What clipping does to the optimum: candidates for Ξ, and the bias of each on the public rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.simulation.kernels import Pass
+from copriv.tails import Tail
 from copriv.types import Array, is_linear
 
-FEATURE_QUANTILES = (0.9, 0.95, 0.99, 1.0)
-"""Candidates for B: quantiles of ‖x‖₁ in the public rows."""
 GRADIENT_BOUNDS = 16
 """Candidates for Ξ: from a tenth of the median public gradient to the largest."""
 CAUTION = 2.0
@@ -26,7 +25,7 @@ TAIL = 20
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """The public problem at one B: its sample, and the bias of each candidate Ξ, in L1 or L2."""
+    """The public problem: its sample, and the bias of each candidate Ξ, in L1 or L2."""
 
     problem: Problem
     sample: PublicSample
@@ -41,29 +40,10 @@ class Bounded:
         """With caution: what each Ξ is priced at."""
         return np.maximum(CAUTION * self.seen[order], self.tail[order])
 
-    def unseen(self, bound: float, order: int, caution: float) -> float:
-        """In the unit of ψ: what public rows do not show, since they show their own bias only."""
-        if not heavy_tailed(self.problem):
-            return 0.0  # worlds of the public rows show as much as there is to see
-        more = np.maximum(np.maximum(caution * self.seen[order], self.tail[order]) - self.seen[order], 0.0)
-        return float(np.interp(np.log(bound), np.log(self.bounds[order]), more)) / self.sample.optimum.value
 
-
-def candidate_bounds(public: Problem, noises: Sequence[GradientNoise]) -> list[Bounded]:
-    """The public problem at each candidate B."""
+def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNoise]) -> Bounded:
+    """Candidates for Ξ in each norm that is looked at, and what each does to the optimum."""
     orders = sorted({*(noise.norm for noise in noises), public.terms.mechanism.order(public.terms)})
-    agreed = public.terms.data.feature_bound
-    if agreed != "auto":
-        return [_at_bound(public, orders)]
-    norms = np.abs(public.unbounded[0].features).sum(axis=1)
-    return [
-        _at_bound(public.under(public.terms.replace(data={"feature_bound": float(np.quantile(norms, q))})), orders)
-        for q in FEATURE_QUANTILES
-    ]
-
-
-def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> Bounded:
-    sample = PublicSample(public)
     given = public.agreement.model.gradient_bound
     r, theta = sample.records, sample.optimum.theta
     gradients = public.loss.gradients(theta, r.features, r.target)
@@ -75,8 +55,11 @@ def _at_bound(public: Problem, orders: Sequence[Literal[1, 2]]) -> Bounded:
         if isinstance(given, float):
             bounds = np.array([given])
         else:
-            low, high = 0.2 * float(np.median(norms[norms > 0])), 1.5 * float(norms.max())
-            bounds = np.geomspace(low, high, GRADIENT_BOUNDS)
+            felt = norms[norms > 0]
+            low, high = (0.2 * float(np.median(felt)), 1.5 * float(felt.max())) if len(felt) else (1e-3, 1.0)
+            if heavy_tailed(public) and len(felt):
+                high = max(high, Tail.of(norms).level(1e-4))
+            bounds = np.geomspace(low, max(high, low), GRADIENT_BOUNDS)
         bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
         candidates[order], seen[order] = bounds, bias
         tail[order] = _tail_bias(norms, bounds, bias) if heavy_tailed(public) else bias
@@ -114,4 +97,4 @@ def _bias(public: Problem, sample: PublicSample, bound: float, order: Literal[1,
     for _ in range(20):
         clipped, _ = one_pass.gradients(theta[None], bound)
         theta = theta - inverse @ (clipped[0] / n + public.regularizer.gradient(theta))
-    return max(float(public.fitness.value(theta)) - sample.optimum.value, 0.0)
+    return max(float(sample.smooth.fitness.value(theta)) - sample.optimum.value, 0.0)

@@ -16,7 +16,7 @@ from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
 from copriv.plan.candidates import opted_for_delta, talkers_of
 from copriv.plan.choice import Choice
-from copriv.plan.clipping_bias import CAUTION, Bounded
+from copriv.plan.clipping_bias import Bounded
 from copriv.plan.one_answer import expected_psi, plan_one_answer
 from copriv.plan.prices import Candidate, Priced
 from copriv.plan.rule_response import MOST_TALKERS
@@ -28,7 +28,9 @@ from copriv.types import Array
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
-WORLDS = 5
+WORLDS = 6
+DEALT_OWNERS = 16
+"""Up to so many owners each holds records of its own in a world; more hold the pool, which is then nearly the same."""
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
@@ -74,10 +76,9 @@ def _neighbours(terms: Agreement, best: Candidate) -> list[Candidate]:
 
 def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
     """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
-    bounded, sample = candidate.priced.table.bounded, candidate.priced.table.sample
+    sample = candidate.priced.table.sample
     agreement = candidate.agreement(public.terms)
     mean = float(measured_psi(public.under(as_few_talkers(agreement)), sample, runs, seed)[:, -1].mean())
-    mean += bounded.unseen(candidate.gradient_bound, candidate.priced.order, CAUTION)
     return Choice(
         agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
         (1.0 + mean) * sample.optimum.value,
@@ -126,19 +127,29 @@ def measure_one_answer(
     public, sample = bounded.problem, bounded.sample
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
-    order = mechanism.order(public.terms)
     agreement = plan_one_answer(
         public,
         mechanism.name,
         public_start=public_start,
         seed=seed,
         sample=sample,
-        unseen=lambda Ξ: bounded.unseen(Ξ, order, 1.0),
     )
     each = 2 * -(-runs // (2 * WORLDS))
-    # Other noise than the setting was chosen by.
-    mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
-    mean += bounded.unseen(agreement.gradient_bound, order, 1.0)
+    # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
+    if len(agreement.owner) <= DEALT_OWNERS:
+        mean = float(
+            np.mean(
+                [
+                    simulate(
+                        world.dealt().under(agreement), runs=max(each // 2, 1), seed=seed + 1, record_at=(), alone=False,
+                        workers=1,
+                    ).relative_fitness.runs[:, -1]
+                    for world in sample.drawn(WORLDS, seed)
+                ]
+            )
+        )  # fmt: skip
+    else:
+        mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
     start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)

@@ -6,7 +6,7 @@ Candidates for bounds are quantiles of what the public rows show; for the anchor
 curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ; and, with its mechanism, the hinge's smoothing.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.one_answer import Choosing, Setting
+from copriv.mechanisms.one_answer import Choosing, Setting, feature_bound_of
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Order
 from copriv.privacy.simulated_noise import draws
@@ -46,12 +46,10 @@ def plan_one_answer(
     public_start: bool = True,
     seed: int = 0,
     sample: PublicSample | None = None,
-    unseen: Callable[[float], float] | None = None,
 ) -> Agreement:
     """The agreement with `mechanism`, one of one answer, and every setting of it chosen on the public rows.
 
     sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
-    unseen: what a Ξ costs beyond what the public rows show, in the unit of ψ.
     Raises DataError without a public sample, AgreementError where no candidate can be kept.
     """
     sample = PublicSample.of(problem) if sample is None else sample
@@ -67,26 +65,30 @@ def plan_one_answer(
         model={"gradient_bound": 1.0},
         data={} if B is None else {"feature_bound": B},
     )  # fmt: skip
-    more = unseen or (lambda bound: 0.0)
     worlds = sample.worlds(WORLDS, seed)
     chosen, step = base.mechanism, problem.terms.agreement.step
     if not isinstance(chosen, OneAnswer):
         raise AgreementError(f'agreement.mechanism: "{mechanism}" is not one by which owners answer once')
+    if chosen.bound_quantile is not None and problem.terms.data.feature_bound == "auto":
+        lengths = np.abs(problem.unbounded[0].features).sum(axis=1)
+        B = float(np.quantile(lengths, chosen.bound_quantile)) or B
+        base = base.replace(data={"feature_bound": B})
     choosing = Choosing(
-        base, common_of(problem), sample.records, sample.hessian, start - np.array([world.optimum.theta for world in worlds]),
+        base, replace(common_of(problem), feature_bound=B), sample.records, sample.hessian,
+        start - np.array([world.optimum.theta for world in worlds]),
         lambda order: _bounds(problem, worlds, start, order), None if step == "auto" else step,
         problem.terms.mechanism is not chosen,
     )  # fmt: skip
     first: list[tuple[float, int, Setting]] = []
     for setting in chosen.settings(choosing):
         try:
-            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed) + more(setting.bound)
+            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
         except AgreementError:
             continue  # this anchor leaves no budget for noise
         first.append((float(cost.min()), len(first), setting))
     best, cheapest = None, np.inf
     for _, _, setting in sorted(first)[:KEPT]:
-        cost = _costs(worlds, base, setting, RUNS, seed) + more(setting.bound)
+        cost = _costs(worlds, base, setting, RUNS, seed)
         if cost.min() < cheapest:
             best, cheapest = _signed(base, setting, setting.steps[int(np.argmin(cost))]), float(cost.min())
     if best is None:
@@ -137,7 +139,8 @@ def _costs(worlds: Worlds, base: Agreement, setting: Setting, runs: int, seed: i
         def draw(law: Law, shape: int | tuple[int, ...], rng: np.random.Generator = rng) -> Array:
             return draws(rng, law, shape)
 
-        models, share = mechanism.tried(common_of(world), world.owners[0], base, setting, runs, draw)
+        common = replace(common_of(world), feature_bound=feature_bound_of(base))
+        models, share = mechanism.tried(common, world.owners[0], base, setting, runs, draw)
         f, best = world.fitness, world.optimum.value
         for j, step in enumerate(setting.steps):
             moved = world.box.project(start + step * (models - start))

@@ -1,8 +1,7 @@
 """The plan: rule, answers, step, bounds and start that cost the least, chosen from public information only.
 
 Every setting is priced by a table (`prices`), which ignores what clipping does on the way. So the best few settings, and
-their neighbours, are run on the public rows (`finalists`), and the cheapest of those runs is the plan. A bound B on
-features changes what is fitted: settings are compared by the fitness reached on records bounded at their own B, not by ψ.
+their neighbours, are run in worlds of the public rows (`finalists`), and the cheapest of those runs is the plan.
 
 Pure ε is what a plan keeps to, unless every owner states a δ above 0. That is the opt-in: normal noise (Ξ in L2),
 composed Laplace noise and models fitted with δ are then weighed beside the pure ones, and where a pure one is chosen
@@ -28,11 +27,12 @@ from copriv.plan.candidates import (
 )
 from copriv.plan.caution import cautious
 from copriv.plan.choice import Choice, Plan, kind_of
-from copriv.plan.clipping_bias import candidate_bounds
+from copriv.plan.clipping_bias import bounded
 from copriv.plan.finalists import finalists_of, measure_one_answer, one_answer_mechanisms, run_finalists
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.unlike_worlds import unlikeness_of
 from copriv.unlikeness import Unlikeness
 
@@ -51,6 +51,7 @@ def plan(
     runs: int = RUNS,
     seed: int = 0,
     unlikeness: Unlikeness | None = None,
+    sample: PublicSample | None = None,
 ) -> Plan:
     """The best setting for these owners, from the agreement and the public sample alone.
 
@@ -62,6 +63,7 @@ def plan(
     runs: simulated runs on the public rows for each finalist.
     unlikeness: how unlike the owners may be; None: what the agreement states, else what the public rows' strata say,
         else what real tables show. Settings that would break are not chosen (`caution`).
+    sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
 
     (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
@@ -71,10 +73,10 @@ def plan(
     if not keep:
         public = public.under(freed(public.terms))
     noises = noises_of(public.terms)
-    bounds = candidate_bounds(public, noises)
+    sample = PublicSample(public) if sample is None else sample
+    found = bounded(public, sample, noises)
     tables = [
-        Table(bounded, start, γ)
-        for bounded in bounds
+        Table(found, start, γ)
         for start in starts_of(public.terms, public_start)
         for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
     ]
@@ -96,9 +98,7 @@ def plan(
         first, measured = run_finalists(public, finalists, 1 if quadratic else PASSES, runs, seed)
     for mechanism, pure in one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
         try:
-            measured[mechanism, pure] = measure_one_answer(
-                first.priced.table.bounded, mechanism, pure, public_start, runs, seed
-            )
+            measured[mechanism, pure] = measure_one_answer(found, mechanism, pure, public_start, runs, seed)
         except AgreementError:
             if public.terms.one_answer:
                 raise
@@ -108,8 +108,8 @@ def plan(
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    found = Plan(
+    made = Plan(
         ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
-    return cautious(public, found, unlikeness or unlikeness_of(public), seed)
+    return cautious(public, made, unlikeness or unlikeness_of(public), seed)

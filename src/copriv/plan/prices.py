@@ -2,7 +2,7 @@
 
 In the unit of f, a setting costs
 
-    bias(B, Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · Ξ² v(m)
+    bias(Ξ)  +  ½ Σ a_j R(g_j) (z_j² + t_j)  +  ½ Σ a_j V(g_j) (step P_j)² · Ξ² v(m)
 
 with v(m) the variance of noise in the owners' average for Ξ = 1 (`GradientNoise.variance`; for pure ε 8m²ν with
 ν = Σ w_i² κ_i²/(n_i ε_i)²), a_j the curvature in direction j, R and V from `rule_response`, z the start, t the spread of
@@ -30,7 +30,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One B, one start and one preconditioner: what does not depend on the rule."""
+    """One start and one preconditioner: what does not depend on the rule."""
 
     bounded: Bounded
     start: str
@@ -48,7 +48,7 @@ class Table:
         problem = self.bounded.problem
         begin = self.sample.optimum.theta if self.start == "public" else problem.start
         z = U.T @ (begin - self.sample.optimum.theta)
-        n, n0 = float(problem.terms.records.sum()), self.sample.records.units
+        n, n0 = float(problem.terms.records.sum()), self.bounded.problem.unbounded[0].units
         t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
         return a, (a / a[-1]) ** -self.γ, z**2, t
 

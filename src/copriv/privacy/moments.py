@@ -35,7 +35,8 @@ def into_reach(features: Float[Array, "records p"], bound: float, intercept: boo
     x = features.copy()
     own = x[:, :-1] if intercept else x
     norms = np.abs(own).sum(axis=1)
-    own *= np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))[:, None]
+    with np.errstate(over="ignore"):
+        own *= np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))[:, None]
     if intercept:
         x[:, -1] = 1.0
     return x

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from threadpoolctl import ThreadpoolController
 
 from copriv.agreement import Agreement
-from copriv.errors import UsageError
+from copriv.errors import NotCertified, UsageError
 from copriv.fitness import relative_fitness
 from copriv.mechanisms import OneAnswer
 from copriv.privacy.simulated_noise import SIMULATED
@@ -332,8 +332,12 @@ def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], workers: int)
     return psi
 
 
-def _alone(problem: Problem, i: int) -> float:
-    own = problem.fitness_of(problem.owners[i]).minimum()
+def _alone(problem: Problem, i: int) -> float | None:
+    """ψ of owner i's own model; None where its records alone have no finite optimum."""
+    try:
+        own = problem.fitness_of(problem.owners[i]).minimum(problem.optimum.theta)
+    except NotCertified:
+        return None
     return float(relative_fitness(problem.fitness.value(own.theta), problem.optimum))
 
 

@@ -78,7 +78,8 @@ class Pass:
         # Features scaled to the bound exactly miss it by a rounding: that is not clipping.
         bound *= 1.0 + ROUNDING
         if self._steepest * self._longest > bound or excess_only:
-            limit = bound / np.maximum(self.norms[rows], np.finfo(float).tiny)
+            norms = self.norms[rows]
+            limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > bound / np.finfo(float).max)
             if excess_only or float(np.abs(slope).max(initial=0.0)) > limit.min(initial=np.inf):
                 clipped = np.clip(slope, -limit[:, None], limit[:, None])
                 counted = w @ (clipped != slope).astype(np.float64)
@@ -107,7 +108,8 @@ class Pass:
         for run, t in enumerate(theta):
             gradients = self.loss.gradients(t, x, y)
             norms = row_norms(gradients, self.order)
-            factor = np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))
+            with np.errstate(over="ignore"):
+                factor = np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))
             out[run, :-1] = (w * factor) @ gradients
             out[run, -1] = w @ (norms > bound)
         return out

@@ -1,0 +1,1 @@
+"""Forecasts held against measured runs, on random problems: `python -m benchmarks.calibration`."""

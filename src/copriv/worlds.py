@@ -1,0 +1,385 @@
+"""Worlds: what the owners' records may be, as far as the learner's public rows can tell.
+
+A *world* is one answer to three questions, drawn together, and everything that a forecast says is a mean, a quantile or a
+share over worlds:
+
+1. the population: the law that public rows and owners' records come from (`Law`, one draw of it a world);
+2. the pool: the n records of all owners, a sample of that law with an optimum of its own (`World.pool`);
+3. the deal: which of them are whose (`World.dealt`).
+
+Public rows decide the law, and how surely depends on how many there are for a parameter:
+
+* *Plenty* (`PLENTY` and more a parameter, of each class): the Bayesian bootstrap. Rows get Dirichlet weights, which is the
+  posterior of the law under no prior at all; residuals of a regression are first divided by √(1 − leverage), since the fit
+  has made them too small. Lengths and residuals beyond those seen are drawn from the extrapolated tail (`tails`), whose
+  shape is drawn within its error.
+* *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
+  are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
+  unknown, uniform in the logit of R²; and features from the rows, smoothed towards uncorrelated ones by Ledoit and Wolf's
+  intensity, so that there are more directions than rows.
+
+Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
+
+A world in which owners differ would draw each owner's records from a law of its own: `dealt` is the place for it.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Int
+from scipy.special import expit
+from sklearn.covariance import ledoit_wolf
+
+from copriv.errors import NotCertified
+from copriv.losses import Huber, OfMargin, Squared
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.tails import Tail
+from copriv.types import Array
+
+PLENTY = 10
+"""Public rows a parameter from which the bootstrap is used."""
+SYNTHETIC = 1500
+"""Rows of a world where public rows are few."""
+EXACTLY = 1e-9
+"""A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
+COPIES = 300
+"""Rows that stand for the tail in a world."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """One world: a problem with the pool in every owner's place."""
+
+    pool: Problem
+    """Its optimum is known."""
+    seed: tuple[int, ...]
+
+    def dealt(self) -> Problem:
+        """The same pool, each record one owner's: drawn without replacement, owners alike."""
+        raw, terms = self.pool.unbounded[0], self.pool.terms
+        rng, left = np.random.default_rng([*self.seed, 7]), np.rint(raw.weight).astype(np.int64)
+        hands = []
+        for owner in terms.owner:
+            hand = some_of(rng, left, min(owner.records, int(left.sum())))
+            left = left - hand
+            some = hand > 0
+            hands.append(Records(raw.features[some], raw.target[some], hand[some].astype(np.float64)))
+        return replace(self.pool, unbounded=tuple(hands), stand_in=False, known_optimum=self.pool.optimum)
+
+
+def some_of(rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int) -> Int[np.ndarray, " rows"]:
+    """So many of the units that stand `counts` times each, without replacement."""
+    if number >= counts.sum():
+        return counts.copy()
+    return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """What public rows say of the law of all records; `draw` gives a table that may be the pool's, with counts."""
+
+    problem: Problem
+    """With the public sample in every owner's place."""
+
+    @property
+    def raw(self) -> Records:
+        """The public rows."""
+        return self.problem.unbounded[0]
+
+    @cached_property
+    def rows(self) -> Records:
+        """The public rows, copies put together: `weight` is how often each stands."""
+        raw = self.raw
+        together = np.column_stack([raw.features, raw.target])
+        distinct = len(np.unique(together, axis=0))
+        widest = max(len(np.unique(column)) for column in together.T)
+        # Rows that agree in one number and therefore in all are copies; rows of few levels agree by chance.
+        copied = distinct < 0.99 * len(raw) and widest == distinct and distinct >= max(10, 0.1 * len(raw))
+        return raw.distinct() if copied else raw
+
+    @property
+    def observations(self) -> int:
+        """How many rows there are, copies counted once."""
+        return len(self.rows)
+
+    @cached_property
+    def labels(self) -> bool:
+        """Whether the target is one of two classes."""
+        return isinstance(self.problem.loss, OfMargin)
+
+    @cached_property
+    def modelled(self) -> bool:
+        """Whether the loss is one of ours, so that it says what targets are like; else rows are only drawn again."""
+        return isinstance(self.problem.loss, Squared | Huber | OfMargin)
+
+    @cached_property
+    def plenty(self) -> bool:
+        """Whether the rows can speak for themselves."""
+        if not self.modelled:
+            return True
+        informative = self.observations
+        if self.labels:
+            informative = min(informative, 4 * int(min((self.rows.target > 0).sum(), (self.rows.target < 0).sum())))
+        if informative < PLENTY * self.problem.n_parameters:
+            return False
+        try:
+            nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
+            return self.problem.optimum.value > EXACTLY * nothing
+        except NotCertified:  # classes that these rows do not mix
+            return False
+
+    @cached_property
+    def _model(self) -> "_Regression | _Classes":
+        return (_Classes if self.labels else _Regression)(self.rows, self.problem.terms.model.intercept)
+
+    @cached_property
+    def smoothed(self) -> Records:
+        """What to plan on: the public rows, or where they are few a table of the posterior's mean, of the same weight."""
+        if self.plenty:
+            return self.raw
+        rng = np.random.default_rng(0)
+        M = max(SYNTHETIC, 10 * self.problem.n_parameters)
+        x, share = self._features(rng, M, np.full(self.observations, 1.0 / self.observations)), self.raw.total / M
+        if isinstance(self._model, _Classes):
+            chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
+            weight = share * np.concatenate([chance, 1.0 - chance])
+            return Records(np.vstack([x, x]), np.repeat([1.0, -1.0], M), weight)
+        return Records(x, self._model.expected(rng, x), np.full(M, share))
+
+    def draw(self, seed: tuple[int, ...]) -> World:
+        """A world: law, pool and optimum."""
+        rng, n = np.random.default_rng(seed), int(self.problem.terms.records.sum())
+        table = self._bootstrap(rng, n) if self.plenty else self._posterior(rng, n)
+        pool = replace(
+            self.problem, unbounded=(table,) * self.problem.terms.n_owners, stand_in=True, known_optimum=None
+        )
+        return World(pool, seed)
+
+    def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
+        rows, law = self.rows, rng.standard_exponential(self.observations)
+        law *= rows.weight if len(rows) == len(self.raw) else 1.0
+        counts = self._counts(rng, n, law / law.sum())
+        x, y = rows.features, self._unshrunk(rows)
+        kept = counts > 0
+        x, y, counts = x[kept], y[kept], counts[kept]
+        return self._with_tails(rng, x, y, counts)
+
+    def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
+        """How often each row is in the pool; where rows are copies of few, as few of them are."""
+        if len(self.rows) == len(self.raw):
+            return np.asarray(rng.multinomial(n, law))
+        originals = max(round(n * len(self.rows) / self.raw.total), 1)
+        found = rng.multinomial(originals, law)
+        return np.asarray(rng.multinomial(n, found / originals))
+
+    def _unshrunk(self, rows: Records) -> Array:
+        """Targets with residuals as large as they were before a model was fitted to them."""
+        if self.labels or not self.modelled:
+            return rows.target
+        residual, leverage, fitted = self._fit
+        return np.asarray(fitted + residual / np.sqrt(1.0 - np.minimum(leverage, 0.9)))
+
+    @cached_property
+    def _fit(self) -> tuple[Array, Array, Array]:
+        """Residuals, leverages and predictions of a least-squares fit to the rows (not to their copies)."""
+        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        U, s, _ = np.linalg.svd(x, full_matrices=False)
+        U = U[:, s > 1e-10 * max(float(s[0]), 1e-300)]
+        fitted = U @ (U.T @ self.rows.target)
+        return self.rows.target - fitted, np.square(U).sum(axis=1), fitted
+
+    @cached_property
+    def _tail_of_lengths(self) -> Tail | None:
+        return _tail(np.abs(self.rows.features).sum(axis=1))
+
+    @cached_property
+    def _tail_of_residuals(self) -> Tail | None:
+        return None if self.labels else _tail(np.abs(self._fit[0]))
+
+    def _with_tails(self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]) -> Records:
+        """The rows, those in a tail in several copies, each as long (or as far off) as the tail may have it."""
+        if not self.modelled:
+            return Records(x, y, counts.astype(np.float64))
+        plain = self._model.predicted(x, self._model.mean)
+        lengths, residual = np.abs(x).sum(axis=1), None if self.labels else y - plain
+        tails = self._tail_of_lengths, self._tail_of_residuals
+        long_ = np.zeros(len(x), dtype=bool) if tails[0] is None else lengths > tails[0].threshold
+        if self.labels:
+            long_ &= y * plain > 0  # a longer row of the wrong class would be rarer, not only longer
+        off = np.zeros(len(x), dtype=bool)
+        if residual is not None and tails[1] is not None:
+            off = np.abs(residual) > tails[1].threshold
+        many = long_ | off
+        if not many.any():
+            return Records(x, y, counts.astype(np.float64))
+        copies = np.where(many, np.minimum(max(COPIES // int(many.sum()), 2), counts), 1)
+        at = np.repeat(np.arange(len(x)), copies)
+        weight = np.floor(counts[at] / copies[at])
+        first = np.concatenate([[0], np.cumsum(copies)[:-1]])
+        weight[first] += counts - np.bincount(at, weights=weight, minlength=len(x))
+        factor = np.ones(len(at))
+        if tails[0] is not None and long_.any():
+            t, which = tails[0].drawn(rng), long_[at]
+            factor[which] = (t.threshold + t.excesses(rng, int(which.sum()))) / lengths[at][which]
+        x, y, z = x[at] * factor[:, None], y[at], plain[at]
+        if residual is not None:
+            r = residual[at]
+            if tails[1] is not None and off.any():
+                t, which = tails[1].drawn(rng), off[at]
+                r = r.copy()
+                r[which] = np.sign(r[which]) * (t.threshold + t.excesses(rng, int(which.sum())))
+            intercept = z - self._model.predicted(x / factor[:, None], self._model.mean, constant=False)
+            y = self._model.predicted(x, self._model.mean, constant=False) + intercept + r
+        return Records(x, y, weight)
+
+    def _posterior(self, rng: np.random.Generator, n: int) -> Records:
+        law = rng.standard_exponential(self.observations)
+        M = min(n, max(SYNTHETIC, 10 * self.problem.n_parameters))
+        x = self._features(rng, M, law / law.sum())
+        y = self._model.drawn(rng, x)
+        counts = np.ones(M) if n == M else rng.multinomial(n, np.full(M, 1.0 / M))
+        if len(self.rows) < len(self.raw):
+            originals = max(round(n * len(self.rows) / self.raw.total), 1)
+            counts = rng.multinomial(n, rng.multinomial(originals, np.full(M, 1.0 / M)) / originals)
+        some = counts > 0
+        return Records(x[some], y[some], counts[some].astype(np.float64))
+
+    def _features(self, rng: np.random.Generator, number: int, law: Array) -> Array:
+        """Rows drawn by their weights, some numbers in them taken from other rows.
+
+        With a share b of the numbers drawn anew from their column, columns keep their law, binary ones and counts too, and
+        correlations fall by (1 − b)²: b is such that this is Ledoit and Wolf's intensity.
+        """
+        x = self.rows.features
+        chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self._intensity)
+        other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
+        return np.where(rng.random(chosen.shape) < b, other, chosen)
+
+    @cached_property
+    def _intensity(self) -> float:
+        x = self.rows.features
+        spread = x.std(axis=0)
+        varied = x[:, spread > 0] / spread[spread > 0]
+        if varied.shape[1] < 2:
+            return 0.0
+        return float(min(ledoit_wolf(varied)[1], 0.9))
+
+
+def _tail(sizes: Array) -> Tail | None:
+    """The tail of sizes, where it is one: of numbers that differ."""
+    top = np.sort(sizes)[-max(len(sizes) // 10, 10) :]
+    return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
+
+
+def _whole(x: Array, intercept: bool) -> Array:
+    return np.column_stack([x, np.ones(len(x))]) if intercept else x
+
+
+RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))
+"""The R² that a weak prior thinks possible: even steps of their logit."""
+
+
+class _Linear:
+    """Features in units of their root mean square; θ ~ N(0, a width that is unknown)."""
+
+    def __init__(self, rows: Records, intercept: bool) -> None:
+        x = _whole(rows.features, intercept)
+        size = np.sqrt(np.square(x).mean(axis=0))
+        self.intercept, self.unit, self.y = intercept, 1.0 / np.where(size > 0, size, 1.0), rows.target
+        self.z, self.mean = x * self.unit, np.zeros(x.shape[1])
+
+    def predicted(self, x: Array, theta: Array, constant: bool = True) -> Array:
+        """Predictions by θ in these units; without the intercept's part, where that is asked for."""
+        own = x @ (self.unit * theta)[: x.shape[1]]
+        return np.asarray(own + (theta[-1] if self.intercept and constant else 0.0))
+
+
+class _Regression(_Linear):
+    """y = zᵀθ + noise of variance σ², σ² unknown; conjugate given the width, which is on a grid."""
+
+    def __init__(self, rows: Records, intercept: bool) -> None:
+        super().__init__(rows, intercept)
+        n, p = self.z.shape
+        self.U, self.s, Vt = np.linalg.svd(self.z, full_matrices=False)
+        self.V, on = Vt.T, self.U.T @ self.y
+        rest = max(float(self.y @ self.y - on @ on), 0.0)
+        self.λ = p * (1.0 - RATIOS) / RATIOS  # σ²/τ²
+        kept = 1.0 + np.square(self.s) / self.λ[:, None]
+        tiny = 1e-12 * max(float(self.y @ self.y), 1e-300)
+        self.left = np.square(on) @ (1.0 / kept).T + rest + tiny
+        log = -0.5 * np.log(kept).sum(axis=1) - 0.5 * n * np.log(self.left)
+        self.weight = np.exp(log - log.max())
+        self.weight /= self.weight.sum()
+        self.means = (self.s / (np.square(self.s) + self.λ[:, None]) * on) @ self.V.T
+        self.mean = self.weight @ self.means
+        residual = self.y - self.z @ self.mean
+        scale = float(np.sqrt(np.mean(np.square(residual)))) or 1.0
+        self.shape = residual / scale
+        self.noise = float(np.sqrt(self.weight @ self.left / max(n, 1)))
+
+    def expected(self, rng: np.random.Generator, x: Array) -> Array:
+        """Targets under the posterior's mean."""
+        return np.asarray(self.predicted(x, self.mean) + self.noise * rng.choice(self.shape, size=len(x)))
+
+    def drawn(self, rng: np.random.Generator, x: Array) -> Array:
+        """Targets under one draw of θ and σ."""
+        n, p = self.z.shape
+        k = rng.choice(len(self.λ), p=self.weight)
+        σ, λ = float(np.sqrt(self.left[k] / rng.chisquare(n))), float(self.λ[k])
+        g = rng.normal(size=p)
+        inside = self.V.T @ g
+        spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
+        theta = self.means[k] + σ * spread
+        return np.asarray(self.predicted(x, theta) + σ * rng.choice(self.shape, size=len(x)))
+
+
+class _Classes(_Linear):
+    """P(y = 1) = 1/(1 + exp(−zᵀθ)); Laplace's approximation for each width of the prior, weighed by its evidence."""
+
+    WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0)
+    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
+
+    def __init__(self, rows: Records, intercept: bool) -> None:
+        super().__init__(rows, intercept)
+        p, log, self.modes, self.roots = self.z.shape[1], [], [], []
+        theta = np.zeros(p)
+        for width in self.WIDTHS:
+            precision = np.full(p, p / width)
+            if intercept:
+                precision[-1] = 0.04
+            theta, H = self._mode(theta, precision)
+            a, U = np.linalg.eigh(H)
+            z = self.z @ theta
+            log.append(
+                -float(np.logaddexp(0.0, -self.y * z).sum()) - 0.5 * float(precision @ theta**2)
+                + 0.5 * float(np.log(precision).sum()) - 0.5 * float(np.log(a).sum())
+            )  # fmt: skip
+            self.modes.append(theta)
+            self.roots.append(U / np.sqrt(a))
+        self.weight = np.exp(np.array(log) - max(log))
+        self.weight /= self.weight.sum()
+        self.mean = self.weight @ np.array(self.modes)
+
+    def _mode(self, theta: Array, precision: Array) -> tuple[Array, Array]:
+        for _ in range(50):
+            z = self.z @ theta
+            slope = self.z.T @ (-self.y * expit(-self.y * z)) + precision * theta
+            H = (self.z * (expit(z) * expit(-z))[:, None]).T @ self.z + np.diag(precision)
+            step = np.linalg.solve(H, slope)
+            longest = float(np.abs(self.z @ step).max())
+            theta = theta - step * min(1.0, 2.0 / max(longest, 1e-12))
+            if float(slope @ step) < 1e-8:
+                break
+        return theta, H
+
+    def drawn(self, rng: np.random.Generator, x: Array) -> Array:
+        """Classes under one draw of θ."""
+        k = rng.choice(len(self.weight), p=self.weight)
+        theta = self.modes[k] + self.roots[k] @ rng.normal(size=self.z.shape[1])
+        return np.where(rng.random(len(x)) < expit(self.predicted(x, theta)), 1.0, -1.0)
+
+    def expected(self, rng: np.random.Generator, x: Array) -> Array:
+        """Classes under the posterior's mean."""
+        return np.where(rng.random(len(x)) < expit(self.predicted(x, self.mean)), 1.0, -1.0)
