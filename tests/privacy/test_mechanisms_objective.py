@@ -111,7 +111,7 @@ def _no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_feature_bound(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(solver_module, "into_reach", lambda x, bound, intercept: x)
+    patch.setattr(solver_module, "counted_for", lambda lengths, bound: np.ones_like(lengths))
 
 
 @pytest.mark.parametrize("wrong", [_half_noise, _added_not_replaced, _no_clipping, _no_feature_bound])

@@ -3,7 +3,7 @@
 The dictionary and the bound on features come from the learner's public rows and from nothing else. Each row is then
 prepared from itself alone, so simulations, owners and the learner get the same numbers for the same row. The bound
 changes no record: what is fitted is the fitness of the records as they are. It is a public number that some mechanisms
-need, and under which a record that is longer counts for less (docs/decisions/0004-long-records-count-less.md).
+need, and under which a record that is longer counts for less (docs/decisions/0005-long-records-count-less.md).
 """
 
 from dataclasses import dataclass, replace

@@ -158,9 +158,7 @@ class Tilted:
         if a.intercept:
             x[:, -1] = 1.0
         x[lengths > VANISHING * a.feature_bound] = 0.0
-        with np.errstate(over="ignore"):
-            damp = np.minimum(1.0, (a.feature_bound * (1 - 1e-9) / np.maximum(lengths, np.finfo(float).tiny)) ** 2)
-        damp[lengths <= a.feature_bound] = 1.0
+        damp = counted_for(lengths, a.feature_bound)
         if a.reach is not None:
             length = ((x @ a.matrix) * x).sum(axis=1)
             # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
@@ -173,6 +171,13 @@ class Tilted:
         limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
         limit[limit < SMALLEST_FACTOR] = 0.0
         return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
+
+
+def counted_for(lengths: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
+    """How much a record of each length counts at most: 1 up to B, (B/‖x‖₁)² beyond it."""
+    with np.errstate(over="ignore"):
+        weight = np.minimum(1.0, (bound * (1 - 1e-9) / np.maximum(lengths, np.finfo(float).tiny)) ** 2)
+    return np.where(lengths <= bound, 1.0, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +221,7 @@ class Prepared:
         theta = (self.tilted.agreed.start if near is None else near).copy()
         goal = 0.5 * self.tilted.agreed.residual
         v = self.gradient(theta, tilt)
-        for _ in range(200):
+        for _ in range(600):
             if np.linalg.norm(v) <= goal:
                 return theta
             step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)

@@ -159,7 +159,8 @@ def public_inverse(choosing: Choosing) -> Float[Array, "p p"]:
         return given
     a, U = np.linalg.eigh(choosing.hessian)
     # Features that differ much less than others would make it too ill conditioned for floats.
-    return np.asarray((U / np.maximum(a, a[-1] / MOST_APART)) @ U.T)
+    inverse = (U / np.maximum(a, a[-1] / MOST_APART)) @ U.T
+    return np.asarray(0.5 * (inverse + inverse.T))
 
 
 def rows(matrix: Array) -> list[list[float]]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, NotCertified
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Choosing, Setting, feature_bound_of
 from copriv.privacy.clipping import row_norms
@@ -83,12 +83,15 @@ def plan_one_answer(
     for setting in chosen.settings(choosing):
         try:
             cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
-        except AgreementError:
-            continue  # this anchor leaves no budget for noise
+        except (AgreementError, NotCertified):
+            continue  # this anchor leaves no budget for noise, or a fitness too flat for the solver
         first.append((float(cost.min()), len(first), setting))
     best, cheapest = None, np.inf
     for _, _, setting in sorted(first)[:KEPT]:
-        cost = _costs(worlds, base, setting, RUNS, seed)
+        try:
+            cost = _costs(worlds, base, setting, RUNS, seed)
+        except NotCertified:
+            continue
         if cost.min() < cheapest:
             best, cheapest = _signed(base, setting, setting.steps[int(np.argmin(cost))]), float(cost.min())
     if best is None:

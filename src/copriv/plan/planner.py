@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, NotCertified
 from copriv.mechanisms.laplace import noise_of
 from copriv.plan.candidates import (
     PRECONDITIONERS,
@@ -99,7 +99,7 @@ def plan(
     for mechanism, pure in one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
         try:
             measured[mechanism, pure] = measure_one_answer(found, mechanism, pure, public_start, runs, seed)
-        except AgreementError:
+        except (AgreementError, NotCertified):
             if public.terms.one_answer:
                 raise
             continue  # no setting of it can be kept with these budgets

@@ -1,0 +1,106 @@
+"""Worlds: what the law, the pool and the deal must keep, each against a count or a formula of its own."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copriv import Agreement, Problem
+from copriv.errors import InvalidInput
+from copriv.public_sample import PublicSample
+from copriv.tails import Tail
+from copriv.worlds import Law
+
+
+def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):
+    owners = [{"name": f"o{i}", "records": n, "epsilon": 1.0} for i, n in enumerate(records)]
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "auto", "horizon": 9},
+            "model": {"loss": loss, "regularization": c, **model},
+            "owner": owners,
+        }
+    )
+    return Problem.forecasting(agreement, (X, y))
+
+
+def table(seed, n, p, noise=1.0, labels=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    z = X @ np.ones(p)
+    if labels:
+        return X, np.where(rng.random(n) < 1 / (1 + np.exp(-z)), 1.0, -1.0)
+    return X, z + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize(("n", "p"), [(200, 3), (30, 12)])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_pool_has_the_owners_records_and_a_deal_shares_them_out(n, p, loss):
+    law = Law(problem_of(*table(1, n, p, labels=loss == "logistic"), loss=loss, c=1e-3))
+    assert law.plenty is (n == 200)
+    world = PublicSample(law.problem).drawn(1)[0]
+    assert world.pool.owners[0].units == 500
+    dealt = world.dealt()
+    assert [owner.units for owner in dealt.owners] == [300, 200]
+    theta = np.ones(p)
+    assert float(dealt.fitness.value(theta)) == pytest.approx(float(world.pool.fitness.value(theta)), rel=1e-12)
+
+
+def test_few_rows_do_not_promise_a_perfect_model():
+    """Thirty rows for 25 parameters: their own best fitness is a sixth of the truth; the worlds' is about the truth."""
+    best, own = [], []
+    for seed in range(6):
+        X, y = table(seed, 30, 25, noise=2.0)
+        problem = problem_of(X, y, records=(5000,))
+        own.append(problem.optimum.value)
+        best += [world.optimum.value for world in PublicSample(problem).worlds(8)]
+    assert np.mean(own) < 0.35 * 4.0
+    assert 0.4 * 4.0 < np.median(best) < 4 * 4.0
+
+
+def test_the_public_model_of_few_rows_is_better_than_one_that_fits_them_all():
+    ours, theirs = [], []
+    for seed in range(8):
+        X, y = table(seed, 30, 25, noise=3.0)
+        pool = problem_of(*table(1000 + seed, 4000, 25, noise=3.0)).fitness
+        problem = problem_of(X, y)
+        ours.append(float(pool.value(PublicSample(problem).optimum.theta)))
+        theirs.append(float(pool.value(problem.optimum.theta)))
+    assert np.mean(ours) < 0.5 * np.mean(theirs)
+
+
+def test_copies_are_one_observation():
+    X, y = table(3, 60, 2)
+    again = np.random.default_rng(0).integers(0, 60, size=180)
+    assert Law(problem_of(X[again], y[again])).observations == len(np.unique(again))
+    assert Law(problem_of(X, y)).observations == 60
+    levels = np.random.default_rng(0).integers(0, 2, size=(200, 2)).astype(float)
+    few = Law(problem_of(levels, np.sign(levels[:, 0] - 0.5), loss="logistic"))
+    assert few.observations == 200  # rows of few levels agree by chance
+
+
+def test_worlds_are_as_far_apart_as_samples_are():
+    """The spread of the worlds' optima is that of optima over fresh samples of the law (Var θ̂ = σ²/n₀ + σ²/n)."""
+    X, y = table(5, 400, 2)
+    worlds = PublicSample(problem_of(X, y, records=(800,))).worlds(200)
+    spread = np.var([world.optimum.theta for world in worlds], axis=0)
+    np.testing.assert_allclose(spread, 1 / 400 + 1 / 800, rtol=0.45)
+
+
+@given(seed=st.integers(0, 1000), shape=st.sampled_from([0.0, 0.3]))
+@settings(max_examples=20, deadline=None)
+def test_a_tail_reaches_beyond_what_was_seen(seed, shape):
+    rng = np.random.default_rng(seed)
+    draws = rng.exponential(size=500) if shape == 0 else (rng.random(500) ** -shape - 1) / shape
+    tail = Tail.of(draws)
+    level = tail.level(1e-4)
+    true = -np.log(1e-4) if shape == 0 else (1e-4**-shape - 1) / shape
+    assert true / 5 < level < 8 * true
+    assert tail.longer().level(1e-4) >= level
+
+
+def test_records_that_any_model_fits_are_refused_with_the_remedy():
+    X, y = table(0, 900, 45)
+    with pytest.raises(InvalidInput, match=r"model\.regularization above 0"):
+        PublicSample(problem_of(X, y, records=(20,))).worlds(3)
+    assert len(PublicSample(problem_of(X, y, records=(20,), c=1e-2)).worlds(3)) == 3
