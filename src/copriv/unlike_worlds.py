@@ -44,7 +44,7 @@ def unlikeness_of(problem: Problem) -> Unlikeness:
     if problem.strata is None or len(np.unique(problem.strata)) < 2:
         return UNKNOWN
     sample = PublicSample.of(problem)
-    r = sample.records
+    r = sample.problem.owners[0]
     gradients = sample.problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
     return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
 
@@ -83,8 +83,11 @@ def unlike_worlds(
 
 
 def _world(sample: PublicSample, agreement: Agreement, unlikeness: float, rng: np.random.Generator) -> UnlikeWorld:
-    raw = sample.problem.unbounded[0]
-    drawn = rng.multinomial(raw.units, raw.weight / raw.weight.sum()).astype(np.float64)
+    raw = sample.smooth.unbounded[0]
+    # Where public rows are few, what they were smoothed into is drawn from, row for row.
+    drawn = rng.multinomial(raw.units if sample.law.plenty else len(raw), raw.weight / raw.weight.sum()).astype(
+        np.float64
+    )
     some = drawn > 0
     rows = Records(raw.features[some], raw.target[some], drawn[some])
     n = np.asarray(agreement.records, dtype=np.float64)
@@ -121,7 +124,7 @@ class _Deal:
         size: Float[Array, " kinds"],
         rng: np.random.Generator,
     ) -> "_Deal":
-        r, f = sample.records, sample.problem.fitness
+        r, f = sample.records, sample.smooth.fitness
         x, y = r.features[some], r.target[some]
         g = f.loss.gradients(sample.optimum.theta, x, y)
         share = weight / weight.sum()

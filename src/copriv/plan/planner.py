@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from copriv.errors import AgreementError, NotCertified
+from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.laplace import noise_of
 from copriv.plan.candidates import (
     PRECONDITIONERS,
@@ -112,4 +112,7 @@ def plan(
         ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
-    return cautious(public, made, unlikeness or unlikeness_of(public), seed)
+    try:
+        return cautious(public, made, unlikeness or unlikeness_of(public), seed)
+    except (NotCertified, InvalidInput):
+        return made  # records so few that, dealt out unequally, they have no best fitness above 0
