@@ -2,10 +2,14 @@
 
 import os
 import shutil
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_making import create_ledger
 from page_server import as_process
 
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
@@ -102,3 +106,16 @@ def visitors(browser):
 @pytest.fixture
 def visitor(visitors, address):
     return visitors(address)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """The bytes of a ledger with three answers, at ε = 1/4 each."""
+    path, owner = tmp_path / "data.ledger", "<b>bank</b>"
+    create_ledger(path, owner)
+    with LedgerFile.open(path, owner, Fraction(2)) as file:
+        run = file.run("f" * 64, "r" * 32, Fraction(1), answers=4)
+        for i in range(3):
+            run.charge(f"{i:064x}", np.zeros(2), Fraction(1, 4))
+            run.record(f"{i:064x}", np.zeros(2))
+    return path.read_bytes()

@@ -4,7 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-PAGES = ["join", "agreement"]
+PAGES = ["join", "agreement", "ledger", "gallery"]
 WIDTHS = [360, 1024, 3840]
 
 

@@ -16,14 +16,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.network]
 NAMES = ("bank-1", "<img src=x onerror=alert(1)>", "bank-3")
 
 
-def terms(horizon=1500, names=NAMES):
+def terms(horizon=1500, names=NAMES, name="<b>three</b> banks", epsilon=1.0):
     return Agreement.of(
         {
-            "agreement": {"name": "<b>three</b> banks", "rule": "A1", "horizon": horizon, "answers": horizon, "step": 1e3,
+            "agreement": {"name": name, "rule": "A1", "horizon": horizon, "answers": horizon, "step": 1e3,
                           "schedule": "uniform"},
             "model": {"loss": "squared", "regularization": 1e-5, "gradient_bound": 2.0, "theta_max": 1e5},
             "data": {"dataset": "lending-embedded", "components": 4, "public_rows": 300},
-            "owner": [{"name": name, "records": 500, "epsilon": 1.0} for name in names],
+            "owner": [{"name": name, "records": 500, "epsilon": epsilon} for name in names],
         }
     )  # fmt: skip
 

@@ -2,32 +2,34 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from copriv.agreement import Agreement
 from copriv.data import DATASETS
 from copriv.errors import InvalidInput
-from copriv.ui import drafts, views
+from copriv.ui import drafts, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
+from copriv.ui.gallery import Gallery, transient
 from copriv.ui.rows import Rows
 from copriv.ui.shell import answered, as_json, body, routes
 
-PAGES = ("join", "agreement")
+PAGES = ("join", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
 
 
 class Pages:
     """The application for planning: everything but a run in progress."""
 
-    def __init__(self, agreement: Agreement | None = None) -> None:
-        self._agreement = agreement
+    def __init__(self, agreement: Agreement | None = None, figures: Path | None = None) -> None:
+        self._agreement, self._gallery = agreement, Gallery(figures)
         self._forecaster, self._rows = Forecaster(), Rows()
         self.app = Starlette(
             routes=[
@@ -37,6 +39,10 @@ class Pages:
                 Route("/api/join/exact", answered(self._exact), methods=["POST"]),
                 Route("/api/agreement", answered(self._draft), methods=["POST"]),
                 Route("/api/file/rows", answered(self._take_rows), methods=["POST"]),
+                Route("/api/file/read", answered(self._read), methods=["POST"]),
+                Route("/api/gallery", answered(self._figures)),
+                Route("/api/gallery/transient", answered(self._transient), methods=["POST"]),
+                Route("/gallery/{identity}.png", self._picture),
             ],
             lifespan=self._lifespan,
         )
@@ -74,6 +80,23 @@ class Pages:
     async def _take_rows(self, request: Request) -> Any:
         content = await request.body()
         return await run_in_threadpool(self._rows.take, unquote(request.headers.get("x-file-name", "")), content)
+
+    async def _read(self, request: Request) -> Any:
+        content = await request.body()
+        return await run_in_threadpool(reading.opened, content)
+
+    async def _figures(self, request: Request) -> Any:
+        return await run_in_threadpool(self._gallery.figures)
+
+    async def _transient(self, request: Request) -> Any:
+        asked = await body(request)
+        if not isinstance(asked, dict):
+            raise InvalidInput("figure: the page's question cannot be read; open the page again")
+        return await run_in_threadpool(transient, str(asked.get("id")), asked.get("epsilon"))
+
+    async def _picture(self, request: Request) -> Response:
+        path = self._gallery.picture(request.path_params["identity"])
+        return Response(status_code=404) if path is None else FileResponse(path)
 
     def _question(self, document: Any) -> views.Question:
         """What is asked; a file that it names must be one that the person gave, here or with the agreement."""

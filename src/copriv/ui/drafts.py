@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from copriv import losses, mechanisms, terms
+from copriv import losses, mechanisms, rules, terms
 from copriv.agreement import Agreement
 from copriv.data import DATASETS
 from copriv.errors import AgreementError, CoprivError
@@ -46,7 +46,12 @@ def schema() -> dict[str, Any]:
     return {
         **Agreement.model_json_schema(),
         "meanings": known,
-        "known": {"mechanism": _names(mechanisms.ALL), "loss": _names(losses.ALL), "dataset": list(DATASETS)},
+        "known": {
+            "rule": ["auto", *_names(rules.ALL)],
+            "mechanism": _names(mechanisms.ALL),
+            "loss": _names(losses.ALL),
+            "dataset": list(DATASETS),
+        },
     }
 
 

@@ -24,6 +24,10 @@ def command(
     host: Host = "127.0.0.1",
     port: Port = 0,
     exposed: Exposed = False,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="For the gallery: where copriv reproduce left its figures.", file_okay=False),
+    ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
 ) -> None:
     """Should we join? Write the agreement, read ledgers: pages on this machine, offline, for people who decide."""
@@ -33,7 +37,7 @@ def command(
     from copriv.ui.server import serve, take_place
 
     place = take_place(host, port, exposed=exposed)
-    serve(Pages(terms).app, place, browse=browser, log=log)
+    serve(Pages(terms, figures).app, place, browse=browser, log=log)
 
 
 def needed() -> None:

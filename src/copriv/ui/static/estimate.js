@@ -1,7 +1,7 @@
 // ψ as the learner can estimate it during a run, over the band that the forecast expects.
 
 import { svg } from "./dom.js";
-import { count, percent, t } from "./text.js";
+import { count, percent, t, tick } from "./text.js";
 
 const HEIGHT = 300;
 const EDGE = { left: 62, right: 14, top: 12, bottom: 42 };
@@ -27,7 +27,7 @@ export function estimate({ points, band, head }, room) {
   const parts = [];
   for (let ψ = low; ψ <= high * 1.001; ψ *= 10) {
     parts.push(svg("line", { class: "grid", x1: EDGE.left, x2: right, y1: Y(ψ), y2: Y(ψ) }));
-    parts.push(svg("text", { class: "tick", x: EDGE.left - 8, y: Y(ψ) + 4, "text-anchor": "end" }, percent(ψ)));
+    parts.push(svg("text", { class: "tick", x: EDGE.left - 8, y: Y(ψ) + 4, "text-anchor": "end" }, tick(ψ)));
   }
   if (band) {
     const along = (line) => band.k.map((k, i) => [k, line[i]]);

@@ -63,7 +63,7 @@ export function longList(place, text) {
 }
 
 function clock(seconds) {
-  return new Intl.DateTimeFormat(document.documentElement.lang, { timeStyle: "medium" }).format(new Date(1000 * seconds));
+  return new Intl.DateTimeFormat(document.documentElement.lang, { timeStyle: "medium", hourCycle: "h23" }).format(new Date(1000 * seconds));
 }
 
 /** Stop, after a person said twice that they want it. */

@@ -15,9 +15,8 @@ async function page() {
       const row = state?.rows[i];
       if (!row) return null;
       return h("div", { class: "party" },
-        h("span", { class: "mark", "aria-hidden": "true" }, "●"), h("span", { class: "who mono" }, row.name.slice(0, 8)), h("span", { class: "is" }, t("run.answers", { answers: count(row.answers), most: count(row.most) })),
-        h("meter", { min: 0, max: row.epsilon, value: row.spent, "aria-label": t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) }) }),
-        h("span", { class: "much" }, "ε ", number(row.spent)));
+        h("span", { class: "mark", "aria-hidden": "true" }, "●"), h("span", { class: "who mono" }, row.name.slice(0, 8)),         h("meter", { min: 0, max: row.epsilon, value: row.spent, "aria-label": t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) }) }),
+        h("span", { class: "much" }, t("run.answers", { answers: count(row.answers), most: count(row.most) }), ", ε ", number(row.spent)));
     },
   });
 

@@ -39,3 +39,9 @@ export function listed(names) {
   if (shown.length < 2) return shown[0] ?? "";
   return t("site.and", { list: shown.slice(0, -1).join(", "), last: shown.at(-1) });
 }
+
+/** A tick of a log axis: always per cent, and short. */
+export function tick(ratio) {
+  const shown = new Intl.NumberFormat(language, { maximumSignificantDigits: 1, notation: ratio >= 100 ? "compact" : "standard" }).format(100 * ratio);
+  return t("site.percent", { number: shown });
+}

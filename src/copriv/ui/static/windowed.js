@@ -48,6 +48,7 @@ export function windowed(place, { line, want = () => {}, label }) {
     /** There are so many lines now; with `follow`, the newest stays in sight for who has not scrolled away from it. */
     resize(number, follow = false) {
       total = number;
+      scroller.style.height = `${Math.max(total, 1) * ROW + 2}px`; // as far as style.css lets it grow
       inner.style.height = `${total * ROW}px`;
       if (follow && top) scroller.scrollTop = total * ROW;
       drawSoon();
