@@ -57,12 +57,25 @@ def screens(browser, address, names, folder, widths, schemes, before=lambda page
             context.close()
 
 
+def pause(browser, address):
+    """Let the run get somewhere, and hold it there for its pictures."""
+    page = browser.new_page(locale="en-GB")
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    while page.evaluate("document.querySelector('#progress').value") < 0.15:
+        time.sleep(0.05)
+    page.locator("#psi path.expected").wait_for(state="attached", timeout=120_000)
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused").wait_for()
+    page.close()
+
+
 def a_run(folder):
     """Parties' files, and the commands of learner and owners, as in tests/ui/test_live_in_a_browser.py."""
     sys.path.insert(0, str(Path(__file__).parent))
     from test_live_in_a_browser import consortium, terms
 
-    return consortium(folder, terms(4000, ("Northern", "Southern", "Eastern"), "three banks", 300.0))
+    return consortium(folder, terms(8000, ("Northern", "Southern", "Eastern"), "three banks", 300.0))
 
 
 def main():
@@ -80,7 +93,7 @@ def main():
                 made.owner(2, at)
                 owner = made.owner(0, at, "--ui")
                 own = address_in(made.log(0), owner)
-                time.sleep(6)
+                pause(browser, address)
                 screens(browser, address, ["run"], folder, widths, schemes, lambda page, name: time.sleep(2))
                 screens(browser, own, ["owner"], folder, widths, schemes, lambda page, name: time.sleep(2))
             for process in made.processes:
