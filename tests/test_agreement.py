@@ -49,6 +49,7 @@ def changed(path: str, value: object) -> dict:
         ("data.public_rows", 0, "greater than or equal to 1"),
         ("owner.delta", 1.0, "less than 1"),
         ("owner.overlap", 0, "greater than or equal to 1"),
+        ("owner.overlap", 40, "40 owners may hold one record"),
     ],
 )
 def test_bad_terms_are_refused_on_one_line_with_the_path(path, value, said):

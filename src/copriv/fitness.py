@@ -137,7 +137,7 @@ class Fitness:
 
 
 def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float[Array, "*batch"]:
-    """ψ = f/f(θ*) − 1, at least 0; lower is better (S, eq. (30); A, §V). Raises InvalidInput where f(θ*) is 0."""
+    """ψ = f/f(θ*) − 1, at least 0; lower is better (S, eq. (13); A, §V). Raises InvalidInput where f(θ*) is 0."""
     if not optimum.value > 0:
         raise InvalidInput(
             f"relative fitness: f(θ*) is {optimum.value:g}, for these records can be fitted exactly; ψ is relative to f(θ*) "

@@ -199,6 +199,14 @@ class Problem:
         )  # fmt: skip
 
     @property
+    def proved_gradient_bound(self) -> float:
+        """What ‖∇ℓ‖₁ cannot exceed over Θ, by the bounds on features and target; infinite where there is none."""
+        if self.feature_bound is None or not np.isfinite(self.target_bound):
+            return np.inf
+        reach = self.feature_bound + float(self.terms.model.intercept)
+        return float(self.loss.gradient_bound(reach, self.target_bound, self.box.theta_max))
+
+    @property
     def preconditioner(self) -> Array | None:
         """The public matrix that multiplies every direction of descent, if one is agreed."""
         matrix = self.terms.agreement.preconditioner

@@ -208,6 +208,12 @@ class AgreedTerms(BaseModel):
             raise ValueError("owner.weight: at least one owner's weight must be above 0")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             raise ValueError("model.gradient_bound: an assumed bound must be a number")
+        shared = next((owner for owner in self.owner if owner.overlap > self.n_owners), None)
+        if shared is not None:
+            raise ValueError(
+                f"owner.overlap: {shared.name} says that {shared.overlap} owners may hold one record, of {self.n_owners} in "
+                "all; give at most the number of owners"
+            )
         if len({owner.unit for owner in self.owner}) > 1:
             raise ValueError("owner.unit: the privacy unit must be the same for every owner")
         return self

@@ -1,17 +1,31 @@
 """The bounds' constants by hand, their conditions, and that those for this T do hold on runs whose law is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.bounds import Setting, a_theorem_2, fit_inverse_square, s_theorem_2, s_theorem_3
+from copriv.forecast.bounds import (
+    Setting,
+    a_as_printed,
+    a_theorem_2,
+    fit_inverse_square,
+    on_parameters,
+    s_theorem_2,
+    s_theorem_3,
+    setting_of,
+)
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.synchronous import s1, s2
+from copriv.problem import Problem
+from copriv.rules import named
+from copriv.simulation import simulate
 
 
 def setting(**changes):
@@ -216,3 +230,155 @@ def test_what_cannot_be_fitted_is_refused(n, epsilon, psi):
 def test_settings_that_mean_nothing_are_refused(bad):
     with pytest.raises(InvalidInput):
         setting(**bad)
+
+
+# What an agreement adds to the papers' setting
+
+
+def rows(n=300):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(n, 2)) * 0.2
+    return X, np.clip(X @ [0.8, -0.5] + 0.1 * rng.normal(size=n), -0.5, 0.5)
+
+
+def agreed(owners=3, owner=None, model=None, **terms):
+    model = {"loss": "squared", "theta_max": 1.0, "regularization": 0.1, "gradient_bound": "proved", **(model or {})}
+    return Agreement.of(
+        {
+            "agreement": {"rule": "S2", "horizon": 4, "step": 2.0, "iterate": "last", **terms},
+            "model": model,
+            "data": {"feature_bound": 0.4},
+            "owner": [{"name": f"o{i}", "records": 300, "epsilon": 1.0, **(owner or {})} for i in range(owners)],
+        }
+    )
+
+
+def bounds_of(agreement, loss=None):
+    problem = Problem.forecasting(agreement, rows(), loss)
+    return named(agreement.agreement.rule).bounds(setting_of(problem)), problem
+
+
+def last_iterate(agreement):
+    bounds, _ = bounds_of(agreement)
+    return next(bound for bound in bounds if "last iterate" in bound.source and bound.quantity == "cost")
+
+
+def scales_and_moment(agreement):
+    """What an engine adds, worked out from its own scales: Σ (w_i b_i)² · p · variance."""
+    law = {"laplace": 2.0, "gaussian": 1.0}[agreement.agreement.mechanism]
+    scales = np.array([agreement.mechanism.scale(agreement, owner) for owner in agreement.owner])
+    return 2 * law * float(np.sum((agreement.weights * scales) ** 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"owners": 30, "owner": {"overlap": 30}},
+        {"mechanism": "gaussian", "owner": {"delta": 1e-6}},
+        {"answers": 2},
+        {"preconditioner": [[0.5, 0.0], [0.0, 0.5]]},
+    ],
+)
+def test_a_bound_whose_conditions_are_met_is_above_what_is_measured(changes):
+    agreement = agreed(**changes)
+    agreement = agreement.replace(model={"gradient_bound": bounds_of(agreement)[1].agreement.gradient_bound})
+    setting = setting_of(Problem.forecasting(agreement, rows()))
+    assert setting.noise_moment == pytest.approx(scales_and_moment(agreement), rel=1e-12)
+    bound = last_iterate(agreement)
+    assert bound.conditions_met
+    found = simulate(agreement, [rows()] * agreement.n_owners, runs=200, alone=False, seed=3)
+    problem = Problem.of(agreement, [rows()] * agreement.n_owners)
+    cost = float(found.relative_fitness.mean[-1]) * problem.optimum.value
+    assert 0 < cost <= bound.value
+
+
+def test_the_bound_knows_who_shares_records():
+    """30 owners that all may hold the same record: 30 times the noise, which the bound was once below."""
+    shared, own = agreed(30, {"overlap": 30}), agreed(30)
+    W = {κ: setting_of(Problem.forecasting(a, rows())).noise_moment for κ, a in ((30, shared), (1, own))}
+    assert W[30] == pytest.approx(900 * W[1], rel=1e-12)
+    assert last_iterate(shared).value > last_iterate(own).value
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"model": {"gradient_bound": 0.01}}, "no gradient ever clipped"),
+        ({"model": {"gradient_bound": 0.01, "gradient_bound_assumed": True}}, "no gradient ever clipped"),
+        ({"preconditioner": [[0.5, 0.0], [0.0, 0.6]]}, "no preconditioner"),
+        ({"preconditioner": [[0.5, 0.1], [0.1, 0.5]]}, "no preconditioner"),
+        ({"start": [0.0, 3.0]}, "the start in Θ"),
+        ({"weights": (1.0, 1.0, 4.0)}, "owners weigh n_i/n"),
+    ],
+)
+def test_what_no_proof_covers_is_named(changes, why):
+    weights = changes.pop("weights", None)
+    agreement = agreed(**changes)
+    if weights is not None:
+        agreement = agreement.replace(
+            owner=[{**o, "weight": w} for o, w in zip(agreement.to_dict()["owner"], weights, strict=True)]
+        )
+    bounds, _ = bounds_of(agreement)
+    assert bounds
+    assert not any(bound.conditions_met for bound in bounds)
+    assert all(f"not so here: {why}" in bound.holds_for for bound in bounds)
+
+
+def test_clipped_runs_leave_the_bound_behind():
+    """Why clipping must count: a bound for the Ξ that clips says less than what clipped runs cost."""
+    X, y = np.full((50, 1), 0.4), np.full(50, 0.5)
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "S2", "horizon": 400, "step": 0.5, "iterate": "last"},
+            "model": {"loss": "squared", "theta_max": 1.0, "gradient_bound": 1e-5},
+            "data": {"feature_bound": 0.4},
+            "owner": [{"name": "a", "records": 50, "epsilon": 1e9}],
+        }
+    )
+    problem = Problem.forecasting(agreement, (X, y))
+    bound = s_theorem_3(setting_of(problem))[1]
+    unaware = s_theorem_3(replace(setting_of(problem), assumed=()))[1]
+    found = simulate(agreement, [(X, y)], runs=2, alone=False)
+    θ_star = problem.optimum.theta
+    cost = float(problem.fitness.value(found.theta[0]) - problem.fitness.value(θ_star))
+    assert found.clipped == 1.0
+    assert not bound.conditions_met
+    assert unaware.conditions_met
+    assert cost > 0.005
+
+
+def test_groups_are_talkers_whose_noise_adds_up():
+    group = agreed(4, {"group": "g"}, rule="A1", step=1.0)
+    alone = agreed(4, rule="A1", step=1.0)
+    together, single = (setting_of(Problem.forecasting(a, rows())) for a in (group, alone))
+    assert (len(together.epsilon), len(single.epsilon)) == (1, 4)
+    assert together.epsilon[0] == pytest.approx(0.5)  # Σ ε⁻² = 4
+    assert together.noise_moment == pytest.approx(single.noise_moment)
+
+
+def test_bounds_on_the_parameters():
+    """S (10), (12): 4/L as printed; 2/L by the curvature at a minimum over Θ, which is enough: f = L/2·θ² has equality."""
+    s = setting(diameter=6.0)
+    for costs in (s_theorem_2(s, 1.0), s_theorem_3(s)):
+        found = on_parameters(costs, s)
+        assert [b.value for b in found] == pytest.approx(
+            [c.value * (4 if i == 0 else 2) / 0.5 for i, c in enumerate(costs)]
+        )
+        assert {b.quantity for b in found} == {"squared parameter error"}
+        assert [b.conditions_met for b in found] == [c.conditions_met for c in costs]
+    assert on_parameters(costs, setting(strong_convexity=0.0)) == ()
+    assert [len(named(rule).bounds(s)) for rule in ("S1", "S2", "A1", "A2")] == [6, 6, 6, 0]
+
+
+def test_a_in_its_printed_form():
+    s, C, σ, N = setting(), 3.0, 0.1, 2
+    S = 1 / 100 + N * ((0.1 + 2 * math.sqrt(2) / 100) ** 2 + (0.1 + 2 * math.sqrt(2) / 50) ** 2)
+    c1 = N * C**2 / σ**2
+    c2 = 2 * N**2 * C**2 * math.sqrt(N + 1) / (σ**2 * (1 - math.sqrt(1 - 1 / (2 * N))))
+    printed = a_as_printed(s)
+    assert printed.value == pytest.approx(3.0 * (c1 * math.sqrt(S) + c2 * S))
+    assert a_as_printed(s, "cost").value == pytest.approx(C * math.sqrt(printed.value))
+    assert "eq. (9)" in a_as_printed(s, "cost").source
+    assert not printed.conditions_met
+    assert math.isinf(a_as_printed(setting(regularization=0.0)).value)

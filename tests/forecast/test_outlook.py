@@ -100,7 +100,10 @@ def test_the_json_is_the_contract_and_what_was_added(outlook):
     assert [set(owner) for owner in document["owners"]] == [OWNER | OWNER_ADDED] * 2
     for bound in document["bounds"]:
         assert set(bound) == {"source", "value", "holds_for", "quantity", "conditions_met"}
-    assert len(document["bounds"]) == 3  # S, Thm 3: as published, last iterate, average
+    # S, Thm 3: as published, last iterate, average; on the cost, eq. (11), and on the parameters, eq. (12)
+    assert [bound["quantity"] for bound in document["bounds"]] == ["cost"] * 3 + ["squared parameter error"] * 3
+    for bound, shown in zip(outlook.bounds, document["bounds"], strict=True):
+        assert shown["value"] == bound.value / (outlook.optimum if bound.quantity == "cost" else 1.0)
     assert set(document["runner_up"]) == {"words", "relative_fitness"}
     assert document["agreed"]["words"] == "as agreed"
     assert (document["agreed"]["rule"], document["agreed"]["answers"], document["agreed"]["step"]) == ("S2", 4, 0.3)

@@ -187,7 +187,7 @@ def test_nobody_is_left_when_the_only_owner_leaves():
 
 
 def test_a_small_conservative_owner_hurts():
-    """S, §VI: a tenth of the records at a hundredth of the budget makes the model worse for everybody."""
+    """S, §I-A: a tenth of the records at a hundredth of the budget makes the model worse for everybody."""
     curve = NoiseCurve.of(np.array([1e-6]), np.array([1e3]))
     c = Consortium(np.array([1000.0, 1000.0, 100.0]), np.array([1.0, 1.0, 0.01]), np.ones(3), 0.1, curve)
     lost = c.loss_without()

@@ -9,13 +9,85 @@ from dataclasses import dataclass
 import numpy as np
 
 from copriv.errors import InvalidInput
-from copriv.rules.async_copies import a_theorem_2
-from copriv.rules.bounds import Bound, Setting
+from copriv.problem import Problem
+from copriv.rules.async_copies import a_as_printed, a_theorem_2
+from copriv.rules.bounds import Bound, Setting, on_parameters
 from copriv.rules.sync_averaged import s_theorem_3
 from copriv.rules.sync_decay import s_theorem_2
+from copriv.talkers import Talkers
+from copriv.types import Array
 from copriv.validation import finite_array
 
-__all__ = ["Bound", "Fit", "Setting", "a_theorem_2", "fit_inverse_square", "s_theorem_2", "s_theorem_3"]
+__all__ = [
+    "Bound",
+    "Fit",
+    "Setting",
+    "a_as_printed",
+    "a_theorem_2",
+    "fit_inverse_square",
+    "on_parameters",
+    "s_theorem_2",
+    "s_theorem_3",
+    "setting_of",
+]
+
+
+def setting_of(problem: Problem) -> Setting:
+    """What the theorems need of an agreement, with the noise that its mechanism makes, and what their proofs assume.
+
+    Every number and every gradient is checked for these terms; L and λ are those of the records in the problem.
+    """
+    agreement = problem.agreement
+    f, p, terms = problem.fitness, problem.n_parameters, agreement.agreement
+    n, mechanism, talkers = float(agreement.records.sum()), agreement.mechanism, Talkers.of(agreement)
+    scales = np.array([mechanism.scale(agreement, owner, problem.feature_bound) for owner in agreement.owner])
+    moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
+    # A record with κ holders is answered for as if ε were ε/κ; a group is one talker whose members' noise adds up.
+    inverse = (np.array([owner.overlap for owner in agreement.owner]) / agreement.epsilons) ** 2
+    if agreement.synchronous:
+        members: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(agreement.n_owners))
+    else:
+        members = talkers.members
+    scaling, plain = _multiple(problem.preconditioner)
+    Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
+    rates = talkers.rates
+    equally = agreement.synchronous or terms.schedule == "uniform" or min(rates) == max(rates)
+    return Setting(
+        gradient_bound=Ξ,
+        regularizer_bound=f.regularizer.bound(f.box.theta_max, p),
+        n_parameters=p,
+        total_records=n,
+        epsilon=np.array([inverse[list(group)].sum() for group in members]) ** -0.5,
+        horizon=terms.horizon,
+        step=agreement.step * scaling,
+        strong_convexity=f.strong_convexity(),
+        smoothness=f.smoothness(),
+        regularization=f.regularizer.strength,
+        diameter=f.box.diameter(p),
+        answers=agreement.answers,
+        noise=np.array([moments[list(group)].sum() for group in members]),
+        moves=agreement.queries if agreement.synchronous else None,
+        assumed=(
+            (
+                proved <= Ξ * (1.0 + 1e-9),
+                f"no gradient ever clipped: Ξ = {Ξ:.4g} at least their proved bound {proved:.4g}",
+            ),
+            (bool(np.allclose(agreement.weights, agreement.records / n)), "owners weigh n_i/n"),
+            (plain, "no preconditioner but a multiple of the identity"),
+            (bool(np.all(np.abs(problem.start) <= f.box.theta_max)), "the start in Θ"),
+            (equally, "owners answer equally often"),
+        ),
+    )
+
+
+def _multiple(preconditioner: Array | None) -> tuple[float, bool]:
+    """c where the preconditioner is c > 0 times the identity, or none; else 1 and False."""
+    if preconditioner is None:
+        return 1.0, True
+    c = float(preconditioner[0, 0])
+    if c > 0 and np.array_equal(preconditioner, c * np.eye(len(preconditioner))):
+        return c, True
+    return 1.0, False
 
 
 @dataclass(frozen=True)

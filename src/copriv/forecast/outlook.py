@@ -15,13 +15,14 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
+from copriv.forecast.bounds import setting_of
 from copriv.forecast.judgement import Judgement
 from copriv.forecast.value import Consortium
 from copriv.plan import Plan, plan
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.rules import named
-from copriv.rules.bounds import Bound, Setting
+from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.types import Loss
 
@@ -146,6 +147,10 @@ class Forecast:
         words = f"That is right with a probability of {100 * self.probability:.0f} %."
         return words if self.caution is None else f"{words} {self.caution}"
 
+    def shown(self, bound: Bound) -> float:
+        """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
+        return bound.value / self.optimum if bound.quantity == "cost" else bound.value
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
         document = {
@@ -155,7 +160,7 @@ class Forecast:
             "public_only": self.public_only,
             "bounds": [
                 {
-                    "source": bound.source, "value": bound.value / self.optimum, "holds_for": bound.holds_for,
+                    "source": bound.source, "value": self.shown(bound), "holds_for": bound.holds_for,
                     "quantity": bound.quantity, "conditions_met": bound.conditions_met,
                 }
                 for bound in self.bounds
@@ -325,23 +330,9 @@ def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment,
 
 def _bounds(problem: Problem) -> tuple[Bound, ...]:
     """The papers' theorems for the agreed rule; none where a mechanism of one answer is agreed."""
-    agreement = problem.agreement
-    f, p = problem.fitness, problem.n_parameters
-    setting = Setting(
-        gradient_bound=agreement.gradient_bound,
-        regularizer_bound=f.regularizer.bound(f.box.theta_max, p),
-        n_parameters=p,
-        total_records=float(agreement.records.sum()),
-        epsilon=agreement.epsilons,
-        horizon=agreement.agreement.horizon,
-        step=agreement.step,
-        strong_convexity=f.strong_convexity(),
-        smoothness=f.smoothness(),
-        regularization=f.regularizer.strength,
-        diameter=f.box.diameter(p),
-        answers=agreement.answers,
-    )
-    return named(agreement.agreement.rule).bounds(setting)
+    if problem.agreement.one_answer:
+        return ()
+    return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
 
 
 def _percent(ψ: float) -> str:

@@ -16,7 +16,7 @@ everybody's records with v_i = n_i/n,
 thousand questions costs nothing. It inherits their simplification: how owners differ is not known of each.
 
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
-shrink with its weight n_i/n as fast as its information (S, §VI: "small conservative owners"). The best weights trade
+shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 

@@ -110,7 +110,12 @@ class _A1(Rule):
         return a1_recursion(agreed.step, terms.horizon, 0.5 if terms.learner_step == "corrected" else (N - 1) / N)
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
-        return a_theorem_2(setting, "cost")
+        return (
+            *a_theorem_2(setting, "cost"),
+            a_as_printed(setting, "cost"),
+            *a_theorem_2(setting),
+            a_as_printed(setting),
+        )
 
 
 A1 = _A1()
@@ -126,30 +131,61 @@ def a_theorem_2(
     C-Lipschitz on Θ. Infinite where σ = 0 or Ξ_g is infinite.
     """
     s, T = setting, setting.horizon
-    m = T if s.answers is None else s.answers
     α = s.step / T**2
+    usable = s.regularization > 0 and math.isfinite(s.regularizer_bound)
     needs = [
+        *s.assumed,
         (s.regularization > 0, "g strongly convex"),
         (math.isfinite(s.regularizer_bound), "gradients of g bounded over Θ"),
         (α < 1, "ρ/T² < 1"),
     ]
     why = f"limsup over iterations, step ρ/T² and noise kept; not a statement at T = {T} (erratum 5); c_L = 1/2"
 
-    def value(answers: int, coordinates: int) -> float:
-        if not (needs[0][0] and needs[1][0]):
+    def value(ν: Float[Array, " kinds"]) -> float:
+        if not usable:
             return math.inf
         C, N, σ = s.regularizer_bound + s.gradient_bound, float(s.numbers.sum()), s.regularization
-        ν = 2.0 * np.sqrt(2.0 * coordinates) * s.gradient_bound * answers / (s.total_records * s.epsilon)
         total = 1.0 + N * float(s.numbers @ (1.0 + ν / C) ** 2)
-        # 1 − √λ = (1 − λ)/(1 + √λ), which keeps its digits for many owners
-        gap = 1.0 / (2.0 * N) / (1.0 + math.sqrt(1.0 - 1.0 / (2.0 * N)))
         square = N * α * (C / σ) ** 2 * total
-        error = square + 2.0 * N**2 * α * (C / σ) ** 2 * math.sqrt(N + 1.0) / gap * math.sqrt(total)
+        error = square + 2.0 * N**2 * α * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N) * math.sqrt(total)
         return error if quantity == "squared parameter error" else C * math.sqrt(error)
 
+    published = 2.0 * math.sqrt(2.0) * s.gradient_bound * T / (s.total_records * s.epsilon)
     return (
         checked_bound(
-            "A, Thm 2, as published", value(T, 1), needs, f"{why}; noise of one coordinate (erratum 4)", quantity
+            "A, Thm 2, as published", value(published), needs, f"{why}; noise of one coordinate (erratum 4)", quantity
         ),
-        checked_bound("A, Thm 2, corrected", value(m, s.n_parameters), needs, why, quantity),
+        checked_bound("A, Thm 2, corrected", value(np.sqrt(s.noise_moments)), needs, why, quantity),
     )
+
+
+def a_as_printed(
+    setting: Setting, quantity: Literal["cost", "squared parameter error"] = "squared parameter error"
+) -> Bound:
+    """A (8), or (9) for the cost, in the printed form: c₁√S + c₂S with S = 1/T² + N Σ (1/T + 2√2/(nε_i))².
+
+    With the constants that A, App. B defines, c₁ = NC²/σ² at the root and c₂ = 2N²C²√(N+1)/(σ²(1−√λ)) at the square,
+    times ρ; the appendix itself has them the other way round and a 1/T with the root (erratum 6). The primed
+    constants of (9) are not given; f is C-Lipschitz on Θ, so C times the root of (8) is what follows, and stands here.
+    """
+    s, T, N = setting, setting.horizon, float(setting.numbers.sum())
+    C, σ = s.regularizer_bound + s.gradient_bound, s.regularization
+    needs = [*s.assumed, (σ > 0, "g strongly convex"), (math.isfinite(C), "gradients of g bounded over Θ")]
+    error = math.inf
+    if σ > 0 and math.isfinite(C):
+        S = 1.0 / T**2 + N * float(s.numbers @ (1.0 / T + 2.0 * math.sqrt(2.0) / (s.total_records * s.epsilon)) ** 2)
+        c1, c2 = N * (C / σ) ** 2, 2.0 * N**2 * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N)
+        error = s.step * (c1 * math.sqrt(S) + c2 * S)
+    of_parameters = quantity == "squared parameter error"
+    return checked_bound(
+        f"A, Thm 2, eq. ({8 if of_parameters else 9}), as printed",
+        error if of_parameters else C * math.sqrt(error),
+        needs,
+        "constants swapped and a 1/T gone against the appendix (erratum 6); noise of one coordinate (erratum 4)",
+        quantity,
+    )
+
+
+def _gap(owners: float) -> float:
+    """1 − √λ = (1 − λ)/(1 + √λ) with λ = 1 − 1/(2N), which keeps its digits for many owners."""
+    return 1.0 / (2.0 * owners) / (1.0 + math.sqrt(1.0 - 1.0 / (2.0 * owners)))

@@ -13,6 +13,17 @@ the papers, erratum 8; they leave the p out, erratum 4).
 | ... last iterate         | θ[T], S2         | (D²/c₁ + c₁G²)(2 + ln T)/√T, G² = C² + W (Shamir, Zhang 2013, Thm 2)   |
 | ... average              | θ̄[T], S2         | ζ_K D²√K/(2c₁) + (c₁G²/2) Σ_k ζ_k/√k, K = T − 1                        |
 | A Thm 2, both forms      | θ_L, A1          | algorithms, "Bounds"                                                   |
+| S (10), (12)             | E‖θ − θ*‖²       | 4/L times the cost as published; 2/L times it, where f is L-strongly convex |
+
+*What agreements add to the papers' setting.* W is the second moment of the noise that the agreed mechanism makes, for any
+law with mean 0: no proof uses more of the noise than that. A record with κ holders is answered for as if ε were ε/κ,
+which is in W. A multiple of the identity as preconditioner is another step. What no proof covers keeps a bound from
+being used, and is named: gradients that are clipped (the clipped slopes of a linear model are those of another convex
+loss, and the bound holds for that one), weights that are not n_i/n (likewise: for the fitness that they weigh), any
+other preconditioner, a start outside Θ.
+
+*Parameters.* f(θ) ≥ f(θ*) + (L/2)‖θ − θ*‖² for every θ in Θ, as θ* is the least over Θ: so 2/L. S, App. B, gets 4/L
+from f at the middle between θ and θ*; both are true.
 
 *Smoothness.* The proof of S Thm 2 bounds (λ/2)‖θ[k+1] − θ[k]‖² but carries ρ_k²W, without the λ/2, from eq. (14) on. As
 printed, 8Ξ²ρS₂/(Ln²) has the unit of ‖θ‖², not of f; with the factor kept it becomes 4λ….
@@ -26,7 +37,7 @@ papers point to Shamir and Zhang, whose averaging result is for other exponents;
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -75,6 +86,13 @@ class Setting:
     diameter: float = math.inf
     answers: int | None = None
     counts: Float[Array, " kinds"] | None = None
+    noise: Float[Array, " kinds"] | None = None
+    """E‖w_i·noise‖² of one owner of each kind, in the learner's gradient; Laplace noise for m answers and weights n_i/n
+    when not given: 8pΞ²m²/(nε_i)²."""
+    moves: int | None = None
+    """How often S1 and S2 move θ; T − 1 when not given. Fewer where m ends the run."""
+    assumed: tuple[tuple[bool, str], ...] = ()
+    """What every proof assumes, and whether it is so here."""
 
     def __post_init__(self) -> None:
         positive("gradient_bound", self.gradient_bound)
@@ -93,6 +111,8 @@ class Setting:
                 raise InvalidInput(f"{name}: must be 0 or more, or inf, not {value!r}")
         if self.answers is not None:
             count("answers", self.answers)
+        if self.moves is not None:
+            count("moves", self.moves)
         ε = finite_array("epsilon", self.epsilon, 1)
         N = self.numbers
         if len(ε) == 0 or len(N) != len(ε) or not (ε > 0).all() or not (N >= 1).all():
@@ -104,15 +124,45 @@ class Setting:
         return np.ones(len(self.epsilon)) if self.counts is None else finite_array("counts", self.counts, 1)
 
     @property
-    def noise_moment(self) -> float:
-        """W = E‖Σ ω_i w_i‖² = 8pΞ²m²S₂/n²."""
+    def noise_moments(self) -> Float[Array, " kinds"]:
+        """What an owner of each kind adds to W: `noise`, or 8pΞ²m²/(nε_i)²."""
+        if self.noise is not None:
+            return self.noise
         m = self.horizon if self.answers is None else self.answers
-        return 8.0 * self.n_parameters * (self.gradient_bound * m / self.total_records) ** 2 * self.inverse_squares
+        return 8.0 * self.n_parameters * (self.gradient_bound * m / (self.total_records * self.epsilon)) ** 2
+
+    @property
+    def noise_moment(self) -> float:
+        """W = E‖Σ ω_i w_i‖²."""
+        return float(self.numbers @ self.noise_moments)
+
+    @property
+    def rounds(self) -> int:
+        """The moves of S1 and S2 in a whole run."""
+        return self.horizon - 1 if self.moves is None else self.moves
 
     @property
     def inverse_squares(self) -> float:
         """S₂ = Σ ε_i⁻² over all owners."""
         return float(self.numbers @ self.epsilon**-2.0)
+
+
+def on_parameters(costs: tuple[Bound, ...], setting: Setting) -> tuple[Bound, ...]:
+    """The same bounds as ones on E‖θ − θ*‖²: the first, published one 4/L times (S (10), (12)), the others 2/L times.
+
+    None where f is not strongly convex.
+    """
+    L = setting.strong_convexity
+    factors = [4.0 if i == 0 else 2.0 for i in range(len(costs))] if L > 0 else []
+    return tuple(
+        replace(
+            cost,
+            source=f"{cost.source}: parameters, {factor:g}/L times the cost",
+            quantity="squared parameter error",
+            value=factor * cost.value / L,
+        )
+        for cost, factor in zip(costs, factors, strict=False)
+    )
 
 
 def checked_bound(

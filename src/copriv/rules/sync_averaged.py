@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.rules.bounds import Bound, Setting, checked_bound
+from copriv.rules.bounds import Bound, Setting, checked_bound, on_parameters
 from copriv.rules.descent import Descent, Talker
 from copriv.rules.recursion import InRounds
 from copriv.rules.rule import Rule, Way
@@ -103,25 +103,28 @@ class _S2(Rule):
         return InRounds(s2_steps(agreed.step, T), s2_average(T) if agreed.agreement.iterate == "averaged" else None)
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
-        return s_theorem_3(setting)
+        costs = s_theorem_3(setting)
+        return costs + on_parameters(costs, setting)
 
 
 S2 = _S2()
 
 
 def s_theorem_3(setting: Setting) -> tuple[Bound, ...]:
-    """S Thm 3 for rule S2: as published with Shamir and Zhang's constant, and at this T for θ[T] and for θ̄[T].
+    """S Thm 3 for rule S2: as published with Shamir and Zhang's constant, and at this T for the last θ and for θ̄.
 
     Bounds on the cost; infinite where Θ is unbounded.
     """
     s, T = setting, count("horizon", setting.horizon, 2)
     D, c1 = s.diameter, s.step
     G2 = (s.regularizer_bound + s.gradient_bound) ** 2 + s.noise_moment
-    needs = [(math.isfinite(D), "Θ bounded"), (math.isfinite(G2), "gradients of g bounded over Θ")]
+    needs = [*s.assumed, (math.isfinite(D), "Θ bounded"), (math.isfinite(G2), "gradients of g bounded over Θ")]
     last = (2.0 + math.log(T)) / math.sqrt(T)
+    reached = s.rounds + 1
+    at_end = (2.0 + math.log(reached)) / math.sqrt(reached)
     # c₁ = D/G makes D²/c₁ + c₁G² = 2DG; the theorem's right side keeps of G² the noise alone, of one coordinate.
     published = 2.0 * D * math.sqrt(8.0 * s.inverse_squares) * s.gradient_bound * T / s.total_records * last
-    ζ, a = _average_weights(T), c1 / np.sqrt(np.arange(1.0, T))
+    ζ, a = _average_weights(T, s.rounds), s2_steps(c1, T)[: s.rounds]
     average = D**2 * float(ζ[-1] / (2.0 * a[-1])) + 0.5 * G2 * float(ζ @ a)
     return (
         checked_bound(
@@ -129,13 +132,13 @@ def s_theorem_3(setting: Setting) -> tuple[Bound, ...]:
             "c₁ chosen for it and noise far above the gradient itself, of which it keeps nothing; noise of one "
             "coordinate (erratum 4)",
         ),
-        checked_bound("S, Thm 3, last iterate (Shamir and Zhang 2013, Thm 2)", (D**2 / c1 + c1 * G2) * last, needs, None),
+        checked_bound("S, Thm 3, last iterate (Shamir and Zhang 2013, Thm 2)", (D**2 / c1 + c1 * G2) * at_end, needs, None),
         checked_bound("S, Thm 3, average", average, needs, None),
     )  # fmt: skip
 
 
-def _average_weights(horizon: int) -> Float[Array, " iterates"]:
-    """ζ_k, the weight of θ[k] in θ̄[T], k = 1 … T−1; Σ ζ = 1 and they do not fall."""
-    mix = s2_average(horizon)
+def _average_weights(horizon: int, moves: int) -> Float[Array, " iterates"]:
+    """ζ_k, the weight of θ[k] in θ̄[K + 1] after K moves, k = 1 … K; Σ ζ = 1 and they do not fall."""
+    mix = s2_average(horizon)[:moves]
     kept = np.concatenate([np.cumprod((1.0 - mix)[:0:-1])[::-1], [1.0]])
     return np.asarray(mix * kept)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.rules.bounds import Bound, Setting, checked_bound
+from copriv.rules.bounds import Bound, Setting, checked_bound, on_parameters
 from copriv.rules.descent import Descent, Talker
 from copriv.rules.recursion import InRounds
 from copriv.rules.rule import Rule, Way
@@ -75,7 +75,8 @@ class _S1(Rule):
         return InRounds(s1_steps(agreed.step, agreed.agreement.horizon))
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
-        return s_theorem_2(setting)
+        costs = s_theorem_2(setting)
+        return costs + on_parameters(costs, setting)
 
 
 S1 = _S1()
@@ -86,9 +87,10 @@ def s_theorem_2(setting: Setting, start_gap: float | None = None) -> tuple[Bound
 
     The last needs `start_gap` = f(θ[1]) − f(θ*) and is left out without it. Bounds on the cost; infinite where L = 0.
     """
-    s, T, p = setting, setting.horizon, setting.n_parameters
+    s, T = setting, setting.horizon
     L, λ, Ξ, ρ, n = s.strong_convexity, s.smoothness, s.gradient_bound, s.step, s.total_records
     needs = [
+        *s.assumed,
         (L > 0, "f strongly convex"),
         (math.isfinite(λ), "f smooth"),
         (math.isinf(s.diameter), "Θ unbounded"),
@@ -99,8 +101,7 @@ def s_theorem_2(setting: Setting, start_gap: float | None = None) -> tuple[Bound
         "needs need not exist (erratum 5)"
     )
     published = _over(8.0 * Ξ**2 * ρ * s.inverse_squares / n**2, L)
-    m = T if s.answers is None else s.answers
-    with_p = published * p * (m / T) ** 2
+    with_p = _over(ρ * s.noise_moment / T**2, L)
     bounds = [
         checked_bound(
             "S, Thm 2, eq. (9), as published", published, needs, f"{asymptotic}; noise of one coordinate (erratum 4)"
@@ -114,7 +115,7 @@ def s_theorem_2(setting: Setting, start_gap: float | None = None) -> tuple[Bound
         e = non_negative("start_gap", start_gap)
         W = s.noise_moment
         usable = L > 0 and math.isfinite(λ)
-        for ρ_k in s1_steps(ρ, T):
+        for ρ_k in s1_steps(ρ, T)[: s.rounds]:
             e = (1.0 - 2.0 * L * ρ_k * (1.0 - λ * ρ_k / 2.0)) * e + λ * ρ_k**2 * W / 2.0 if usable else math.inf
         bounds.append(checked_bound("S, Thm 2, at this T", e, needs, None))
     return tuple(bounds)

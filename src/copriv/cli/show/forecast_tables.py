@@ -100,8 +100,12 @@ def _or_none(value: float | None) -> str:
 
 
 def _bounds(outlook: Forecast) -> Table:
-    table = plain_table("the papers' bounds on psi, for the agreed rule", "value", "may be used here")
+    table = plain_table(
+        "the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters",
+        "value",
+        "may be used here",
+    )
     for bound in outlook.bounds:
-        value = words.plain_number(bound.value / outlook.optimum)
+        value = words.plain_number(outlook.shown(bound))
         table.add_row(bound.source, value, "yes" if bound.conditions_met else "no")
     return table
