@@ -232,7 +232,7 @@ def verdict(outlook, alone, together, public_only):
         )
         for name, ψ in alone.items()
     )
-    recommended = Assessment(outlook.recommended.agreement, "simulated", band, True, "")
+    recommended = Assessment(outlook.recommended.agreement, "simulated", band, True, "", np.array([[together]]))
     return dataclasses.replace(outlook, owners=owners, recommended=recommended, public_only=public_only).verdict
 
 
