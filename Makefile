@@ -34,7 +34,11 @@ test-slow: setup
 	$(BIN)/python -m pytest -m "slow and not browser"
 
 # The pages in a real browser. Chromium is the one of the system: CHROMIUM=/path names another.
+CHROMIUM ?= $(shell command -v chromium)
+export CHROMIUM
+
 test-ui: setup
+	@test -x "$(CHROMIUM)" || { echo "no chromium here: apt-get install chromium, or make test-ui CHROMIUM=/path/to/it"; exit 1; }
 	$(BIN)/python -m pip install --quiet --group browser
 	$(BIN)/python -m pytest tests/ui
 
