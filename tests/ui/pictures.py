@@ -64,9 +64,9 @@ def pause(browser, address):
     page.wait_for_selector("html[data-ready]")
     while page.evaluate("document.querySelector('#progress').value") < 0.15:
         time.sleep(0.05)
-    page.locator("#psi path.expected").wait_for(state="attached", timeout=120_000)
     page.get_by_role("button", name="Pause").click()
     page.get_by_text("Paused").wait_for()
+    page.locator("#psi path.expected").wait_for(state="attached", timeout=120_000)
     page.close()
 
 
@@ -75,7 +75,7 @@ def a_run(folder):
     sys.path.insert(0, str(Path(__file__).parent))
     from test_live_in_a_browser import consortium, terms
 
-    return consortium(folder, terms(8000, ("Northern", "Southern", "Eastern"), "three banks", 300.0))
+    return consortium(folder, terms(2000, ("Northern", "Southern", "Eastern"), "three banks", 300.0))
 
 
 def main():
