@@ -65,7 +65,7 @@ def pause(browser, address):
     while page.evaluate("document.querySelector('#progress').value") < 0.15:
         time.sleep(0.05)
     page.get_by_role("button", name="Pause").click()
-    page.get_by_text("Paused").wait_for()
+    page.get_by_text("Paused: nothing new is asked.").wait_for()
     page.locator("#psi path.expected").wait_for(state="attached", timeout=120_000)
     page.close()
 
