@@ -169,8 +169,8 @@ def test_where_nothing_is_clipped_the_mean_is_exact(name):
     seen = ψ.mean(axis=(0, 1))
     z = (found.relative_fitness.mean - seen) / (error + 1e-9 * seen)
     assert np.abs(z).max() < 4.9
-    # The tolerance has teeth.
-    assert np.abs((0.8 * found.relative_fitness.mean - seen) / error)[-1] > 4.9
+    # The tolerance has teeth: half of the cost is outside.
+    assert np.abs((0.5 * found.relative_fitness.mean - seen) / error)[-1] > 4.9
 
 
 def test_where_something_is_clipped_the_mean_is_simulated():
