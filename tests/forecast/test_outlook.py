@@ -199,7 +199,11 @@ def test_what_the_recursion_does_not_cover_is_simulated(name):
 
 def test_the_band_is_wider_for_a_smaller_public_sample():
     many, few = (
-        assess(Problem.forecasting(agreed(start=(1.0, -2.0), step=1e-9), rows(n=n)), "", runs=40).relative_fitness
+        assess(
+            Problem.forecasting(agreed(start=(1.0, -2.0), step=1e-9, records=(600_000, 300_000)), rows(n=n)),
+            "",
+            runs=40,
+        ).relative_fitness
         for n in (2000, 60)
     )
     assert few.high[-1] - few.low[-1] > 3 * (many.high[-1] - many.low[-1])
