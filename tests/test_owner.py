@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,11 +26,12 @@ P, N, M = 3, 20, 4
 
 def agreement(owner: dict[str, Any] | None = None, **model: Any) -> Agreement:
     terms = {"name": "bank-1", "records": N, "epsilon": 1.0} | (owner or {})
+    units = {key: terms[key] for key in ("unit", "unit_records") if key in terms}  # the same for all owners
     return Agreement.of(
         {
             "agreement": {"rule": "A2", "horizon": 100, "answers": M, "step": 1.0},
             "model": {"loss": "squared", "gradient_bound": 1.0, "theta_max": 5.0} | model,
-            "owner": [terms, {"name": "bank-2", "records": 7, "epsilon": 2.0}],
+            "owner": [terms, {"name": "bank-2", "records": 7, "epsilon": 2.0} | units],
         }
     )
 
@@ -242,6 +244,53 @@ def test_weights_that_are_not_whole_units_are_refused() -> None:
         Owner(TERMS, "bank-1", Records.of(x, np.ones(N), np.full(N, 0.98)), Squared())
 
 
+def test_one_row_of_weight_50_in_a_hundred_is_refused() -> None:
+    """Weights that add up to n in all, of which one moves the mean 50 times as far: it made epsilon 1 an epsilon of 50.5."""
+    weights = np.full(N, 0.5)
+    weights[0] = N - 0.5 * (N - 1)
+    with pytest.raises(AgreementError, match="weights that no unit proves; every record weighs 1"):
+        Owner(TERMS, "bank-1", Records.of(np.ones((N, P)), np.ones(N), weights), Squared())
+
+
+def of_persons(whose: np.ndarray, **changes: np.ndarray) -> Records:
+    rows = np.random.default_rng(1).normal(size=(len(whose), P + 1))
+    return replace(Records.of_persons(rows[:, :P], rows[:, P], whose), **changes)
+
+
+PERSONS = np.repeat(np.arange(N), 3)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Records.of(np.ones((N, P)), np.ones(N)),
+        Records.of(np.ones((2 * N, P)), np.ones(2 * N), np.full(2 * N, 0.5)),
+        of_persons(PERSONS, weight=np.tile([0.5, 0.3, 0.2], N)),
+        of_persons(PERSONS, weight=np.tile([1 / 3, 1 / 3, np.nextafter(1 / 3, 1)], N)),
+        of_persons(PERSONS, person=np.zeros(3 * N, dtype=np.int64)),
+        Records.concatenate([of_persons(PERSONS[: N * 3 // 2]), of_persons(PERSONS[N * 3 // 2 :])]),
+    ],
+)
+def test_where_persons_are_units_only_shares_of_a_person_are_taken(rows: Records) -> None:
+    terms = agreement({"unit": "patient", "unit_records": 3})
+    assert (
+        Owner(terms, "bank-1", of_persons(PERSONS), Squared())
+        .answer(query(fingerprint=terms.fingerprint))
+        .answered
+        == 1
+    )
+    with pytest.raises(AgreementError, match="weights that no unit proves; a person's rows share 1 equally"):
+        Owner(terms, "bank-1", rows, Squared())
+
+
+def test_whose_rows_they_are_cannot_be_changed_afterwards() -> None:
+    person = PERSONS.copy()
+    rows = of_persons(person)
+    assert rows.person is not None
+    with pytest.raises(ValueError, match="read-only"):
+        rows.person[0] = 5
+
+
 def test_a_bound_that_no_noise_can_be_certified_for_is_refused_before_any_charge() -> None:
     ledger = MemoryLedger("bank-1", Fraction(1), M)
     with pytest.raises(InvalidInput, match="too close to the grid"):
@@ -253,9 +302,12 @@ def test_persons_are_counted_once() -> None:
     """Sixty rows of twenty persons are n = 20, and 60 in an agreement is wrong."""
     rng = np.random.default_rng(1)
     rows = Records.of_persons(rng.normal(size=(60, P)), rng.normal(size=60), np.repeat(np.arange(20), 3))
-    assert Owner(TERMS, "bank-1", rows, Squared()).answer(query()).answered == 1
+    terms = agreement({"unit": "patient", "unit_records": 3})
+    assert Owner(terms, "bank-1", rows, Squared()).answer(query(fingerprint=terms.fingerprint)).answered == 1
     with pytest.raises(AgreementError, match="has 20"):
         Owner(agreement({"records": 60}), "bank-1", rows, Squared())
+    with pytest.raises(AgreementError, match="every record weighs 1"):
+        Owner(TERMS, "bank-1", rows, Squared())
 
 
 def test_a_ledger_that_counts_as_false_is_used_all_the_same() -> None:

@@ -108,10 +108,14 @@ class Owner:
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):
             loss.check_target(records.target)
-            if abs(float(records.weight.sum()) - records.units) > 1e-6:
+            if not records.weights_of_a_unit_are_1(persons=self._terms.unit is not None):
                 raise AgreementError(
-                    f"owner.records: the weights of {name}'s rows add up to {float(records.weight.sum()):.6f}; one "
-                    "record, or one person's rows together, weighs 1: make them with Records.of or Records.of_persons"
+                    f"owner.records: {name}'s rows have weights that no unit proves; "
+                    + (
+                        "a person's rows share 1 equally: make them with Records.of_persons"
+                        if self._terms.unit
+                        else "every record weighs 1: make them with Records.of, without weights"
+                    )
                 )
             return
         if agreement.one_answer or self._terms.unit is not None:

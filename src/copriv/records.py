@@ -9,13 +9,13 @@ Rows that stand several times in a resampled table are kept once, with their num
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 
 from copriv.errors import DataError, InvalidInput
-from copriv.types import Array
+from copriv.types import Array, Whole
 from copriv.validation import finite_array
 
 BLOCK = 4096
@@ -41,7 +41,7 @@ class InBlocks(Protocol):
         ...
 
 
-def _sealed(array: Array) -> Array:
+def _sealed(array: Any) -> Any:
     """The array, where its memory is read-only all the way down; else a copy that is."""
     at: object = array
     while isinstance(at, np.ndarray) and not isinstance(at, np.memmap) and not at.flags.writeable:
@@ -51,6 +51,11 @@ def _sealed(array: Array) -> Array:
     copy = np.array(array, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
+    """What each row weighs where a person's rows share a weight of 1."""
+    return np.asarray(1.0 / np.bincount(person)[person])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +68,15 @@ class Records:
     features: Float[Array, "records p"]
     target: Float[Array, " records"]
     weight: Float[Array, " records"]
+    person: Integer[Whole, " records"] | None = None
+    """Whose row each is, where persons are the units: a number from 0. It is what the weights are proved by."""
 
     def __post_init__(self) -> None:
         # Clipping relies on norms that are worked out once: nobody may write to the rows afterwards.
         for name in ("features", "target", "weight"):
             object.__setattr__(self, name, _sealed(getattr(self, name)))
+        if self.person is not None:
+            object.__setattr__(self, "person", _sealed(self.person))
 
     @classmethod
     def of(cls, features: object, target: object, weight: object = None) -> "Records":
@@ -101,7 +110,20 @@ class Records:
             keep = rank < most_records
             whole = cls.of(whole.features[keep], whole.target[keep])
             index = index[keep]
-        return cls.of(whole.features, whole.target, 1.0 / np.bincount(index)[index])
+        return cls(whole.features, whole.target, _shares(index), index)
+
+    def weights_of_a_unit_are_1(self, persons: bool) -> bool:
+        """Whether each unit's weights add up to 1 by proof: each row weighs 1, or a person's rows share 1 equally.
+
+        Weights that only add up to n in all would let one row weigh 50: replaced, it would move the mean 50 times as far.
+        """
+        if not persons:
+            return bool((self.weight == 1.0).all())
+        return (
+            self.person is not None
+            and len(np.unique(self.person)) == self.units
+            and np.array_equal(self.weight, _shares(self.person))
+        )
 
     @classmethod
     def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> "Records":
@@ -157,7 +179,7 @@ class Records:
     def with_intercept(self) -> "Records":
         """A last feature that is always 1."""
         ones = np.ones((len(self), 1))
-        return Records(np.hstack([self.features, ones]), self.target, self.weight)
+        return Records(np.hstack([self.features, ones]), self.target, self.weight, self.person)
 
     def distinct(self) -> "Records":
         """Equal rows merged, weights added: the same weighted sums from fewer rows."""

@@ -11,6 +11,8 @@ from jaxtyping import Float
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 """A float64 array; `Float[Array, "runs p"]` adds its shape."""
+Whole = np.ndarray[Any, np.dtype[np.integer[Any]]]
+"""An array of whole numbers."""
 
 
 @runtime_checkable

@@ -221,7 +221,7 @@ class Run:
             for line in read_lines(ledger):
                 if line.kind == "answer":
                     assert line.identity not in answered, "two answers to one query"
-                    answered[line.identity] = line.content
+                    answered[line.identity] = bytes.fromhex(line.content)
         store = RunStore.resume(self.folder / "run.db", self.agreed)
         try:
             for answer in store.answers():
