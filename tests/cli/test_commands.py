@@ -80,9 +80,9 @@ def test_out_writes_the_three_files_and_says_so_on_standard_error(copriv, agreem
     assert json.loads((directory / "simulation.json").read_text()) == json.loads(done.out)
     with (directory / "simulation.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["k", "p25", "median", "p75", "mean"]
+    assert list(rows[0]) == ["k", "p25", "median", "p75", "mean", "release"]
     ψ = json.loads(done.out)["relative_fitness"]
-    for name in rows[0]:
+    for name in ("k", "p25", "median", "p75", "mean"):
         assert [float(row[name]) for row in rows] == ψ[name]
     assert (directory / "simulation.png").read_bytes().startswith(b"\x89PNG")
 
@@ -313,7 +313,7 @@ def test_the_conclusion_follows_the_numbers(alone, start):
     owners = tuple(library.OwnerOutcome(f"o{i}", 10, 1.0, 1, 0.1, a) for i, a in enumerate(alone))
     ψ = library.RelativeFitness(np.array([0, 1]), np.array([[1.0, 0.05]]))
     result = library.Simulation(
-        "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, private=True, clipped=0.0
+        "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, bound_enforced=True, clipped=0.0
     )
     assert words.conclusion(result).startswith(start)
 

@@ -41,7 +41,7 @@ def test_a_new_mechanism_is_agreed_simulated_forecast_planned_for_and_served(mon
         copriv.Agreement.of(tomllib.loads(AGREED))
     monkeypatch.setattr(mechanisms, "ALL", (*mechanisms.ALL, Pairs()))
     agreement, data = copriv.Agreement.of(tomllib.loads(AGREED)), [records(i) for i in range(3)]
-    assert copriv.simulate(Problem.of(agreement, data), runs=3).private
+    assert copriv.simulate(Problem.of(agreement, data), runs=3).bound_enforced
     assert copriv.forecast(agreement, data[0], runs=10, public_start=False, preconditioner=False).agreed.kind == "exact"
     free = agreement.replace(agreement={"step": "auto"}, model={"gradient_bound": "auto"})
     planned = plan(Problem.forecasting(free, data[0]), runs=10).choice

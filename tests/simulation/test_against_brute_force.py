@@ -132,8 +132,8 @@ def test_assumed_bound_clips_nothing_and_says_so():
     agreement = agreed("A2", "squared", 0.05).replace(model={"gradient_bound_assumed": True})
     result = both(agreement, consortium("squared", 5), "squared")
     assert result.clipped == 0
-    assert not result.private
-    assert "not private" in result.to_json()
+    assert not result.bound_enforced
+    assert "nothing enforces it" in result.to_json()
 
 
 def test_a2_in_windows():

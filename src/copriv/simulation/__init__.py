@@ -10,9 +10,10 @@ Run r depends on (seed, r) alone: batches of runs, in any order and on any machi
 """
 
 from copriv.simulation.engine import NoiseSource, own_learners, simulate
-from copriv.simulation.result import NOT_PRIVATE, OwnerOutcome, RelativeFitness, Simulation
+from copriv.simulation.result import NOT_FOR_RELEASE, NOT_PRIVATE, OwnerOutcome, RelativeFitness, Simulation
 
 __all__ = [
+    "NOT_FOR_RELEASE",
     "NOT_PRIVATE",
     "NoiseSource",
     "OwnerOutcome",

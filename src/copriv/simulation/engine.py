@@ -210,7 +210,7 @@ def _run_here(problem: Problem, scales: Array, options: _Options) -> Simulation:
             )
             for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
         ),
-        private=not agreement.model.gradient_bound_assumed,
+        bound_enforced=not agreement.model.gradient_bound_assumed,
         clipped=played.clipped,
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
         held_out=_held_out(problem, kept[-1]),

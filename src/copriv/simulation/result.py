@@ -16,6 +16,12 @@ NOT_PRIVATE = (
     "for reproducing published figures only"
 )
 
+NOT_FOR_RELEASE = (
+    "simulated: these numbers are computed from the records themselves, with noise from a seed that can be drawn again. "
+    "They are not private, and not for release outside those who may see the records"
+)
+"""Of everything that a simulation says: ψ, `alone` and `clipped` are exact statistics of the records."""
+
 
 @dataclass(frozen=True)
 class OwnerOutcome:
@@ -77,13 +83,24 @@ class Simulation:
     relative_fitness: RelativeFitness
     theta: Float[Array, "runs p"]
     owners: tuple[OwnerOutcome, ...]
-    private: bool
+    bound_enforced: bool
+    """Whether owners would answer under these terms: the gradient bound is enforced, not assumed."""
     clipped: float
     """Share of the records asked that were clipped, over all queries and runs."""
     schedule: Sequence[Any] = ()
     """The events of the first run: (time, owner index)."""
     held_out: Float[Array, " runs"] | None = None
     """ψ of the last θ on records that no owner trained on, where some were held out."""
+
+    @property
+    def private(self) -> bool:
+        """False: what a simulation says is computed from the records themselves. See NOT_FOR_RELEASE."""
+        return False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What every output must say."""
+        return (NOT_FOR_RELEASE,) if self.bound_enforced else (NOT_FOR_RELEASE, NOT_PRIVATE)
 
     @property
     def runs(self) -> int:
@@ -114,10 +131,12 @@ class Simulation:
             "source": self.source,
             "description": self.description,
             "private": self.private,
+            "simulated": True,
+            "for_release": False,
+            "bound_enforced": self.bound_enforced,
+            "warning": "; ".join(self.warnings),
             "clipped": self.clipped,
         }
-        if not self.private:
-            document["warning"] = NOT_PRIVATE
         if self.held_out is not None:
             document["held_out"] = {
                 "median": float(np.median(self.held_out)),

@@ -7,18 +7,19 @@ from pathlib import Path
 
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
-from copriv.simulation import Simulation
+from copriv.simulation import NOT_FOR_RELEASE, Simulation
 
 
 def series_csv(simulation: Simulation) -> str:
-    """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept."""
+    """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept; and what kind of numbers it is."""
     ψ = simulation.relative_fitness
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["k", "p25", "median", "p75", "mean"])
+    writer.writerow(["k", "p25", "median", "p75", "mean", "release"])
     columns = (ψ.quantile(0.25), ψ.median, ψ.quantile(0.75), ψ.mean)
     writer.writerows(
-        [int(k), *map(float, values)] for k, *values in zip(ψ.k, *(c.tolist() for c in columns), strict=True)
+        [int(k), *map(float, values), NOT_FOR_RELEASE]
+        for k, *values in zip(ψ.k, *(c.tolist() for c in columns), strict=True)
     )
     return text.getvalue()
 

@@ -22,6 +22,8 @@ INK, FAINT, ALARM = "#222222", "#6b6b6b", "#B00020"
 FLOOR = 1e-9
 """ψ below this is rounding: nothing is drawn under it."""
 
+NOTICE = "Simulated, from the records themselves: not private, not for release outside those who may see the records."
+"""Under every picture of a simulation."""
 PSI = "ψ, relative fitness: above the best"
 """The vertical axis, everywhere."""
 
@@ -48,7 +50,7 @@ def psi_against_k(simulation: Simulation, made_by: str) -> bytes:
         axes = figure.add_axes((0.125, 0.225, 0.585, 0.615))
         _draw(axes, simulation)
         figure.text(0.03, 0.945, "What privacy costs the model", fontsize=15, fontweight="bold", va="center")
-        if simulation.private:
+        if simulation.bound_enforced:
             lead = f"rule {simulation.rule}, {len(simulation.owners)} owners; lower is better, 0 is the best model"
             figure.text(0.03, 0.893, lead, color=FAINT, va="center")
         else:
@@ -58,7 +60,8 @@ def psi_against_k(simulation: Simulation, made_by: str) -> bytes:
             loc="upper left", bbox_to_anchor=(0.725, 0.855), frameon=False, handlelength=1.9, labelspacing=0.95
         )
         source = textwrap.fill(simulation.description, 140)
-        figure.text(0.03, 0.085, source, color=FAINT, fontsize=8.2, va="center", linespacing=1.35)
+        figure.text(0.03, 0.105, source, color=FAINT, fontsize=8.2, va="center", linespacing=1.35)
+        figure.text(0.03, 0.066, NOTICE, color=ALARM, fontsize=8.2, va="center")
         return png(figure, made_by)
 
 
@@ -76,7 +79,7 @@ def _draw(axes: Axes, simulation: Simulation) -> None:
     ψ = simulation.relative_fitness
     low, median, high = (np.maximum(ψ.quantile(q), FLOOR) for q in (0.25, 0.5, 0.75))
     axes.fill_between(ψ.k, low, high, color=TOGETHER, alpha=0.2, linewidth=0, label="25-75 % of runs")
-    who = "together, with privacy" if simulation.private else "together, not private"
+    who = "together, with privacy" if simulation.bound_enforced else "together, not private"
     label = f"{who}: {words.percent(ψ.final['median'])}\nmedian of {simulation.runs:,} runs"
     marker = "o" if len(ψ.k) <= 30 else None
     axes.plot(ψ.k, median, color=TOGETHER, linewidth=2.2, label=label, zorder=3, marker=marker, markersize=4.2)

@@ -29,7 +29,7 @@ def show(agreement: Agreement, result: Simulation) -> None:
     if len(result.owners) > MOST_ROWS:
         console.print(f"and {len(result.owners) - MOST_ROWS} more owners: --json lists them all")
     spread = f"25-75 % of runs: {words.percent(ψ['p25'])} to {words.percent(ψ['p75'])}; mean {words.percent(ψ['mean'])}"
-    together = "Together, with privacy" if result.private else "Together"
+    together = "Together, with privacy" if result.bound_enforced else "Together"
     console.print(f"\n{together}: {words.percent(ψ['median'])} above the best fitness (median; {spread}).")
     console.print(words.conclusion(result))
     if result.clipped > 0:

@@ -5,7 +5,7 @@ import math
 from copriv.agreement import Agreement
 from copriv.forecast import Forecast
 from copriv.rules import named
-from copriv.simulation import NOT_PRIVATE, Simulation
+from copriv.simulation import Simulation
 
 MOST_ROWS = 20
 """Owners shown; the JSON lists all."""
@@ -54,7 +54,7 @@ def conclusion(simulation: Simulation) -> str:
     paid = better_together(simulation)
     alone = {owner.name: owner.alone for owner in simulation.owners if owner.alone is not None}
     others = [name for name in alone if name not in paid]
-    privately = ", with privacy," if simulation.private else ""
+    privately = ", with privacy," if simulation.bound_enforced else ""
     shared = f"together{privately} they get a model that is {percent(together)} worse than the best one"
     if not paid:
         most = percent(max(alone.values()))
@@ -76,8 +76,8 @@ def _span(values: list[float]) -> str:
 
 
 def warnings(simulation: Simulation) -> list[str]:
-    """What every output must say: records that were drawn or made up, and runs that are not private."""
-    said = [] if simulation.private else [NOT_PRIVATE]
+    """What every output must say: that it is no private result, and which records were drawn or made up."""
+    said = list(simulation.warnings)
     if simulation.source == "resampled":
         said.append("the records are resampled: drawn with replacement from fewer real ones")
     if simulation.source == "simulated":
