@@ -274,9 +274,7 @@ PERSONS = np.repeat(np.arange(N), 3)
 def test_where_persons_are_units_only_shares_of_a_person_are_taken(rows: Records) -> None:
     terms = agreement({"unit": "patient", "unit_records": 3})
     assert (
-        Owner(terms, "bank-1", of_persons(PERSONS), Squared())
-        .answer(query(fingerprint=terms.fingerprint))
-        .answered
+        Owner(terms, "bank-1", of_persons(PERSONS), Squared()).answer(query(fingerprint=terms.fingerprint)).answered
         == 1
     )
     with pytest.raises(AgreementError, match="weights that no unit proves; a person's rows share 1 equally"):
@@ -354,7 +352,7 @@ def test_rows_cannot_be_changed_behind_an_owner() -> None:
     assert np.abs(after).sum() <= 1.0 + 1e-12
     assert after.tobytes() == before.tobytes()
     shared = np.full((N, P), 0.1)
-    for kept in (Records(shared, y, np.ones(N)), Records(shared[:], y, np.ones(N)), held.bounded(1.0)):
+    for kept in (Records(shared, y, np.ones(N)), Records(shared[:], y, np.ones(N)), held.with_intercept()):
         with pytest.raises(ValueError, match="read-only"):
             kept.features[0, 0] = 1e6
         shared[0, 0] = 5.0
