@@ -177,6 +177,20 @@ class Replay:
         return Events(owner, time)
 
 
+def shares_of(schedule: Schedule, owners: int) -> Float[Array, " owners"] | None:
+    """How often each owner talks while all are there, under a schedule that knows; None: it does not (a trace)."""
+    match schedule:
+        case PoissonClocks(rates) | Broadcast(_, rates) | Request(_, rates):
+            each = _as_many(rates, owners)
+            return np.asarray(each / each.sum())
+        case Uniform() | RandomOrder() | Rounds():
+            return np.full(owners, 1.0 / owners)
+        case DropOut(inner):
+            return shares_of(inner, owners)
+        case _:
+            return None
+
+
 def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizon: int, answers: int) -> Events:
     """The events of one run: T at most, no owner more than m times.
 

@@ -44,11 +44,13 @@ def agreed_rule(
     n_parameters: int,
     *,
     shares_by_rate: bool = False,
+    shares: Float[Array, " talkers"] | None = None,
     feature_bound: float | None = None,
 ) -> UpdateRule:
     """The rule of an agreement.
 
     shares_by_rate: whether talkers talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
+    shares: how often each talks, where something else than the agreement says so.
     n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
@@ -58,6 +60,7 @@ def agreed_rule(
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer):
         return mechanism.rule(agreement, descent, talkers.weights, n_parameters, feature_bound)
-    rates = np.array(talkers.rates)
-    shares = rates / rates.sum() if shares_by_rate else None
+    if shares is None and shares_by_rate:
+        rates = np.array(talkers.rates)
+        shares = rates / rates.sum()
     return named(terms.rule).update(agreement, descent, talkers.weights, shares)

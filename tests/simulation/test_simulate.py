@@ -7,7 +7,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
-from copriv.schedules import DropOut, Uniform
+from copriv.network.trajectory import Trajectory
+from copriv.schedules import DropOut, PoissonClocks, Replay, Uniform
 from copriv.simulation import own_learners, simulate
 
 SIZES = (60, 80, 40)
@@ -107,6 +108,95 @@ def test_drop_out_and_rates_in_a_run():
     )
     counts = [o.answers for o in simulate(fast, data(), runs=1).owners]
     assert counts[0] > counts[1] + counts[2]
+
+
+def unlike_owners():
+    """Three owners whose own models differ, and the answers without noise or clipping that A1 makes of them."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for i in range(3):
+        X = rng.normal(size=(500, 3))
+        tables.append((X, X @ (np.array([1.0, -1.0, 0.5]) + (i == 0) * np.array([0.2, 0.0, -0.4])) + 0.3))
+    return tables
+
+
+def a1_for_long(horizon=8000, **terms):
+    """α = 0.002: small enough that who talks when is averaged over, large enough to arrive."""
+    terms = {"rule": "A1", "horizon": horizon, "step": 0.002 * horizon**2 * 0.01, "seed": 1, **terms}
+    return Agreement.of(
+        {
+            "agreement": terms,
+            "model": {"loss": "squared", "regularization": 0.01, "gradient_bound": 1e9, "gradient_bound_assumed": True},
+            "data": {"feature_bound": 0.0},
+            "owner": [{"name": f"o{i}", "records": 500, "epsilon": 1e12} for i in range(3)],
+        }
+    )
+
+
+AWAY = {0: [(4.0 * j + 1.0, 4.0 * j + 4.0) for j in range(1500)]}
+"""Three quarters of the time."""
+
+
+def final(schedule, agreement=None):
+    run = simulate(agreement or a1_for_long(), unlike_owners(), runs=2, schedule=schedule, alone=False, record_at=())
+    return float(run.relative_fitness.mean[-1]), [o.answers for o in run.owners]
+
+
+@pytest.mark.slow
+def test_a1_makes_up_for_owners_that_drop_out_and_for_clocks_that_are_passed_in():
+    """A, Remark 4: who talks seldom is scaled up, by agreed rates or by what was realised; as good as even talk."""
+    even, _ = final(None)
+    assert even < 1e-3
+    for schedule in (
+        DropOut(Uniform(), AWAY),
+        PoissonClocks((0.25, 1.0, 1.0)),
+        DropOut(PoissonClocks((1.0,) * 3), AWAY),
+    ):
+        found, answers = final(schedule)
+        assert answers[0] < 0.4 * answers[1]
+        assert found < 1.5e-3
+    by_rate = a1_for_long(schedule="poisson")
+    owners = [{**o, "rate": 0.25 if i == 0 else 1.0} for i, o in enumerate(by_rate.to_dict()["owner"])]
+    agreed_rates, _ = final(None, by_rate.replace(owner=owners))
+    assert agreed_rates < 1.5e-3
+
+
+def test_a1_makes_up_in_a_short_run(monkeypatch):
+    agreement = a1_for_long(horizon=1200, step=0.01 * 1200**2 * 0.01)
+    away = DropOut(Uniform(), {0: [(4.0 * j + 1.0, 4.0 * j + 4.0) for j in range(250)]})
+    made_up, _ = final(away, agreement)
+    clocks, _ = final(PoissonClocks((0.25, 1.0, 1.0)), agreement)
+    monkeypatch.setattr("copriv.rules.async_copies.SURPRISE", 1e-300)
+    left_alone, _ = final(away, agreement)
+    assert max(made_up, clocks) < 0.2 * left_alone
+
+
+def test_owners_that_talk_as_agreed_are_left_exactly_alone(monkeypatch):
+    """So that forecasts of them stay exact: the correction is for those that plainly do not."""
+    agreement = a1_for_long(horizon=500)
+    one = simulate(agreement, unlike_owners(), runs=20, alone=False)
+    monkeypatch.setattr("copriv.rules.async_copies.SURPRISE", 1e-300)
+    assert (simulate(agreement, unlike_owners(), runs=20, alone=False).theta == one.theta).all()
+
+
+def test_a_learner_over_a_network_makes_up_for_drop_outs_as_a_simulation_does():
+    agreement, tables = a1_for_long(horizon=600), unlike_owners()
+    rng = np.random.default_rng(4)
+    talkers = rng.choice(3, p=[0.05, 0.475, 0.475], size=600).tolist()
+    trajectory = Trajectory(agreement, 3, shares_by_rate=False)
+    for talker in talkers:
+        (X, y), θ = tables[talker], trajectory.query(talker)
+        trajectory.step(talker, {f"o{talker}": 2 * X.T @ (X @ θ - y) / len(y)})
+    simulated = simulate(
+        agreement, tables, runs=1, alone=False, noise=lambda k: np.zeros((1, 1, 3)),
+        schedule=Replay([(float(k), i) for k, i in enumerate(talkers)]),
+    )  # fmt: skip
+    np.testing.assert_allclose(trajectory.model, simulated.theta[0], atol=1e-10)
+    uncorrected = simulate(
+        agreement, tables, runs=1, alone=False, noise=lambda k: np.zeros((1, 1, 3)),
+        schedule=Replay([(float(k), i) for k, i in enumerate(np.resize([0, 1, 2], 600).tolist())]),
+    )  # fmt: skip
+    assert np.abs(simulated.theta[0] - uncorrected.theta[0]).max() > 1e-4
 
 
 def test_zero_weight_leaves_an_owner_out():

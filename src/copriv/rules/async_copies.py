@@ -5,15 +5,22 @@
     θ_L ← Π_Θ[θ̄ − c_L (ρ/(T²σ)) ∇g(θ̄)]
 
 The appendix of A needs c_L = 1/2; eq. (7) prints (N − 1)/N, which agrees for N = 2 only (erratum 2). Both can be had.
-Owners that talk more often than 1/N of the time have their gradients scaled down by as much (A, Remark 4).
+Owners that talk more often than 1/N of the time have their gradients scaled down by as much (A, Remark 4): an owner of
+share s by 1/(Ns). Shares are those that are agreed, until the answers that came say otherwise: once who answered could
+come from the agreed shares with a probability of less than one in a million (Pearson's χ² over a run's answers, which
+never happens to owners that keep to them), shares are what was realised, (aπ_i + c_i)/(a + k) after k answers, c_i of
+them by owner i, with the agreed π as a prior of a = 2N answers. So owners that keep to what was agreed are left exactly
+as they were, and forecasts of them stay exact; owners that drop out are made up for, tenfold at most.
 """
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.special import gammainccinv
 
 from copriv.errors import InvalidInput
 from copriv.rules.bounds import Bound, Setting, checked_bound
@@ -24,6 +31,13 @@ from copriv.terms import AgreedTerms
 from copriv.types import Array
 from copriv.validation import count, positive
 
+SURPRISE = 1e-6
+"""How improbable who answered must be under the agreed shares before realised ones take their place."""
+PRIOR_ANSWERS = 2.0
+"""An owner's answers that the agreed shares count for, once realised ones do."""
+MOST_MADE_UP_FOR = 10.0
+"""An owner that answers less often than its share is made up for so many times at most: its noise grows as much."""
+
 
 @dataclass(eq=False)
 class _State:
@@ -31,6 +45,13 @@ class _State:
     copies: Float[Array, "runs owners p"]
     middle: Float[Array, "runs p"]
     """θ̄ of the query that is out."""
+    heard: Float[Array, "runs owners"]
+    """c_i: answers so far."""
+    squares: Float[Array, " runs"]
+    """Σ c_i²/π_i."""
+    strays: Bool[np.ndarray, " runs"]
+    """Whether who answers has been seen not to keep to the agreed shares."""
+    k: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +76,10 @@ class AsyncCopies:
             )
 
     def start(self, theta: Float[Array, "runs p"]) -> _State:
-        copies = np.repeat(theta[:, None, :], len(self.weights), axis=1)
-        return _State(theta.copy(), copies, theta.copy())
+        runs, N = len(theta), len(self.weights)
+        copies = np.repeat(theta[:, None, :], N, axis=1)
+        nobody = np.zeros((runs, N)), np.zeros(runs), np.zeros(runs, dtype=bool)
+        return _State(theta.copy(), copies, theta.copy(), *nobody, 0)
 
     def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
         state.middle = (state.learner + state.copies[np.arange(len(talker)), talker]) / 2
@@ -66,16 +89,38 @@ class AsyncCopies:
         N, T, ρ = len(self.weights), self.horizon, self.step_size
         g, box = self.descent.regularizer, self.descent.box
         α = ρ / (T**2 * g.strength)
-        factor = self.weights if self.shares is None else self.weights / (N * self.shares)
+        factor = self.weights[talker] / (N * self._share(state, talker))
         c_L = 0.5 if self.learner_step == "corrected" else (N - 1) / N
         θ = state.middle
         pull = self.descent.along(g.gradient(θ))
         push = self.descent.along(answer)
         state.copies[np.arange(len(talker)), talker] = box.project(
-            θ - N * α * (pull / (2 * N) + factor[talker, None] * push)
+            θ - N * α * (pull / (2 * N) + factor[:, None] * push)
         )
         state.learner = box.project(θ - c_L * α * pull)
         return state
+
+    def _share(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, " runs"]:
+        """How often each run's talker talks: as agreed, or as realised where that is plainly something else."""
+        π, run = self._agreed, np.arange(len(talker))
+        before = state.heard[run, talker]
+        state.k += 1
+        state.heard[run, talker] = before + 1.0
+        state.squares += (2.0 * before + 1.0) / π[talker]
+        state.strays |= state.squares / state.k - state.k > self._surprise  # Σ (c_i − kπ_i)²/(kπ_i)
+        prior = PRIOR_ANSWERS * len(π)
+        realised = (prior * π[talker] + before + 1.0) / (prior + state.k)
+        return np.asarray(np.where(state.strays, np.maximum(realised, π[talker] / MOST_MADE_UP_FOR), π[talker]))
+
+    @cached_property
+    def _agreed(self) -> Float[Array, " owners"]:
+        N = len(self.weights)
+        return np.full(N, 1.0 / N) if self.shares is None else self.shares
+
+    @cached_property
+    def _surprise(self) -> float:
+        """What Pearson's statistic of N − 1 degrees of freedom exceeds with a probability of SURPRISE."""
+        return float(2.0 * gammainccinv(max(len(self.weights) - 1, 1) / 2.0, SURPRISE))
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.learner

@@ -18,7 +18,7 @@ from copriv.mechanisms import OneAnswer
 from copriv.privacy.simulated_noise import SIMULATED
 from copriv.problem import Problem
 from copriv.records import Records
-from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events
+from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events, shares_of
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
@@ -235,8 +235,14 @@ class _Played:
 def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     talkers = _Talkers.of(agreement, scales)
-    # Owners whose clocks differ talk in proportion to their rates.
-    rule = agreed_rule(agreement, talkers.agreed, p, shares_by_rate=agreement.agreement.schedule == "poisson")
+    # Owners whose clocks differ talk in proportion to their rates, whether agreed or given.
+    rule = agreed_rule(
+        agreement,
+        talkers.agreed,
+        p,
+        shares_by_rate=agreement.agreement.schedule == "poisson",
+        shares=None if options.schedule is None else shares_of(options.schedule, len(talkers.agreed.members)),
+    )
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
     mechanism = agreement.mechanism
     gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, mechanism.order(agreement))
