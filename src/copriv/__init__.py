@@ -12,7 +12,8 @@
 | answer queries about private records | `Owner`: `Query` in, `Answer` out                              |
 | catch what goes wrong               | `CoprivError` and its children (copriv.errors)                 |
 
-Everything else has its place one level down: copriv.data, copriv.privacy, copriv.rules, copriv.schedules.
+By scikit-learn's conventions: copriv.estimators. Everything else has its place one level down: copriv.data,
+copriv.privacy, copriv.rules, copriv.schedules.
 Names load on first use, so that nobody waits for a part that is not used: `__init__.pyi` says where each comes from.
 """
 
@@ -20,4 +21,6 @@ import lazy_loader
 
 __getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = [name for name in _names if name not in ("data", "errors", "losses", "privacy", "rules", "schedules")]
+__all__ = [
+    name for name in _names if name not in ("data", "errors", "estimators", "losses", "privacy", "rules", "schedules")
+]

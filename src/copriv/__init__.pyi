@@ -2,6 +2,7 @@
 
 from . import data as data
 from . import errors as errors
+from . import estimators as estimators
 from . import losses as losses
 from . import privacy as privacy
 from . import rules as rules

@@ -1,0 +1,350 @@
+"""`PrivateRegressor` and `PrivateClassifier`: linear models by scikit-learn's conventions, fitted by private answers alone.
+
+Guarantee of a fit: for each owner, (ε, δ)-differential privacy for one of its rows replaced (features and target), of
+all that the fitted estimator holds, given what is public: how many rows each owner has and which these are, the
+number, names and order of columns, the labels there are, bounds, public rows and all parameters. It is that of
+`copriv.Owner`, which alone reads rows once they are checked; what it rests on stands in docs/how-to/estimators.md.
+"""
+
+import warnings
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from copriv.errors import DataError, InvalidInput
+from copriv.estimators.agreeing import OwnersPart, Wanted, planned, without_data
+from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget
+from copriv.estimators.in_process import train
+from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
+from copriv.losses import named
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.validation import positive
+
+ALL_ROWS = "owner"
+"""The owner of all rows, where `owners` is not given."""
+
+
+class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
+    """What both estimators share: whose rows, which agreement, the run, and what it cost."""
+
+    def fit(self, X: Any, y: Any, *, owners: Any = None, public: Any = None) -> Any:
+        """Fit by asking owners, and spend their budgets.
+
+        X: shape (rows, columns), a DataFrame or array of finite numbers. y: shape (rows,).
+        owners: whose row each one is, a label a row; None: all are one owner's.
+        public: (X, y) that anybody may look at, never among the rows of X. With it bounds need not be declared, the
+            terms are planned for the least cost, and `forecast_` says what to expect.
+
+        Raises ValueError (its children DataError and InvalidInput) where data or parameters are not as declared, and
+        BudgetRefused where the ledger does not allow it: both before anything is answered or spent. No message quotes
+        a value of X or y.
+        """
+        X, y = self._checked(X, y)
+        sample = None if public is None else self._checked(*_pair(public), reset=False)
+        target = self._numbers(y, None if sample is None else sample[1])
+        ranges = self._ranges("bounds", self.bounds, X.shape[1], None if sample is None else sample[0])
+        whose = _whose(owners, len(X))
+        wanted = Wanted(
+            loss=self.loss, threshold=self._threshold(), regularization=float(self.regularization),
+            intercept=bool(self.fit_intercept), columns=X.shape[1],
+            feature_bound=self._feature_bound(),
+            owners={
+                name: OwnersPart(len(rows), budget("epsilon", self.epsilon, name), budget("delta", self.delta, name))
+                for name, rows in whose.items()
+            },
+        )  # fmt: skip
+        stand_in, public_records = None, None
+        if sample is None:
+            agreement = without_data(wanted)
+        else:
+            public_records = Records.of(ranges.inside(sample[0]), self._public_numbers(sample[1]))
+            agreement, stand_in = planned(wanted, public_records)
+        loss = named(agreement.model.loss, agreement.model.threshold)
+        x = ranges.inside(X)
+        parts = [Records.of(x[rows], target[rows]) for rows in whose.values()]
+        problem = Problem.of(agreement, parts, public=public_records, loss=loss)
+        shared = self.shared_ledger
+        if shared.fits:
+            warnings.warn(
+                f"fit {shared.fits + 1} in one ledger, which reads epsilon {shared.spent:g}: every fit of a "
+                "cross-validation or search spends, and its scores, which come from private rows without noise, are "
+                "not private. To choose on public rows instead: docs/how-to/estimators.md",
+                SpendingWarning, stacklevel=2,
+            )  # fmt: skip
+        costs = {o.name: (Fraction(o.epsilon), Fraction(o.delta)) for o in problem.agreement.owner}
+        ledgers = shared.for_fit(costs, problem.agreement.answers)
+        theta = train(problem.agreement, problem.owners, loss, ledgers)
+        spent = {name: (float(ledger.spent), float(ledger.spent_delta)) for name, ledger in ledgers.items()}
+        self.privacy_spent_ = PrivacySpent(
+            max(ε for ε, _ in spent.values()), max(δ for _, δ in spent.values()), spent
+        )  # fmt: skip
+        self.agreement_ = problem.agreement
+        self._stand_in, self._forecast = stand_in, cast(Any, None)
+        self._set_model(*ranges.coefficients(theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0)
+        return self
+
+    @property
+    def shared_ledger(self) -> SharedLedger:
+        """Where every fit of this estimator and its clones counts: the parameter `ledger`, or one of their own."""
+        if self.ledger is not None:
+            if not isinstance(self.ledger, SharedLedger):
+                raise InvalidInput("ledger: must be a copriv.estimators.SharedLedger, or None")
+            return self.ledger
+        if "_own_ledger" not in vars(self):
+            self._own_ledger = SharedLedger()
+        return self._own_ledger
+
+    @property
+    def forecast_(self) -> Any:
+        """The `copriv.Forecast` of the agreement, from public rows alone; made when first asked for, None without them."""
+        check_is_fitted(self)
+        if self._stand_in is not None and self._forecast is None:
+            from copriv.forecast import forecast
+
+            self._forecast = forecast(self._stand_in)
+        return self._forecast
+
+    def __sklearn_clone__(self) -> Any:
+        made = super().__sklearn_clone__()
+        if self.ledger is None:
+            made._own_ledger = self.shared_ledger  # clones spend for the same caller
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # an owner's noise cannot be seeded
+        tags.target_tags.required = True
+        return tags
+
+    def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
+        """X and y as scikit-learn checks them, without the values that some of its messages quote."""
+        try:
+            X, y = validate_data(
+                self, X, y, reset=reset, dtype=np.float64, y_numeric=self._regressor, ensure_min_samples=2
+            )
+            return X, y
+        except (TypeError, ValueError) as error:
+            raise type(error)(_without_values(str(error))) from None
+
+    def _scores(self, X: Any) -> Any:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return X @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
+
+    def _feature_bound(self) -> Any:
+        if isinstance(self.feature_bound, str):
+            if self.feature_bound != "auto":
+                raise InvalidInput('feature_bound: must be "auto" or a number above 0')
+            return "auto"
+        return positive("feature_bound", self.feature_bound)
+
+    def _ranges(self, name: str, declared: Any, columns: int, public: Any) -> Ranges:
+        shift = bool(self.fit_intercept)
+        if not isinstance(declared, str):
+            return Ranges.declared(name, declared, columns, shift)
+        if declared != "auto":
+            raise InvalidInput(f'{name}: must be "auto" or (low, high)')
+        if public is not None:
+            return Ranges.of_public(public, shift)
+        warnings.warn(
+            f"{name}: not declared, and there are no public rows: {STANDARD} is taken, and what lies outside counts as "
+            f"the nearer end. Declare {name}=(low, high), or give public=(X, y)",
+            UndeclaredWarning, stacklevel=3,
+        )  # fmt: skip
+        return Ranges.declared(name, STANDARD, columns, shift)
+
+
+class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
+    """Linear regression under differential privacy.
+
+        ŷ = X · coef_ + intercept_
+
+    epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε.
+    loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
+    bounds: (low, high) of the columns, each a number or one a column; values beyond count as the nearer end. Declared,
+        never measured on X; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
+    target_bounds: likewise of y.
+    feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
+        count for less. "auto": planned on public rows, else the number of columns.
+    regularization: c of (c/2)‖θ‖², for columns and target in [−1, 1].
+    ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`).
+
+    Fitted: coef_ (columns,), intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns and
+    target in [−1, 1]), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_, feature_names_in_.
+
+    >>> import numpy as np
+    >>> from copriv.estimators import PrivateRegressor
+    >>> X = np.linspace(0, 1, 2000)[:, None]
+    >>> model = PrivateRegressor(epsilon=1.0, bounds=(0, 1), target_bounds=(0, 10)).fit(X, 2 + 5 * X[:, 0])
+    >>> model.privacy_spent_.epsilon
+    1.0
+    """
+
+    _regressor = True
+
+    def __init__(
+        self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "squared", threshold: Any = 1.0,
+        bounds: Any = "auto", target_bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5,
+        fit_intercept: Any = True, ledger: Any = None,
+    ) -> None:  # fmt: skip
+        # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.threshold = threshold
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.feature_bound = feature_bound
+        self.regularization = regularization
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+
+    def predict(self, X: Any) -> Any:
+        """ŷ, shape (rows,)."""
+        return self._scores(X)
+
+    def _numbers(self, y: Any, public: Any) -> Any:
+        if self.loss not in ("squared", "huber"):
+            raise InvalidInput('loss: must be "squared" or "huber" for a regressor')
+        sample = None if public is None else np.asarray(public)[:, None]
+        self._target = self._ranges("target_bounds", self.target_bounds, 1, sample)
+        if not self._target.size[0] > 0:
+            raise InvalidInput("target_bounds: low must be below high")
+        return self._public_numbers(y)
+
+    def _public_numbers(self, y: Any) -> Any:
+        return self._target.inside(np.asarray(y, dtype=np.float64)[:, None])[:, 0]
+
+    def _threshold(self) -> float:
+        return float(self.threshold) / float(self._target.size[0])
+
+    def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
+        size, centre = float(self._target.size[0]), float(self._target.centre[0])
+        self.coef_, self.intercept_ = size * coef, centre + size * (intercept + shift)
+
+
+class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
+    """Linear classification in two classes under differential privacy.
+
+        decision = X · coef_ᵀ + intercept_, and the second class where it is above 0
+
+    loss: "logistic" (with `predict_proba`) or "hinge" (without).
+    classes: the two labels, in order; None: those of the public rows, else those in y with an `UndeclaredWarning`,
+        which takes it as public which labels there are (a label that one row alone has is then not protected).
+
+    epsilon, delta, bounds, feature_bound, regularization and ledger are as in `PrivateRegressor`, and so is what is
+    fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels.
+    """
+
+    _regressor = False
+
+    def __init__(
+        self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "logistic", classes: Any = None,
+        bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5, fit_intercept: Any = True,
+        ledger: Any = None,
+    ) -> None:  # fmt: skip
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.classes = classes
+        self.bounds = bounds
+        self.feature_bound = feature_bound
+        self.regularization = regularization
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
+
+    def decision_function(self, X: Any) -> Any:
+        """Shape (rows,): above 0 for the second class."""
+        return self._scores(X)
+
+    def predict(self, X: Any) -> Any:
+        """Labels, shape (rows,)."""
+        second = self._scores(X) > 0
+        return self.classes_[second.astype(np.intp)]
+
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Shape (rows, 2): the probability of each class."""
+        from scipy.special import expit
+
+        z = self._scores(X)
+        return np.column_stack([expit(-z), expit(z)])
+
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """The logarithm of `predict_proba`."""
+        z = self._scores(X)
+        return np.column_stack([-np.logaddexp(0.0, z), -np.logaddexp(0.0, -z)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _numbers(self, y: Any, public: Any) -> Any:
+        if self.loss not in ("logistic", "hinge"):
+            raise InvalidInput('loss: must be "logistic" or "hinge" for a classifier')
+        if self.classes is not None:
+            found = np.asarray(self.classes)
+        elif public is not None:
+            found = np.unique(public)
+        else:
+            check_classification_targets(y)
+            kind = type_of_target(y)
+            if kind != "binary":
+                raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
+            found = np.unique(y)
+            warnings.warn(
+                "classes: not declared, and there are no public rows: which labels stand in y is taken as public. "
+                "Declare classes=(first, second)",
+                UndeclaredWarning, stacklevel=3,
+            )  # fmt: skip
+        if found.shape != (2,) or found[0] == found[1]:
+            raise DataError(f"classes: needs two classes, not {found.size} (one class says nothing to learn)")
+        self.classes_ = found
+        return self._public_numbers(y)
+
+    def _public_numbers(self, y: Any) -> Any:
+        second, first = y == self.classes_[1], y == self.classes_[0]
+        if not np.all(first | second):
+            raise DataError("y: a label is none of the two classes; declare the classes that there are")
+        return np.where(second, 1.0, -1.0)
+
+    def _threshold(self) -> float:
+        return 1.0
+
+    def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
+        self.coef_, self.intercept_ = coef[None, :], np.array([intercept + shift])
+
+
+def _pair(public: Any) -> tuple[Any, Any]:
+    if not isinstance(public, tuple | list) or len(public) != 2:
+        raise InvalidInput("public: must be a pair (X, y)")
+    return public[0], public[1]
+
+
+def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
+    """The rows of each owner. Who the owners are, and whose row each one is, is public."""
+    if owners is None:
+        return {ALL_ROWS: np.arange(rows)}
+    labels = np.asarray(owners).astype(str)
+    if labels.shape != (rows,):
+        raise InvalidInput(f"owners: needs one label for each of the {rows} rows")
+    return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
+
+
+def _without_values(message: str) -> str:
+    """A message of scikit-learn or NumPy, but for cells that it quotes."""
+    if "Complex data not supported" in message:
+        return "Complex data not supported"
+    for start in ("could not convert", "invalid literal", "Unable to convert"):
+        if start in message:
+            return "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
+    return message
