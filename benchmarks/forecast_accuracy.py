@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
+from copriv.experiments.consortia import table_at_hand
 from copriv.forecast.assessment import assess
 from copriv.plan import plan
 
@@ -26,7 +27,7 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
         {
             "agreement": {"rule": "auto", "horizon": 1000, "communication": "any" if public else "asynchronous"},
             "model": {"loss": "squared", "regularization": 1e-5},
-            "data": {"dataset": dataset, "components": 10 if dataset == "lending" else 9},
+            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9},
             "owner": [{"name": f"owner-{i}", "records": 10_000, "epsilon": epsilon} for i in range(owners)],
         }
     )

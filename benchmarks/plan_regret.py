@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
+from copriv.experiments.consortia import table_at_hand
 from copriv.plan import plan
 
 PAGE = Path("docs/reference/plan-regret.md")
@@ -27,7 +28,7 @@ def agreed(dataset: str, owners: int, epsilon: float) -> Agreement:
         {
             "agreement": {"rule": "auto", "horizon": 1000, "communication": "asynchronous"},
             "model": {"loss": "squared", "regularization": 1e-5},
-            "data": {"dataset": dataset, "components": 10 if dataset == "lending" else 9},
+            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9},
             "owner": [{"name": f"owner-{i}", "records": 10_000, "epsilon": epsilon} for i in range(owners)],
         }
     )

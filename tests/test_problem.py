@@ -57,6 +57,7 @@ def table(**data: object) -> Agreement:
                 "target": "rate",
                 "bounds": {"age": [0, 100], "rate": [0, 1]},
                 "categories": {"home": ["RENT", "OWN"]},
+                "ordered": ["home"],
                 **data,
             },
             "owner": [{"name": "bank", "records": 3, "epsilon": 1.0}],

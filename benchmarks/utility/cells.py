@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from copriv import Agreement
+from copriv.experiments.consortia import table_at_hand
 
 EPSILONS = (1.0, 10.0, 0.1)
 """In the order in which the table is filled."""
@@ -34,7 +35,7 @@ class Cell:
 
     def agreement(self, delta: float = 0.0, **terms: Any) -> Agreement:
         """Everything "auto" that can be."""
-        data: dict[str, Any] = {"dataset": self.dataset}
+        data: dict[str, Any] = dict(table_at_hand(self.dataset))
         if self.dataset == "creditcard":
             bound = 3.0 if self.intercept == "inside" else 4.0
             data |= {"components": 0, "feature_bound": bound, "public_rows": 10_000}

@@ -104,7 +104,7 @@ def papers(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
 def public_only(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
     theta = problem.box.project(PublicSample.of(problem).optimum.theta)
     ψ = float(relative_fitness(problem.fitness.value(theta), problem.optimum))
-    return np.array([ψ]), f"{problem.terms.data.public_rows} rows, no private record"
+    return np.array([ψ]), f"{problem.terms.data.public_count} rows, no private record"
 
 
 def alone(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:

@@ -7,16 +7,15 @@ which Ξ is a number: "proved" becomes the bound that follows from the declared 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from copriv.agreed_data import pipeline
 from copriv.agreement import Agreement
-from copriv.data.consortium import load_consortium, load_sample
-from copriv.data.dictionary import PublicDictionary
+from copriv.data.consortium import load_consortium
 from copriv.data.preparation import public_bound
-from copriv.data.schema import Schema
+from copriv.data.public import load_sample
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.losses import by_name
@@ -79,7 +78,7 @@ class Problem:
     def load(cls, agreement: Agreement, held_out: int = 0) -> "Problem":
         """Records by the pipeline that [data] names. Raises DataError as the pipeline does."""
         sizes = [owner.records for owner in agreement.owner]
-        consortium = load_consortium(agreement.data.dataset, sizes, held_out=held_out, **_pipeline(agreement))
+        consortium = load_consortium(records=sizes, held_out=held_out, feature_bound=0, **pipeline(agreement))
         return cls(
             agreement,
             consortium.owners,
@@ -93,14 +92,16 @@ class Problem:
 
     @classmethod
     def load_public(cls, agreement: Agreement) -> "Problem":
-        """The public rows of the pipeline that [data] names, standing in every owner's place; no private row is kept.
+        """The public rows of the pipeline that [data] names, standing in every owner's place.
 
-        Raises DataError as the pipeline does.
+        No table that may hold private rows is opened: they are in a file of their own, data.public, or the last ones of a
+        published table. Raises DataError as the pipeline does.
         """
         beside = sum(owner.records for owner in agreement.owner)
-        sample = load_sample(agreement.data.dataset, beside=beside, **_pipeline(agreement))
+        sample = load_sample(feature_bound=0, beside=beside, **pipeline(agreement))
         problem = cls.forecasting(agreement, sample.records)
-        return replace(problem, target_bound=sample.schema.target_bound)
+        words = f"{problem.description}: {sample.words}"
+        return replace(problem, target_bound=sample.schema.target_bound, description=words)
 
     @classmethod
     def of(cls, agreement: Agreement, data: Sequence[Any], public: Any = None, loss: Loss | None = None) -> "Problem":
@@ -250,35 +251,6 @@ class Problem:
     def optimum(self) -> Optimum:
         """θ*, certified."""
         return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
-
-
-def _pipeline(agreement: Agreement) -> dict[str, Any]:
-    """What the agreement says of its data, for `copriv.data.consortium`; the bound on features is left for later."""
-    data, first = agreement.data, agreement.owner[0]
-    return {
-        "components": data.components,
-        "feature_bound": 0,
-        "public_rows": data.public_rows,
-        "seed": agreement.agreement.seed,
-        "path": data.path,
-        "unit": first.unit,
-        "unit_records": first.unit_records,
-        "scaling": data.scaling,
-        "schema": None if data.features is None else Schema.from_mapping(data.model_dump()),
-        "dictionary": _dictionary(data.dictionary if data.components else None),
-    }
-
-
-def _dictionary(path: str | None) -> PublicDictionary | None:
-    if path is None:
-        return None
-    try:
-        return PublicDictionary.from_json(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise AgreementError(
-            f"data.dictionary: {path} cannot be read ({error}); run in the folder that the path starts from, or leave "
-            "the key out to fit one on the public rows"
-        ) from None
 
 
 def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:

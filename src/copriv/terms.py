@@ -4,6 +4,7 @@ The lists of rules, mechanisms and losses stand above this file, and know it; `c
 and holds an agreement against them. Names are a contract: keys are added, never renamed.
 """
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,6 +16,8 @@ from copriv.types import Array
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+PUBLIC_ROWS = 2000
+"""Of a built-in data set, where the agreement does not say how many rows are public."""
 
 
 class _Table(BaseModel):
@@ -94,31 +97,61 @@ class ModelTerms(_Table):
 class DataTerms(_Table):
     """[data]: where records come from and how they become numbers."""
 
-    dataset: str = "lending"
+    dataset: str | None = None
+    """A built-in data set, or "table": columns of one's own; None: the records are given as arrays."""
+    path: str | None = None
+    public: str | None = None
+    """A file of public rows; with a table of one's own nothing else is public."""
+    public_rows: Count | None = None
+    """How many rows are public, the last ones; None: all of `public`, or `PUBLIC_ROWS` of a built-in data set."""
     components: Annotated[int, Field(ge=0)] = 10
     feature_bound: NonNegative | Literal["auto"] = "auto"
     """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
     from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""
-    public_rows: Count = 2000
     scaling: Literal["declared", "none"] | None = None
-    """How columns become numbers before the dictionary: over their declared sizes, or as they are (the papers)."""
-    path: str | None = None
-    features: tuple[str, ...] | None = None
-    target: str | None = None
-    bounds: dict[str, tuple[float, float]] | None = None
-    categories: dict[str, tuple[str, ...]] | None = None
-    missing: dict[str, float | str] | None = None
-    """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
+    """How columns become numbers before the dictionary: as they are declared, or as in the papers."""
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
     unlikeness: NonNegative | tuple[NonNegative, NonNegative] | None = None
     """How unlike the owners are, a number or a range (`copriv.unlikeness`): the ψ, on everybody's records, of a perfect
     model of one owner's own population. 0: alike; not given: not known, which is not the same."""
+    features: tuple[str, ...] | None = None
+    target: str | None = None
+    bounds: dict[str, tuple[float, float]] | None = None
+    categories: dict[str, tuple[str, ...]] | None = None
+    ordered: tuple[str, ...] | None = None
+    """Categories whose levels stand in order: one feature each; the others have one a level."""
+    booleans: tuple[str, ...] | None = None
+    dates: dict[str, tuple[str, str]] | None = None
+    missing: dict[str, float | str] | None = None
+    """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
+    scales: dict[str, Literal["size", "centred", "log"]] | None = None
+    clamp: tuple[str, ...] | None = None
+    """Columns in which a value out of bounds counts as the nearest bound; in the others it is refused."""
+
+    @property
+    def named(self) -> str:
+        """The data set that records are to be read from. Raises AgreementError where the agreement names none."""
+        if self.dataset is None:
+            raise AgreementError(
+                'data: the agreement names no data; add [data] with dataset = "lending-embedded" or another one, declare '
+                "columns of your own (features, target, bounds), or give the records as arrays"
+            )
+        return self.dataset
+
+    @property
+    def public_count(self) -> int:
+        """How many rows are public, as far as the agreement says."""
+        return self.public_rows or PUBLIC_ROWS
 
     @model_validator(mode="before")
     @classmethod
     def _declared_columns_are_a_table(cls, value: Any) -> Any:
-        return {"dataset": "table", **value} if isinstance(value, dict) and "features" in value else value
+        if not isinstance(value, dict):
+            return value
+        # What categories mean has changed since 0.1.0: `ordered` stands in the fingerprint of all that have any.
+        ordered = {"ordered": ()} if value.get("categories") is not None else {}
+        return {**({"dataset": "table"} if "features" in value else {}), **ordered, **value}
 
     @field_validator("unlikeness", mode="before")
     @classmethod
@@ -134,17 +167,25 @@ class DataTerms(_Table):
             raise ValueError(f"a range goes from low to high, not from {value[0]:g} to {value[1]:g}")
         return value
 
-    @field_validator("features", mode="before")
+    @field_validator("features", "ordered", "booleans", "clamp", mode="before")
     @classmethod
-    def _features(cls, value: Any) -> Any:
+    def _lists(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("dates", mode="before")
+    @classmethod
+    def _days(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {k: tuple(map(str, v)) if isinstance(v, list | tuple) else v for k, v in value.items()}
 
     @field_validator("missing", mode="before")
     @classmethod
     def _missing(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
+        number = {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
+        return {k: v.isoformat() if isinstance(v, date) else v for k, v in number.items()}
 
     @field_validator("bounds", "categories", mode="before")
     @classmethod

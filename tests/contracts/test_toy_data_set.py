@@ -26,13 +26,14 @@ class Tides:
     name = "tides"
     own_columns = False
     read_from = "tides"
+    published = ()
     schema = Schema((Number("moon", -1, 1), Number("sun", -1, 1)), Number("height", -3, 3))
 
     def open(self, wanted):
         rng = np.random.default_rng(7)
         moon, sun = rng.uniform(-1, 1, (2, 800))
         made = pa.table({"moon": moon, "sun": sun, "height": 1.5 * moon + 0.7 * sun + rng.normal(0, 0.1, 800)})
-        return Source(read_table(wanted.path or made), self.schema, "Tides of nowhere", "simulated")
+        return Source(read_table(wanted.path or made), self.schema, "Tides of nowhere", kind="simulated")
 
 
 def test_a_new_data_set_is_agreed_simulated_forecast_and_answered_from(monkeypatch, tmp_path):

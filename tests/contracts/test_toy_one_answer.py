@@ -44,7 +44,7 @@ class Slope(mechanisms.OneAnswer):
         return Draft((Noise(Law.LAPLACE, np.full(3, self.scale(agreed, owner))),), lambda drawn: exact + drawn)
 
     def rule(self, agreed, descent, weights, n_parameters, feature_bound=None):
-        return SolveStatistics(descent, weights, None, agreed.data.public_rows)
+        return SolveStatistics(descent, weights, None, agreed.data.public_count)
 
 
 def test_a_new_mechanism_of_one_answer_is_agreed_simulated_forecast_and_served(monkeypatch, tmp_path):

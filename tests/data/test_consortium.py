@@ -11,7 +11,7 @@ from copriv.data import Category, Number, PublicDictionary, Schema, dealing, loa
 from copriv.errors import DataError, InvalidInput
 
 SCHEMA = Schema(
-    (Number("a", -10, 10), Number("b", 0, 100), Category("c", ("x", "y", "z")), Number("id", 0, 1000)),
+    (Number("a", -10, 10), Number("b", 0, 100), Category("c", ("x", "y", "z"), ordered=True), Number("id", 0, 1000)),
     Number("y", -50, 50),
 )
 PUBLIC = 40

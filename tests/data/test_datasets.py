@@ -58,17 +58,28 @@ def test_lending_needs_nothing_but_the_package(tmp_path, monkeypatch):
     np.testing.assert_allclose(np.mean(free.public.features**2, axis=0), 1e-4)
 
 
-def test_lending_takes_the_larger_sample_where_it_is(tmp_path, monkeypatch):
-    target = tmp_path / "shared" / "data" / "lending_10k.parquet"
-    target.parent.mkdir(parents=True)
-    target.write_bytes(shared("lending_10k.parquet").read_bytes())
+def test_a_data_set_is_the_same_wherever_one_stands(tmp_path, monkeypatch):
+    here = {name: load_consortium(name, [200], components=3) for name in ("lending", "lending-embedded")}
+    beside = tmp_path / "shared" / "data"
+    beside.mkdir(parents=True)
+    for name in ("lending_10k", "creditcard", "diabetes_130_hospitals"):  # what was taken before, when it was there
+        (beside / f"{name}.parquet").write_bytes(b"another table")
     (tmp_path / "main").mkdir()
     monkeypatch.chdir(tmp_path / "main")
-    c = load_consortium("lending", [2000] * 3, scaling="declared")
-    assert "lending_10k" in c.description
+    for name, c in here.items():
+        again = load_consortium(name, [200], components=3)
+        np.testing.assert_array_equal(again.owners[0].features, c.owners[0].features)
+        assert again.description == c.description
+        assert "lending_club_9857, inside the package), SHA-256 5f470275b5dc4835: 9,857" in c.description
+    for name in ("creditcard", "hospital"):
+        with pytest.raises(DataError, match=r"data\.path: .* not inside the package; get"):
+            load_consortium(name, [10])
+
+
+def test_the_larger_sample_is_named_by_its_path_and_hash():
+    c = load_consortium("lending", [2000] * 3, path=shared("lending_10k.parquet"), scaling="declared")
+    assert "Lending Club loans in lending_10k.parquet, SHA-256 2c8bc60f648435cd: 10,000" in c.description
     assert variance_left(c) < 0.08
-    assert "inside the package" in load_consortium("lending-embedded", [10]).description
-    assert "lending_10k" in load_consortium("lending", [10], path=target).description
 
 
 def test_consequences_of_the_rate_are_no_features():

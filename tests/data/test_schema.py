@@ -17,7 +17,7 @@ SCHEMA = Schema(
     (
         Number("age", 0, 120),
         Number("debt", -50, 100, missing=0, cap=True),
-        Category("state", ("CA", "NY", "n/a"), "n/a"),
+        Category("state", ("CA", "NY", "n/a"), "n/a", ordered=True),
     ),
     Number("rate", 0, 40),
 )
@@ -35,7 +35,7 @@ def test_encoding(make):
 
 
 def test_two_classes_and_levels_that_are_numbers_in_the_file():
-    schema = Schema((Category("code", ("1", "2", "10")),), TwoClasses("fraud", "0", "1"))
+    schema = Schema((Category("code", ("1", "2", "10"), ordered=True),), TwoClasses("fraud", "0", "1"))
     encoded = schema.encode(pd.DataFrame({"code": [10.0, 1.0], "fraud": [1, 0]}))
     np.testing.assert_allclose(encoded.features[:, 0], [1.0, 1 / 3])
     np.testing.assert_array_equal(encoded.target, [1.0, -1.0])
@@ -43,7 +43,7 @@ def test_two_classes_and_levels_that_are_numbers_in_the_file():
 
 
 def test_pandas_categories_and_mixed_objects():
-    schema = Schema((Category("s", ("a", "1")),), Number("y", 0, 1))
+    schema = Schema((Category("s", ("a", "1"), ordered=True),), Number("y", 0, 1))
     for column in (pd.Categorical(["a", "1", "a"]), pd.Series(["a", 1, "a"], dtype=object)):
         encoded = schema.encode(pd.DataFrame({"s": column, "y": [0, 1, 0]}))
         np.testing.assert_allclose(encoded.features[:, 0], [0.5, 1.0, 0.5])

@@ -31,6 +31,7 @@ AGREED = Agreement.of(
             "target": "repaid",
             "bounds": {"income": [0, 100]},
             "categories": {"grade": ["A", "B", "C"], "repaid": ["no", "yes"]},
+            "ordered": ["grade"],
         },
         "owner": [{"name": "bank", "records": 3, "epsilon": 1.0}],
     }

@@ -41,6 +41,7 @@ def agreement(records: int = N, **owner: object) -> Agreement:
                 "target": "repaid",
                 "bounds": {"income": [0, 100], "rate": [-1, 1]},
                 "categories": {"grade": ["A", "B", "C"], "repaid": ["no", "yes"]},
+                "ordered": ["grade"],
                 "missing": {"rate": 0},
             },
             "owner": [{"name": "bank", "records": records, "epsilon": 1.0, **owner}],

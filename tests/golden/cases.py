@@ -126,8 +126,8 @@ DATASETS: dict[str, Document] = {
     "simulated hospitals": dataset("hospital-simulated", {"rule": "A2"}),
 }
 SHARED: dict[str, Document] = {
-    "cards": dataset("creditcard", {"rule": "A2", "schedule": "rounds"}),
-    "hospitals": dataset("hospital", {"rule": "S2"}),
+    "cards": dataset("creditcard", {"rule": "A2", "schedule": "rounds"}, path="../shared/data/creditcard.parquet"),
+    "hospitals": dataset("hospital", {"rule": "S2"}, path="../shared/data/diabetes_130_hospitals.parquet"),
 }
 """Of data sets that stand beside the repository; without them there is nothing to compare."""
 
@@ -152,7 +152,7 @@ def table(path: Path) -> Problem:
     data = {
         "path": str(path), "features": ["age", "income", "region"], "target": "late", "components": 0,
         "bounds": {"age": [18.0, 90.0], "income": [0.0, 10.0]}, "public_rows": 20, "missing": {"income": 2.0},
-        "categories": {"region": ["n", "s", "w"], "late": ["no", "yes"]}, "feature_bound": 2.0,
+        "categories": {"region": ["n", "s", "w"], "late": ["no", "yes"]}, "ordered": ["region"], "feature_bound": 2.0,
     }  # fmt: skip
     person = {"unit": "person", "unit_records": 2, "records": 10}
     document = agreed({"rule": "A2"}, "logistic", data, owner=person, owners=(person,) * 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.data.source import SHARED
+from copriv.experiments.consortia import SHARED, table_at_hand
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -16,7 +16,7 @@ def paper(N: int = 3, n: int = 10_000, epsilon: float = 1.0, dataset: str = "len
         {
             "agreement": {"rule": "A1", "horizon": 1000, "step": 3000.0},
             "model": {"loss": "squared", "regularization": 1e-5, "gradient_bound": 5.0, **model},
-            "data": {"dataset": dataset, "feature_bound": 0},
+            "data": {**table_at_hand(dataset), "feature_bound": 0},
             "owner": [{"name": f"bank-{i}", "records": n, "epsilon": epsilon} for i in range(N)],
         }
     )

@@ -6,6 +6,7 @@ it is for the owner of the table, not for sending on.
 
 import math
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -37,6 +38,20 @@ def _numbers_in_text(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] 
             values[row] = float(value)
         except ValueError:
             return values, (row, value)
+    return values, None
+
+
+def days(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] | None]:
+    """The days of a column since 1970, NaN where one is missing; or the first row, from 0, that holds none, and what."""
+    values = np.full(len(series), math.nan)
+    for row, value in enumerate(series.to_list()):
+        if value is None or str(value).strip() in (*MISSING, "NaT"):
+            continue
+        try:
+            day = value if isinstance(value, date) else date.fromisoformat(str(value).strip()[:10])
+        except ValueError:
+            return values, (row, value)
+        values[row] = day.toordinal() - date(1970, 1, 1).toordinal()
     return values, None
 
 

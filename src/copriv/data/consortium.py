@@ -4,26 +4,29 @@
     encoded      rows as numbers, by what is declared               Schema.encode  (schema, columns)
     deal         which rows are public and which are whose          deal           (dealing)
     preparation  the dictionary and the bound, from public rows     Preparation    (preparation, dictionary)
-    records      each owner's rows, mapped and bounded              Preparation.records
+    records      each owner's rows through the dictionary           Preparation.records
 
 Each step is a function of the ones before it. An owner in earnest takes the first, second and last with its own table
-(`prepare_owner`), and a forecast takes them with the public rows only (`load_sample`).
+(`prepare_owner`). A forecast takes them with public rows only (`copriv.data.public`), and never opens another table.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from copriv.data import datasets
-from copriv.data.dealing import Deal, Hand, deal, public_rows_of
+from copriv.data.cells import distinct_labels
+from copriv.data.dealing import Deal, Hand, deal
 from copriv.data.dictionary import PublicDictionary
+from copriv.data.opening import open_dataset as open_dataset
 from copriv.data.preparation import Preparation
+from copriv.data.public import PUBLIC_ROWS, Sample, load_sample, sample_of
 from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
-from copriv.data.source import Source, Wanted
-from copriv.data.tables import Table, read_table
+from copriv.data.source import Source
+from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.records import Records
 from copriv.validation import count, non_negative
@@ -36,7 +39,7 @@ class Consortium:
     owners: tuple[Records, ...]
     """Bounded features, where `feature_bound` is given."""
     public: Records
-    """The learner's own sample, bounded in the same way; never among the owners' records."""
+    """The learner's own sample, made in the same way; never among the owners' records."""
     public_table: Table
     """The same rows as they stand in the table."""
     feature_bound: float | None
@@ -53,25 +56,14 @@ class Consortium:
     """Rows that no owner holds and that are not public; None where none were asked for."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """The learner's own rows of a table, and what they decide for everybody."""
-
-    table: Table
-    """As they stand in the table."""
-    schema: Schema
-    preparation: Preparation
-    records: Records
-    """Bounded as agreed."""
-
-
 def load_consortium(
     dataset: str,
     records: Sequence[int],
     *,
     components: int = 10,
     feature_bound: float | Literal["auto"] = "auto",
-    public_rows: int = 2000,
+    public: str | Path | None = None,
+    public_rows: int | None = None,
     seed: int = 0,
     path: str | Path | None = None,
     intercept: bool = False,
@@ -87,7 +79,8 @@ def load_consortium(
     dataset: one of `datasets.names()`; "table" needs `path` and `schema`.
     components: features of the public dictionary; 0: none, the encoded columns themselves.
     feature_bound: B, the L1 bound on a record's features; "auto": from the public rows; 0: none.
-    public_rows: how many rows are the learner's own.
+    public, public_rows: the learner's own rows are the last `public_rows` of the table (2,000 when not given); or, of the
+        file `public` with the same columns, the last `public_rows` (all when not given).
     seed: of the draws with replacement, and of simulated tables; nothing else depends on it.
     intercept: append a feature that is always 1, after bounding.
     unit, unit_records: the column that names the person, and how many rows of a person count at most. A person who has
@@ -97,68 +90,41 @@ def load_consortium(
 
     Raises DataError, naming the column and row, or what does not fit the table.
     """
-    sizes = _checked(records, components, public_rows, held_out, unit_records)
-    rows = public_rows + held_out + sum(sizes)
-    source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=rows, scaling=scaling)
+    sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
+    count("held_out", held_out, least=0)
+    if not sizes:
+        raise DataError("records: a consortium needs at least one owner")
+    shown = count("data.public_rows", PUBLIC_ROWS if public_rows is None else public_rows) if public is None else 0
+    opened: dict[str, Any] = {"schema": schema, "unit": unit, "seed": seed, "scaling": scaling}
+    decided = (components, feature_bound, dictionary, intercept, unit_records)
+
+    source = open_dataset(dataset, path=path, rows=shown + held_out + sum(sizes), **opened)
+    if public is None and public_rows is None and datasets.named(dataset).own_columns:
+        raise DataError(
+            'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
+            "rows of the table are: public_rows = 500"
+        )
     encoded = source.schema.encode(source.table)
-    dealt = deal(source, encoded.unit, sizes, public_rows, held_out, seed)
-    preparation = Preparation.from_public(
-        encoded.at(dealt.public), components, feature_bound, dictionary, intercept, unit_records
-    )
+    if public is None:
+        dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)
+        sample = sample_of(source, dealt.public, encoded.at(dealt.public), *decided)
+    else:
+        sample = load_sample(dataset, *decided, public=public, public_rows=public_rows, **opened)
+        dealt = deal(source, encoded.unit, sizes, 0, held_out, seed, _known(source, sample))
+    preparation = sample.preparation
     mapped = preparation.mapped(encoded)
     return Consortium(
         owners=tuple(_hand(preparation, mapped, hand) for hand in dealt.hands),
-        public=preparation.records(mapped.at(dealt.public)),
-        public_table=source.table[dealt.public.tolist()],
+        public=sample.records,
+        public_table=sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
         feature_names=_names(source.schema, preparation),
         source="simulated" if source.kind == "simulated" else "resampled" if dealt.resampled else "real",
-        description=_description(source, dealt, sizes, public_rows, seed),
+        description=_description(source, dealt, sizes, sample, seed),
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )
-
-
-def load_sample(
-    dataset: str,
-    *,
-    components: int = 10,
-    feature_bound: float | Literal["auto"] = "auto",
-    public_rows: int = 2000,
-    seed: int = 0,
-    path: str | Path | None = None,
-    unit: str | None = None,
-    unit_records: int | None = None,
-    schema: Schema | None = None,
-    dictionary: PublicDictionary | None = None,
-    scaling: Scaling | None = None,
-    beside: int = 1,
-) -> Sample:
-    """The public rows of `load_consortium` alone, and what follows from them: no other row is encoded.
-
-    beside: how many private rows a simulated table has besides. Raises DataError as `load_consortium` does.
-    """
-    _checked([beside], components, public_rows, 0, unit_records)
-    rows = public_rows + beside
-    source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=rows, scaling=scaling)
-    table = source.table[public_rows_of(source, public_rows).tolist()]
-    return sample_of(table, source.schema, components, feature_bound, dictionary, unit_records)
-
-
-def sample_of(
-    table: object,
-    schema: Schema,
-    components: int,
-    feature_bound: float | Literal["auto"],
-    dictionary: PublicDictionary | None = None,
-    unit_records: int | None = None,
-) -> Sample:
-    """A table of public rows and what follows from them. Raises DataError, naming column and row."""
-    rows = read_table(table, schema.names)
-    encoded = schema.encode(rows)
-    preparation = Preparation.from_public(encoded, components, feature_bound, dictionary, unit_records=unit_records)
-    return Sample(rows, schema, preparation, preparation.records(preparation.mapped(encoded)))
 
 
 def prepare_owner(
@@ -177,7 +143,7 @@ def prepare_owner(
     table: a path or frame that keeps to `schema`; persons are the units where the schema names a unit.
     dictionary, feature_bound, intercept: as agreed and public; a bound of None or 0 bounds nothing.
     records: the n_i that was agreed; refused where the table holds another number.
-    Each row is encoded, mapped and bounded from itself alone. Raises DataError.
+    Each row is encoded and mapped from itself alone. Raises DataError.
     """
     bound = None if feature_bound is None else non_negative("feature_bound", feature_bound) or None
     preparation = Preparation(dictionary, bound, intercept, unit_records)
@@ -191,42 +157,14 @@ def prepare_owner(
     return made
 
 
-def open_dataset(
-    dataset: str,
-    *,
-    path: str | Path | None = None,
-    schema: Schema | None = None,
-    unit: str | None = None,
-    seed: int = 0,
-    rows: int = 200_000,
-    scaling: Scaling | None = None,
-) -> Source:
-    """The table and schema behind a data set's name: `.table` and `.schema` go to `check_table` and `prepare_owner`.
-
-    dataset, path, schema, unit, scaling: as for `load_consortium`; an owner gives the path of its own table.
-    seed, rows: of a simulated table. Raises DataError where there is no such data set or file.
-    """
-    kind = datasets.named(dataset)
-    if schema is not None and not kind.own_columns:
-        raise DataError(f'data.dataset: {dataset!r} brings its own schema; declare columns with dataset = "table"')
-    source = kind.open(Wanted(None if path is None else Path(path), schema, unit, seed, rows))
-    # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
-    agreed = replace(source.schema, scaling=scaling or source.schema.scaling, unit=unit or source.schema.unit)
-    return replace(source, schema=agreed)
-
-
-def _checked(
-    records: Sequence[int], components: int, public_rows: int, held_out: int, unit_records: int | None
-) -> list[int]:
-    sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
-    count("data.components", components, least=0)
-    count("data.public_rows", public_rows)
-    count("held_out", held_out, least=0)
-    if unit_records is not None:
-        count("unit_records", unit_records)
-    if not sizes:
-        raise DataError("records: a consortium needs at least one owner")
-    return sizes
+def _known(source: Source, sample: Sample) -> Any:
+    """Which of the rows are of persons whom the learner knows; None where no persons are named."""
+    unit = source.schema.unit
+    if unit is None or unit not in sample.table.columns:
+        return None
+    theirs = set(distinct_labels(sample.table[unit])[0])
+    labels, place = distinct_labels(source.table[unit])
+    return np.array([label in theirs for label in labels])[place]
 
 
 def _hand(preparation: Preparation, mapped: EncodedTable, hand: Hand) -> Records:
@@ -243,7 +181,7 @@ def _names(schema: Schema, preparation: Preparation) -> tuple[str, ...]:
     return (*names, "intercept") if preparation.intercept else names
 
 
-def _description(source: Source, dealt: Deal, sizes: Sequence[int], public_rows: int, seed: int) -> str:
+def _description(source: Source, dealt: Deal, sizes: Sequence[int], sample: Sample, seed: int) -> str:
     what = "records" if source.schema.unit is None else "persons"
     owners = f"{len(sizes)} {'owner' if len(sizes) == 1 else 'owners'}"
     if dealt.resampled:
@@ -251,4 +189,5 @@ def _description(source: Source, dealt: Deal, sizes: Sequence[int], public_rows:
     else:
         how = "in disjoint slices, not resampled"
     rows = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
-    return f"{source.title}: {rows}, the last {public_rows:,} public; {sum(sizes):,} {what} of {owners}, {how}."
+    public = f"the last {len(dealt.public):,} public" if len(dealt.public) else f"public are {sample.words}"
+    return f"{source.words}: {rows}, {public}; {sum(sizes):,} {what} of {owners}, {how}."

@@ -1,9 +1,9 @@
 """Which rows are public and which are whose: decided by where a row stands and whose it is, never by what it holds.
 
-The last `public_rows` rows of a table are the learner's own sample (in the papers: the last 10,000 or 50,000 rows); they
-are never among an owner's records. Of the other rows the last `held_out` are kept for testing, and owners get consecutive
-disjoint slices of the rest, as in the papers. Where there are fewer rows than the owners' records together, each owner's
-are drawn with replacement instead, from a seed and its place in the list.
+The last `public_rows` rows of a table are the learner's own sample (in the papers: the last 10,000 or 50,000 rows), unless
+it has a table of its own; they are never among an owner's records. Of the other rows the last `held_out` are kept for
+testing, and owners get consecutive disjoint slices of the rest, as in the papers. Where there are fewer rows than the
+owners' records together, each owner's are drawn with replacement instead, from a seed and its place in the list.
 
 Rows of one person stay together, and hospitals' rows are sorted by hospital.
 """
@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from copriv.data.source import Source
 from copriv.errors import DataError
@@ -50,12 +50,21 @@ def public_rows_of(source: Source, public_rows: int) -> Rows:
     return _order(source)[max(len(source.table) - public_rows, 0) :]
 
 
-def deal(source: Source, unit: Rows | None, sizes: Sequence[int], public_rows: int, held_out: int, seed: int) -> Deal:
-    """Public rows, rows held out, and each owner's `sizes[i]` units. `unit`: which person a row belongs to, if persons count.
+def deal(
+    source: Source,
+    unit: Rows | None,
+    sizes: Sequence[int],
+    public_rows: int,
+    held_out: int,
+    seed: int,
+    known: Bool[np.ndarray, "_"] | None = None,
+) -> Deal:
+    """Public rows, rows held out, and each owner's `sizes[i]` units.
 
+    unit: which person a row belongs to, if persons count. known: rows of persons of whom the learner has rows elsewhere.
     Raises DataError where nothing is left for owners.
     """
-    public, private, tested = _cut(source, unit, public_rows, held_out)
+    public, private, tested = _cut(source, unit, public_rows, held_out, known)
     place = _places(unit, private)
     units = int(place.max()) + 1
     shares = _shares(source.group is not None, units, sizes)
@@ -72,7 +81,9 @@ def _order(source: Source) -> Rows:
     return np.random.default_rng(_SHUFFLE_SEED).permutation(rows) if source.shuffled else np.arange(rows)
 
 
-def _cut(source: Source, unit: Rows | None, public_rows: int, held_out: int) -> tuple[Rows, Rows, Rows]:
+def _cut(
+    source: Source, unit: Rows | None, public_rows: int, held_out: int, known: Bool[np.ndarray, "_"] | None = None
+) -> tuple[Rows, Rows, Rows]:
     """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of rows held out."""
     order = _order(source)
     rows = len(order)
@@ -80,6 +91,8 @@ def _cut(source: Source, unit: Rows | None, public_rows: int, held_out: int) -> 
     if unit is not None:
         # A person whom the learner knows is nobody's private record.
         private = private[~np.isin(unit[private], unit[public])]
+    if known is not None:
+        private = private[~known[private]]
     if source.group is not None:
         group = source.group[private]
         private = private[np.bincount(group)[group] >= source.least_group]

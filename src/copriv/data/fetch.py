@@ -15,7 +15,6 @@ print no checksums, so the first download is checked by what must be in it (rows
 | lending    | behind a login: bring a path  | loan.csv                    |
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -27,13 +26,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
+from copriv.data.kept import check_record, record_of, sha256
+from copriv.data.kept import data_folder as data_folder
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, Unreachable
 
@@ -65,17 +65,10 @@ class Remote:
     """How to come by the file by hand."""
 
 
-def data_folder() -> Path:
-    """COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
-    given = os.environ.get("COPRIV_DATA_FOLDER")
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "copriv"
-
-
 def found(name: str) -> Path | None:
     """What an earlier `fetch` left, or None. Does not read it whole."""
     path = data_folder() / _known(name).file
-    return path if path.is_file() and _record_of(path).is_file() else None
+    return path if path.is_file() and record_of(path).is_file() else None
 
 
 def fetch(name: str, source: str | Path | None = None, progress: Progress | None = None, again: bool = False) -> Path:
@@ -90,7 +83,7 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
     remote = _known(name)
     kept = data_folder() / remote.file
     if source is None and not again and found(name) is not None:
-        _check_record(kept)
+        check_record(kept)
         return kept
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
         given = None if source is None or _is_address(source) else Path(source)
@@ -167,30 +160,11 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
         draft = kept.with_name(f".{kept.name}.{os.getpid()}")
         shutil.copyfile(made, draft)
         draft.replace(kept)
-        _record_of(kept).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        record_of(kept).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise CoprivError(
             f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA_FOLDER to another folder"
         ) from None
-
-
-def _check_record(path: Path) -> None:
-    record: dict[str, Any] = json.loads(_record_of(path).read_text(encoding="utf-8"))
-    if path.stat().st_size != record["bytes"] or sha256(path) != record["sha256"]:
-        raise DataError(
-            f"{path}: has changed since it was fetched on {record['fetched']} (its SHA-256 is not the recorded one); "
-            "fetch it again"
-        )
-
-
-def _record_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.json")
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes, as hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _as_it_is(raw: Path, made: Path) -> None:

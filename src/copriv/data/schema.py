@@ -9,7 +9,7 @@ Columns of dollars then outweigh all others in a dictionary; "declared" gives mo
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -17,15 +17,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.data.cells import at, distinct_labels, shortened
+from copriv.data.columns import Boolean as Boolean
 from copriv.data.columns import Category as Category
 from copriv.data.columns import Column as Column
+from copriv.data.columns import Date as Date
 from copriv.data.columns import Number as Number
 from copriv.data.columns import OnViolation as OnViolation
 from copriv.data.columns import Scaling as Scaling
 from copriv.data.columns import Target
 from copriv.data.columns import TwoClasses as TwoClasses
 from copriv.data.tables import Table, read_table
-from copriv.errors import AgreementError, DataError
+from copriv.errors import DataError
 from copriv.types import Array
 
 
@@ -38,6 +40,8 @@ class EncodedTable:
     target: Float[Array, " records"]
     unit: Int[np.ndarray, " records"] | None
     """Which person a row belongs to, numbered in order of first appearance; None: each row is its own unit."""
+    moved: Mapping[str, int] = field(default_factory=dict)
+    """Column → how many of its cells were out of bounds and counted as a bound. Private: for the owner's eyes."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -66,36 +70,13 @@ class Schema:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "Schema":
-        """A schema from the agreement's [data] table.
+        """A schema from the agreement's [data] table, with the privacy unit's column as `unit`: see `declared`.
 
-        Keys: `features` (names), `target` (a name), `bounds` (name → [low, high]), `categories` (name → levels; two for
-        a target: the first becomes −1, the second +1), and optionally `missing` (name → what a missing value counts
-        as) and `unit`. Raises AgreementError that starts with the field path.
+        Raises AgreementError that starts with the field path.
         """
-        features, target = mapping.get("features"), mapping.get("target")
-        if not features or isinstance(features, str):
-            raise AgreementError(
-                'data.features: a table needs a list of feature columns; write features = ["age", ...]'
-            )
-        if not isinstance(target, str):
-            raise AgreementError('data.target: a table needs a target column; write target = "name"')
-        if target in features:
-            raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
-        bounds, categories = mapping.get("bounds") or {}, mapping.get("categories") or {}
-        missing = mapping.get("missing") or {}
-        for key, declared in (("bounds", bounds), ("categories", categories), ("missing", missing)):
-            for name in declared:
-                if name != target and name not in features:
-                    raise AgreementError(
-                        f"data.{key}.{name}: neither a feature nor the target; add it to data.features"
-                    )
-        columns = tuple(_declared(name, bounds, categories, missing.get(name)) for name in features)
-        goal = _declared(target, bounds, categories, None)
-        if isinstance(goal, Category):
-            if len(goal.levels) != 2:
-                raise AgreementError(f"data.categories.{target}: a target takes two classes, not {len(goal.levels)}")
-            return cls(columns, TwoClasses(target, *goal.levels), mapping.get("unit"))
-        return cls(columns, goal, mapping.get("unit"))
+        from copriv.data.declared import declared_schema
+
+        return declared_schema(mapping)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,8 +86,8 @@ class Schema:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The columns of the encoded features, in order."""
-        return tuple(column.name for column in self.columns)
+        """What the encoded features are called, in order: one or more for each column."""
+        return tuple(name for column in self.columns for name in column.feature_names(self.scaling))
 
     @property
     def target_bound(self) -> float:
@@ -142,21 +123,25 @@ class Schema:
             return None, [*problems, "table: has no rows; give at least one record"]
         features: list[Array] = []
         target = np.empty(0)
+        moved: dict[str, int] = {}
         unit = None
         for column in self.columns:
             if column.name in have:
-                values, found = column.encode(table[column.name], self.scaling, on_violation)
-                features.append(values)
-                problems += found
+                cells = column.encode(table[column.name], self.scaling, on_violation)
+                features.append(cells.values)
+                problems += cells.problems
+                moved[column.name] = cells.moved
         if self.target.name in have:
-            target, found = self.target.read(table[self.target.name], on_violation)
-            problems += found
+            cells = self.target.read(table[self.target.name], on_violation)
+            target = cells.values
+            problems += cells.problems
+            moved[self.target.name] = cells.moved
         if self.unit is not None and self.unit in have:
             unit, found = _encode_unit(self.unit, table[self.unit])
             problems += found
         if problems:
             return None, problems
-        return EncodedTable(np.column_stack(features), target, unit), []
+        return EncodedTable(np.hstack(features), target, unit, {name: n for name, n in moved.items() if n}), []
 
 
 def check_table(source: object, schema: Schema, on_violation: OnViolation = "refuse") -> list[str]:
@@ -165,20 +150,6 @@ def check_table(source: object, schema: Schema, on_violation: OnViolation = "ref
         return schema.problems(source, on_violation)
     except DataError as error:
         return [str(error)]
-
-
-def _declared(name: str, bounds: Mapping[str, Any], categories: Mapping[str, Any], missing: Any) -> Column:
-    if (name in bounds) == (name in categories):
-        both = "both bounds and categories" if name in bounds else "neither bounds nor categories"
-        raise AgreementError(f"data.bounds.{name}: the column has {both}; declare exactly one of the two")
-    try:
-        if name in bounds:
-            low, high = bounds[name]
-            return Number(name, float(low), float(high), missing if missing is None else float(missing))
-        return Category(name, tuple(str(level) for level in categories[name]), missing)
-    except (DataError, TypeError, ValueError) as error:
-        key = "bounds" if name in bounds else "categories"
-        raise AgreementError(f"data.{key}.{name}: {error}; declare [low, high] or two or more levels") from None
 
 
 def _encode_unit(name: str, series: nw.Series[Any]) -> tuple[Int[np.ndarray, " records"], list[str]]:

@@ -8,11 +8,9 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
+from copriv.data.kept import sha256, was_fetched
 from copriv.data.schema import Schema
 from copriv.data.tables import Table
-
-SHARED = Path("..") / "shared" / "data"
-"""Where larger public tables are looked for, from the current directory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +21,8 @@ class Source:
     schema: Schema
     title: str
     """Which table, as the start of a sentence."""
+    file: Path | None = None
+    """What the table was read from; None: it was drawn from a seed."""
     kind: Literal["real", "simulated"] = "real"
     shuffled: bool = False
     """The file is sorted: its rows are first permuted by a fixed seed, which depends on their number only."""
@@ -30,6 +30,11 @@ class Source:
     """Which organisation a row belongs to: owners are cut from rows sorted by it, so that owners differ."""
     least_group: int = 0
     """Private rows of groups with fewer rows than this are left out."""
+
+    @property
+    def words(self) -> str:
+        """Which table, with the hash that tells it from all others."""
+        return self.title if self.file is None else f"{self.title}, SHA-256 {sha256(self.file)[:16]}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class DataSet(Protocol):
     """As agreements write it in data.dataset."""
     own_columns: bool
     """Whether the agreement declares the columns; else the data set brings its schema."""
+    published: tuple[tuple[str, int], ...]
+    """Files of it that anybody may read, every row: their SHA-256 and size in bytes."""
     read_from: str
     """The data set that reads a party's own file of these columns: itself, unless it reads no file."""
 
@@ -66,3 +73,13 @@ class DataSet(Protocol):
 def embedded(name: str) -> Path:
     """The path of a table that is shipped inside the package."""
     return Path(str(files("copriv.data") / "embedded" / name))
+
+
+def is_published(dataset: DataSet, path: Path) -> bool:
+    """Whether a file is a table that anybody may read: one of the data set's, or one that `copriv data fetch` kept.
+
+    A file of another size than those is not opened.
+    """
+    if path.is_file() and any(path.stat().st_size == size for _, size in dataset.published):
+        return any(sha256(path) == known for known, _ in dataset.published)
+    return was_fetched(path)

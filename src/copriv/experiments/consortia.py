@@ -20,6 +20,7 @@ used. What else the papers do not print is chosen here from public rows alone an
   middle setting.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,6 +32,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.data.consortium import load_consortium
 from copriv.data.datasets import hospital
+from copriv.data.fetch import found
 from copriv.errors import DataError
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.losses import by_name
@@ -43,6 +45,30 @@ Mechanism = Literal["as published", "as written", "sound", "planned"]
 NOT_PRIVATE: tuple[Mechanism, ...] = ("as published", "as written")
 
 Start = Literal["zero", "random", "public"]
+
+
+SHARED = Path("..") / "shared" / "data"
+"""Where a checkout may have larger public tables beside it."""
+_TABLES = {
+    "lending": "lending_10k.parquet",
+    "creditcard": "creditcard.parquet",
+    "hospital": "diabetes_130_hospitals.parquet",
+}
+
+
+def table_at_hand(dataset: str) -> dict[str, str]:
+    """For an agreement's [data]: the data set, and the path of its table where one is at hand."""
+    path = at_hand(dataset)
+    return {"dataset": dataset, **({} if path is None else {"path": path})}
+
+
+def at_hand(dataset: str) -> str | None:
+    """The path of a data set's table: beside the checkout, or fetched earlier. An agreement that is made with it says so."""
+    if dataset not in _TABLES:
+        return None
+    shared = SHARED / _TABLES[dataset]
+    kept = found(dataset) if dataset in ("creditcard", "hospital") else None
+    return os.fspath(shared) if shared.is_file() else None if kept is None else os.fspath(kept)
 
 
 @dataclass(frozen=True)
@@ -73,6 +99,10 @@ class Setting:
             return replace(self, public_rows=_SPARCS_PUBLIC, held_out=0)
         return self
 
+    def path(self, paths: Mapping[str, str]) -> str | None:
+        """The table that stands in the agreement: the papers' own file, or the one at hand; None: inside the package."""
+        return paths.get(self.dataset) or at_hand(self.dataset)
+
     @property
     def intercept(self) -> bool:
         """The hinge models see [x; 1]."""
@@ -99,7 +129,7 @@ class Setting:
         schedule: str = "uniform",
     ) -> Agreement:
         """The agreement of owners with these records and budgets."""
-        path = paths.get(self.dataset)
+        path = self.path(paths)
         terms: dict[str, Any] = {
             "name": f"{self.dataset}, {mechanism}",
             "rule": self.rule,

@@ -233,7 +233,7 @@ class Statistics(OneAnswer):
         step = agreed.agreement.step
         moments = moments_scales(agreed, n_parameters, feature_bound)
         return SolveStatistics(
-            descent, weights, moments, agreed.data.public_rows, step if isinstance(step, float) else 1.0
+            descent, weights, moments, agreed.data.public_count, step if isinstance(step, float) else 1.0
         )
 
     def settings(self, choosing: Choosing) -> Iterator[Setting]:
@@ -258,7 +258,7 @@ class Statistics(OneAnswer):
         noise = np.tensordot(draw(Law.LAPLACE, (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = None if τ == 0 else np.array([float(np.sqrt(np.square(each).sum())) * unit[p]])
         descent = Descent(common.regularizer, common.box, np.array(setting.terms["preconditioner"]))
-        rule = SolveStatistics(descent, np.ones(1), together, base.data.public_rows)
+        rule = SolveStatistics(descent, np.ones(1), together, base.data.public_count)
         state = rule.step(rule.start(np.tile(start, (runs, 1))), np.zeros(runs, dtype=np.intp), exact + noise)
         return rule.model(state), 1.0
 

@@ -14,16 +14,14 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv import losses
+from copriv.agreed_data import own_table
 from copriv.agreement import Agreement
-from copriv.data import datasets
-from copriv.data.consortium import open_dataset
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.finish import finished
 from copriv.losses import OfMargin
-from copriv.network.setup import declared_schema, scaled
 from copriv.records import Records
 from copriv.types import Array
 from copriv.validation import finite_array
@@ -146,13 +144,8 @@ class Model:
         skops.io.dump(self.to_sklearn(), path)
 
     def _table(self, table: object) -> tuple[nw.DataFrame[Any], Schema]:
-        declared = declared_schema(self.agreement)
-        if declared is not None and datasets.named(self.agreement.data.dataset).own_columns:
-            return read_table(table, declared.names), scaled(declared, self.agreement)
-        if not isinstance(table, str | Path):
-            raise DataError("predict: give the path of a table with the columns of the agreement's data set")
-        opened = open_dataset(self.agreement.data.dataset, path=table)
-        return opened.table, scaled(opened.schema, self.agreement)
+        found, schema = own_table(self.agreement, table, None)
+        return read_table(found, schema.names), schema
 
 
 def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]:

@@ -7,8 +7,8 @@
       learner/           the learner's certificate and secret key, and the public rows
       bank-1/ …          each owner's certificate, secret key and a policy to complete; nothing private
 
-The dictionary and the bound on features come from public rows: a table that the coordinator gives, or those of a
-built-in data set. Owners' tables are not needed, and not read.
+The dictionary and the bound on features come from public rows: a file that the coordinator gives or data.public names, or
+the last rows of a published table. Owners' tables are not needed, and no table that may hold private rows is read.
 """
 
 import json
@@ -20,15 +20,17 @@ from typing import Any
 
 import pyarrow.parquet
 
+from copriv.agreed_data import own_table, pipeline, schema_of
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.data import datasets
-from copriv.data.consortium import load_sample, open_dataset, prepare_owner, sample_of
+from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
+from copriv.data.opening import open_dataset
+from copriv.data.public import Sample, load_sample
 from copriv.data.schema import Schema
-from copriv.data.source import Source
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
-from copriv.data.tables import Table, column_names
+from copriv.data.tables import column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
@@ -50,7 +52,7 @@ class Consortium:
 def make_consortium(agreement: Agreement, folder: str | Path, public: object = None, days: int = 365) -> Consortium:
     """Write the files of a consortium.
 
-    public: the coordinator's own table of public rows; without it, those of the agreement's built-in data set.
+    public: a table of public rows; without it those that data.public names, or of a published data set its last ones.
     days: how long certificates are valid.
     Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that has files already.
     """
@@ -60,15 +62,15 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
         raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
     if len({*names, "learner", "authority"}) < len(names) + 2:
         raise AgreementError("owner.name: two names, or a name and learner or authority, give one folder; change one")
-    dictionary, bound, target_bound, rows = _public_choices(agreement, public)
-    agreed = _with_numbers(agreement, bound, target_bound, dictionary)
+    sample = _public_choices(agreement, public)
+    agreed, dictionary = _with_numbers(agreement, sample), sample.preparation.dictionary
     folder.mkdir(parents=True, exist_ok=True)
     files = [_written(folder / AGREEMENT, to_toml(agreed))]
     if dictionary is not None:
         files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
     make_authority(folder / "authority", agreement.agreement.name, days)
     issue(folder / "authority", folder / "learner", "learner", "learner", days)
-    pyarrow.parquet.write_table(rows.to_arrow(), folder / "learner" / PUBLIC)
+    pyarrow.parquet.write_table(sample.table.to_arrow(), folder / "learner" / PUBLIC)
     learner = Keys.load(folder / "learner").fingerprint
     for owner, name in zip(agreed.owner, names, strict=True):
         issue(folder / "authority", folder / name, owner.name, "owner", days)
@@ -81,9 +83,9 @@ def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
 
     The slices are those of a simulation. Raises DataError for a data set that cannot be dealt out by position alone.
     """
-    source = open_dataset(agreement.data.dataset, path=agreement.data.path)
+    source = open_dataset(agreement.data.named, path=agreement.data.path)
     first = agreement.owner[0]
-    private = len(source.table) - agreement.data.public_rows
+    private = len(source.table) - agreement.data.public_count
     sizes = [owner.records for owner in agreement.owner]
     if source.shuffled or source.group is not None or first.unit is not None or sum(sizes) > private:
         raise DataError(
@@ -120,9 +122,10 @@ def n_parameters(agreement: Agreement, dictionary: PublicDictionary | None) -> i
     """p, from what is public. Raises AgreementError where that is not enough."""
     if dictionary is not None:
         return dictionary.components + int(agreement.model.intercept)
-    if agreement.data.features is None:
+    schema = schema_of(agreement, None)
+    if schema is None:
         raise AgreementError("data.features: without components, the agreement must list the features")
-    return len(agreement.data.features) + int(agreement.model.intercept)
+    return len(schema.feature_names) + int(agreement.model.intercept)
 
 
 def owner_records(
@@ -136,7 +139,7 @@ def owner_records(
         raise AgreementError(f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}")
     terms = agreement.owner[agreement.owner_names.index(name)]
     bound = _bound(agreement)
-    table, schema = _own_table(agreement, source, terms.unit)
+    table, schema = own_table(agreement, source, terms.unit)
     records = prepare_owner(
         table,
         schema,
@@ -151,7 +154,11 @@ def owner_records(
 
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
     """About how many bytes an owner's records take while they are read: the table's columns, and what is made of them."""
-    n, columns = agreement.owner[agreement.owner_names.index(name)].records, len(agreement.data.features or ()) + 1
+    schema = schema_of(agreement, None)
+    n, columns = (
+        agreement.owner[agreement.owner_names.index(name)].records,
+        len(schema.feature_names if schema else ()) + 1,
+    )
     return 8 * n * (columns + n_parameters + 3)
 
 
@@ -168,12 +175,11 @@ def streamed_records(
         _bound(agreement),
         declared_schema(agreement),
     )
-    if schema is None or not datasets.named(agreement.data.dataset).own_columns or terms.unit is not None:
+    if schema is None or not datasets.named(agreement.data.named).own_columns or terms.unit is not None:
         raise AgreementError(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
             "read in blocks; raise the memory limit (--memory)"
         )
-    schema = scaled(schema, agreement)
     chunks = stream_sql(source, query, schema.names, BLOCK) if is_sql(source) else table_chunks(source, schema)
 
     def prepare(table: Any) -> Records:
@@ -198,21 +204,13 @@ def public_records(agreement: Agreement, source: object, dictionary: PublicDicti
     """
     terms = agreement.owner[0]
     unit = terms.unit if terms.unit is not None and terms.unit in column_names(source) else None
-    table, schema = _own_table(agreement, source, unit)
+    table, schema = own_table(agreement, source, unit)
     return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
 
 
 def declared_schema(agreement: Agreement) -> Schema | None:
     """The schema that the agreement's [data] declares; None where a built-in data set brings its own."""
-    data = agreement.data
-    if data.features is None and data.target is None:
-        return None
-    return Schema.from_mapping({**data.model_dump(), "unit": agreement.owner[0].unit})
-
-
-def scaled(schema: Schema, agreement: Agreement) -> Schema:
-    """The schema with the scaling that the agreement names, if it names one."""
-    return schema if agreement.data.scaling is None else replace(schema, scaling=agreement.data.scaling)
+    return schema_of(agreement, agreement.owner[0].unit)
 
 
 def to_toml(agreement: Agreement) -> str:
@@ -226,42 +224,16 @@ def to_toml(agreement: Agreement) -> str:
     return "\n".join(lines)
 
 
-def _own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[Any, Schema]:
-    declared = declared_schema(agreement)
-    dataset = agreement.data.dataset
-    if declared is not None and datasets.named(dataset).own_columns:
-        return source, scaled(declared, agreement)
-    if not isinstance(source, str | Path):
-        raise DataError('data.dataset: records from a data base need declared columns; use dataset = "table"')
-    opened: Source = open_dataset(datasets.named(dataset).read_from, path=source, unit=unit)
-    return opened.table, scaled(opened.schema, agreement)
+def _public_choices(agreement: Agreement, public: object) -> Sample:
+    """The public rows, and the dictionary and bound that follow from them."""
+    given = {} if public is None else {"public": public}
+    sample = load_sample(feature_bound=agreement.data.feature_bound, **pipeline(agreement) | given)
+    by_name(agreement.model.loss, agreement.model.threshold).check_target(sample.records.target)
+    return sample
 
 
-def _public_choices(agreement: Agreement, public: object) -> tuple[PublicDictionary | None, float | None, float, Table]:
-    """The dictionary, the bound on features, the bound on the target, and the public rows."""
-    data, model = agreement.data, agreement.model
-    if public is None:
-        sample = load_sample(
-            data.dataset,
-            components=data.components,
-            feature_bound=data.feature_bound,
-            public_rows=data.public_rows,
-            path=data.path,
-            schema=declared_schema(agreement) if datasets.named(data.dataset).own_columns else None,
-            scaling=data.scaling,
-        )
-    else:
-        table, schema = _own_table(agreement, public, None)
-        sample = sample_of(table, schema, data.components, data.feature_bound)
-        by_name(model.loss, model.threshold).check_target(sample.records.target)
-    preparation = sample.preparation
-    return preparation.dictionary, preparation.feature_bound, sample.schema.target_bound, sample.table
-
-
-def _with_numbers(
-    agreement: Agreement, bound: float | None, target_bound: float, dictionary: PublicDictionary | None
-) -> Agreement:
-    model = agreement.model
+def _with_numbers(agreement: Agreement, sample: Sample) -> Agreement:
+    model, bound = agreement.model, sample.preparation.feature_bound
     for field, value in (("agreement.rule", agreement.agreement.rule), ("agreement.step", agreement.agreement.step)):
         # Where owners answer once, a step of "auto" is a whole one.
         if value == "auto" and not (agreement.one_answer and field == "agreement.step"):
@@ -273,15 +245,18 @@ def _with_numbers(
         if bound is None:
             raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
         widest = bound + 1.0 if model.intercept else bound
-        Ξ = gradient_bound_over(by_name(model.loss, model.threshold), widest, target_bound, Box(model.theta_max))
+        Ξ = gradient_bound_over(
+            by_name(model.loss, model.threshold), widest, sample.schema.target_bound, Box(model.theta_max)
+        )
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,
-        "dataset": datasets.named(agreement.data.dataset).read_from,
+        "dataset": datasets.named(agreement.data.named).read_from,
+        "public_rows": len(sample.table),
     }
-    if dictionary is not None:
+    if sample.preparation.dictionary is not None:
         data["dictionary"] = DICTIONARY
     document = agreement.to_dict()
-    document["data"] = {key: value for key, value in document["data"].items() if key != "path"} | data
+    document["data"] = {key: value for key, value in document["data"].items() if key not in ("path", "public")} | data
     document["model"]["gradient_bound"] = Ξ
     return Agreement.of(document)
 

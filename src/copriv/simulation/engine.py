@@ -194,7 +194,7 @@ def _run_here(problem: Problem, scales: Array, options: _Options) -> Simulation:
         rule=terms.rule,
         horizon=terms.horizon,
         seed=seed,
-        dataset=agreement.data.dataset if problem.source != "given" else "given",
+        dataset=agreement.data.dataset or "given" if problem.source != "given" else "given",
         source=problem.source,
         description=problem.description,
         relative_fitness=RelativeFitness(played.recorded, _psi(problem, kept, workers).T),

@@ -174,7 +174,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
             "value": question.target,
             "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
         },
-        "public_rows": question.agreement.data.public_rows,
+        "public_rows": question.agreement.data.public_count,
         "unlike": [seat.terms["name"] for seat in question.seats if seat.joined and seat.unlike],
     }
 

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from copriv.agreed_data import own_table
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import plain_number
-from copriv.data.consortium import open_dataset, prepare_owner
-from copriv.data.schema import Schema, check_table
-from copriv.data.source import Source
+from copriv.data import datasets
+from copriv.data.preparation import Preparation
+from copriv.data.schema import EncodedTable, Schema, check_table
 from copriv.errors import AgreementError, CoprivError, InvalidInput, UsageError
 from copriv.losses import by_name
 from copriv.problem import Problem
@@ -27,6 +28,8 @@ class _Findings:
     description: str = ""
     owners: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    clamped: dict[str, int] = field(default_factory=dict)
+    """Column → how many cells were out of bounds and count as a bound, as declared."""
 
     def to_json(self) -> str:
         return json.dumps({"schema": "copriv.data-check/1", "ok": not self.problems, **vars(self)}, indent=2)
@@ -59,10 +62,15 @@ def command(
 
 
 def _check_agreement(agreement: Agreement) -> _Findings:
-    found = _Findings(agreement.data.dataset)
-    source = _open(agreement, agreement.data.path, found)
-    if source is not None:
-        found.problems += check_table(source.table, source.schema)
+    found = _Findings(agreement.data.named)
+    data, unit = agreement.data, agreement.owner[0].unit
+    if data.public is not None:
+        _encoded(agreement, data.public, None, found, f"{data.public}: ")
+    if data.path is not None:
+        _encoded(agreement, data.path, unit, found, "")
+    elif data.public is not None and datasets.named(data.named).own_columns:
+        found.description = f"{data.public}, the public rows; the owners' tables are not here"
+        return found
     if found.problems:
         return found
     try:
@@ -90,15 +98,13 @@ def _check_table(path: Path, agreement: Agreement, name: str | None) -> _Finding
     if name is None or name not in terms:
         known = ", ".join(list(terms)[:12])
         raise UsageError(f"--owner: {'missing' if name is None else repr(name)}; name one of the agreement's: {known}")
-    found = _Findings(agreement.data.dataset, f"{path.name}, the table of {name}")
-    source = _open(agreement, str(path), found)
-    if source is None:
-        return found
-    found.problems += check_table(source.table, source.schema)
-    if found.problems:
-        return found
+    found = _Findings(agreement.data.named, f"{path.name}, the table of {name}")
     agreed = terms[name]
-    records = prepare_owner(source.table, source.schema, None, None, unit_records=agreed.unit_records)
+    read = _encoded(agreement, str(path), agreed.unit, found, "")
+    if read is None:
+        return found
+    encoded, schema = read
+    records = Preparation(None, None, unit_records=agreed.unit_records).records(encoded)
     if records.units != agreed.records:
         what = "persons" if agreed.unit else "records"
         found.problems.append(
@@ -116,22 +122,30 @@ def _check_table(path: Path, agreement: Agreement, name: str | None) -> _Finding
             "records": records.units,
             "features": records.n_parameters,
             "feature_bound": None,
-            "target_bound": source.schema.target_bound,
+            "target_bound": schema.target_bound,
         }
     )
     return found
 
 
-def _open(agreement: Agreement, path: str | None, found: _Findings) -> Source | None:
-    data, unit = agreement.data, agreement.owner[0].unit
-    declared = None if data.features is None and data.target is None else Schema.from_mapping(data.model_dump())
+def _encoded(
+    agreement: Agreement, path: str, unit: str | None, found: _Findings, where: str
+) -> tuple[EncodedTable, Schema] | None:
+    """A party's table as numbers; None where it has problems, which are then among those found."""
     try:
-        return open_dataset(data.dataset, path=path, schema=declared, unit=unit, seed=agreement.agreement.seed)
+        table, schema = own_table(agreement, path, unit)
     except AgreementError:
         raise
     except CoprivError as error:
-        found.problems.append(str(error))
+        found.problems.append(f"{where}{error}")
         return None
+    problems = check_table(table, schema)
+    found.problems += [f"{where}{problem}" for problem in problems]
+    if problems:
+        return None
+    encoded = schema.encode(table)
+    found.clamped |= encoded.moved
+    return encoded, schema
 
 
 def _show(found: _Findings) -> None:
@@ -145,6 +159,8 @@ def _show(found: _Findings) -> None:
             counts = (f"{owner['agreed']:,}", f"{owner['records']:,}", str(owner["features"]))
             table.add_row(owner["name"], *counts, bound, plain_number(owner["target_bound"]))
         console.print(table)
+    for column, cells in found.clamped.items():
+        console.print(f"{column}: {cells:,} {'value' if cells == 1 else 'values'} out of bounds, counted as the bound")
     for problem in found.problems:
         console.print(problem)
     many = len(found.problems)

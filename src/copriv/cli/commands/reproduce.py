@@ -10,8 +10,6 @@ import typer
 
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import complain, log, out, plain_table, progress
-from copriv.data.fetch import found
-from copriv.data.source import SHARED
 from copriv.errors import CoprivError, UsageError
 
 # Figures bring matplotlib and scikit-learn, a second to import that no other command should wait for: they are
@@ -115,12 +113,8 @@ def _chosen(names: list[str]) -> list[Any]:
 
 
 def _paths(given: list[str]) -> dict[str, str]:
-    """Data set → file: named by the user, else fetched earlier where the shared folder has none."""
+    """Data set → the papers' own file, as named by the user."""
     paths = {}
-    for name, shared in (("creditcard", "creditcard.parquet"), ("hospital", "diabetes_130_hospitals.parquet")):
-        fetched = found(name)
-        if fetched is not None and not (SHARED / shared).is_file():
-            paths[name] = str(fetched)
     for pair in given:
         name, equals, path = pair.partition("=")
         if not equals or name not in ("lending", "creditcard", "hospital"):

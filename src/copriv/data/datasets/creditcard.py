@@ -1,7 +1,7 @@
 """Card transactions of September 2013: fraud (+1) or not (−1); 284,807 rows of which 492 are fraud.
 
-Read from `path` (the published `creditcard.csv`) or from `../shared/data/creditcard.parquet` (Worldline and the Machine
-Learning Group of ULB; Database Contents License 1.0). V1 to V28 are principal components that the publisher made, so
+Read from `path`: the published `creditcard.csv`, or the same as Parquet (Worldline and the Machine Learning Group of ULB;
+Database Contents License 1.0). V1 to V28 are principal components that the publisher made, so
 the papers use no further dictionary (`components = 0`) and take them in their own units; the amount is divided by 250,
 about its standard deviation, so that it weighs like the others. Time is left out.
 
@@ -9,7 +9,7 @@ The file is in the order of time and frauds come in bursts, so its rows are shuf
 """
 
 from copriv.data.schema import Number, Schema, TwoClasses
-from copriv.data.source import SHARED, Source, Wanted
+from copriv.data.source import Source, Wanted
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -28,13 +28,16 @@ class CardTransactions:
     name = "creditcard"
     own_columns = False
     read_from = "creditcard"
+    published: tuple[tuple[str, int], ...] = (
+        ("26da558bf07af59890bb01e634148cbe8b1af1088491b16706de612b1d2678ea", 28_144_386),
+    )
 
     def open(self, wanted: Wanted) -> Source:
-        """Raises DataError where neither a path nor the shared file is there."""
-        path = wanted.path or SHARED / "creditcard.parquet"
-        if wanted.path is None and not path.is_file():
+        """Raises DataError without a path: the table is too large for the package."""
+        if wanted.path is None:
             raise DataError(
-                "data.path: the card transactions are not inside the package; download creditcard.csv (Kaggle, "
-                "mlg-ulb/creditcardfraud) and give its path"
+                "data.path: the card transactions are not inside the package; get them with copriv data fetch creditcard, "
+                "or download creditcard.csv (Kaggle, mlg-ulb/creditcardfraud), and give the path"
             )
-        return Source(read_table(path, SCHEMA.names), SCHEMA, f"Card transactions in {path.name}", shuffled=True)
+        title = f"Card transactions in {wanted.path.name}"
+        return Source(read_table(wanted.path, SCHEMA.names), SCHEMA, title, wanted.path, shuffled=True)

@@ -1,13 +1,13 @@
 """Hospital visits: the length of stay, in days, from what is recorded about the patient and the admission.
 
-- `path`: the papers' file, New York's SPARCS 2015 (`Hospital_Inpatient_Discharges__SPARCS_De-Identified___2015.csv`,
+- The papers' file, New York's SPARCS 2015 (`Hospital_Inpatient_Discharges__SPARCS_De-Identified___2015.csv`,
   2.35 million rows). Charges, costs and places are left out, as in the papers. Only hospitals with at least 10,000
   records are owners' rows, sorted by facility; `sizes` gives their numbers, so with those as `records` each owner is
   one hospital. The public rows are the last ones of the file, also as in the papers.
-- `../shared/data/diabetes_130_hospitals.parquet`, or a path to it: 101,766 real stays in 130 US hospitals, 1999 to 2008
-  (UCI, CC BY 4.0), which does not say which hospital. The owners' rows are sorted by payer, then by the physician's
-  specialty, and cut into consecutive slices, so owners differ as hospitals do. The file is shuffled once first, by a
-  seed that never changes, so that the public rows are a fair sample. `patient_nbr` names the person.
+- `diabetes_130_hospitals.parquet`, or what `copriv data fetch hospital` keeps: 101,766 real stays in 130 US hospitals,
+  1999 to 2008 (UCI, CC BY 4.0), which does not say which hospital. The owners' rows are sorted by payer, then by the
+  physician's specialty, and cut into consecutive slices, so owners differ as hospitals do. The file is shuffled once
+  first, by a seed that never changes, so that the public rows are a fair sample. `patient_nbr` names the person.
 - "hospital-simulated": rows with the columns of SPARCS, drawn by `simulate` from a seed. Not real.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from copriv.data.schema import Category, Number, Schema
-from copriv.data.source import SHARED, Source, Wanted
+from copriv.data.source import Source, Wanted
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 
@@ -62,21 +62,21 @@ _DISPOSITIONS = (
 
 SPARCS = Schema(
     columns=(
-        Category("Age Group", ("0 to 17", "18 to 29", "30 to 49", "50 to 69", "70 or Older")),
-        Category("Gender", ("F", "M", "U")),
-        Category("Race", ("White", "Black/African American", "Other Race", "Multi-racial")),
-        Category("Ethnicity", ("Not Span/Hispanic", "Spanish/Hispanic", "Unknown", "Multi-ethnic")),
-        Category("Type of Admission", ("Elective", "Newborn", "Not Available", "Urgent", "Emergency", "Trauma")),
-        Category("Patient Disposition", _DISPOSITIONS, missing="Another Type Not Listed"),
+        Category.coded("Age Group", ("0 to 17", "18 to 29", "30 to 49", "50 to 69", "70 or Older")),
+        Category.coded("Gender", ("F", "M", "U")),
+        Category.coded("Race", ("White", "Black/African American", "Other Race", "Multi-racial")),
+        Category.coded("Ethnicity", ("Not Span/Hispanic", "Spanish/Hispanic", "Unknown", "Multi-ethnic")),
+        Category.coded("Type of Admission", ("Elective", "Newborn", "Not Available", "Urgent", "Emergency", "Trauma")),
+        Category.coded("Patient Disposition", _DISPOSITIONS, missing="Another Type Not Listed"),
         Number("CCS Diagnosis Code", 0, 999, missing=0),
         Number("CCS Procedure Code", 0, 999, missing=0),
         Number("APR DRG Code", 0, 999),
-        Category("APR MDC Code", _NUMBERED_MDC),
+        Category.coded("APR MDC Code", _NUMBERED_MDC),
         Number("APR Severity of Illness Code", 0, 4),
-        Category("APR Risk of Mortality", ("Minor", "Moderate", "Major", "Extreme"), missing="Minor"),
-        Category("APR Medical Surgical Description", ("Not Applicable", "Medical", "Surgical")),
-        Category("Payment Typology 1", _PAYERS, missing="Unknown"),
-        Category("Emergency Department Indicator", ("N", "Y")),
+        Category.coded("APR Risk of Mortality", ("Minor", "Moderate", "Major", "Extreme"), missing="Minor"),
+        Category.coded("APR Medical Surgical Description", ("Not Applicable", "Medical", "Surgical")),
+        Category.coded("Payment Typology 1", _PAYERS, missing="Unknown"),
+        Category.coded("Emergency Department Indicator", ("N", "Y")),
     ),
     target=Number("Length of Stay", 1, 120),
     scaling="none",
@@ -88,12 +88,14 @@ _ABSENT = "not recorded"
 
 DIABETES = Schema(
     columns=(
-        Category("race", (_ABSENT, "Other", "Asian", "Hispanic", "AfricanAmerican", "Caucasian"), missing=_ABSENT),
-        Category("gender", ("Unknown/Invalid", "Female", "Male")),
-        Category("age", tuple(f"[{years}-{years + 10})" for years in range(0, 100, 10))),
-        Category("admission_type_id", tuple(str(code) for code in range(1, 9))),
-        Category("discharge_disposition_id", tuple(str(code) for code in range(1, 31))),
-        Category("admission_source_id", tuple(str(code) for code in range(1, 27))),
+        Category.coded(
+            "race", (_ABSENT, "Other", "Asian", "Hispanic", "AfricanAmerican", "Caucasian"), missing=_ABSENT
+        ),
+        Category.coded("gender", ("Unknown/Invalid", "Female", "Male")),
+        Category.coded("age", tuple(f"[{years}-{years + 10})" for years in range(0, 100, 10))),
+        Category.coded("admission_type_id", tuple(str(code) for code in range(1, 9))),
+        Category.coded("discharge_disposition_id", tuple(str(code) for code in range(1, 31))),
+        Category.coded("admission_source_id", tuple(str(code) for code in range(1, 27))),
         Number("num_lab_procedures", 0, 100, cap=True),
         Number("num_procedures", 0, 6, cap=True),
         Number("num_medications", 0, 40, cap=True),
@@ -101,12 +103,12 @@ DIABETES = Schema(
         Number("number_emergency", 0, 20, cap=True),
         Number("number_inpatient", 0, 10, cap=True),
         Number("number_diagnoses", 0, 16, cap=True),
-        Category("max_glu_serum", (_ABSENT, "Norm", ">200", ">300"), missing=_ABSENT),
-        Category("A1Cresult", (_ABSENT, "Norm", ">7", ">8"), missing=_ABSENT),
-        Category("metformin", ("No", "Down", "Steady", "Up")),
-        Category("insulin", ("No", "Down", "Steady", "Up")),
-        Category("change", ("No", "Ch")),
-        Category("diabetesMed", ("No", "Yes")),
+        Category.coded("max_glu_serum", (_ABSENT, "Norm", ">200", ">300"), missing=_ABSENT),
+        Category.coded("A1Cresult", (_ABSENT, "Norm", ">7", ">8"), missing=_ABSENT),
+        Category.coded("metformin", ("No", "Down", "Steady", "Up")),
+        Category.coded("insulin", ("No", "Down", "Steady", "Up")),
+        Category.coded("change", ("No", "Ch")),
+        Category.coded("diabetesMed", ("No", "Yes")),
     ),
     target=Number("time_in_hospital", 1, 14),
     scaling="none",
@@ -117,31 +119,36 @@ _DIABETES_EXTRA = ("patient_nbr", "payer_code", "medical_specialty")
 
 
 class HospitalStays:
-    """Visits of a file of one of the two kinds; without a path, the shared table."""
+    """Visits of a file of one of the two kinds."""
 
     name = "hospital"
     own_columns = False
     read_from = "hospital"
+    published: tuple[tuple[str, int], ...] = (
+        ("08c21fa6249958eeb15253a1988d2464972a516a5441ada1683795cee08e0da4", 2_006_228),
+    )
 
     def open(self, wanted: Wanted) -> Source:
         """Raises DataError where there is no file, or one of another kind."""
-        path = wanted.path or SHARED / "diabetes_130_hospitals.parquet"
-        if wanted.path is None and not path.is_file():
+        path = wanted.path
+        if path is None:
             raise DataError(
-                "data.path: hospital visits are not inside the package; give the path of SPARCS 2015 "
-                '(health.data.ny.gov, data set 82xm-y6g8) as CSV, or use dataset = "hospital-simulated"'
+                "data.path: hospital visits are not inside the package; get some with copriv data fetch hospital, or SPARCS "
+                "2015 (health.data.ny.gov, data set 82xm-y6g8) as CSV, and give the path; or use dataset = "
+                '"hospital-simulated"'
             )
         names = column_names(path)
         if DIABETES.target.name not in names:
             table = _sparcs(path, names)
             title = f"New York hospital discharges in {path.name}"
-            return Source(table, SPARCS, title, group=numbered(table, FACILITY, path), least_group=LEAST_RECORDS)
+            return Source(table, SPARCS, title, path, group=numbered(table, FACILITY, path), least_group=LEAST_RECORDS)
         table = read_table(path, [*DIABETES.names, *_DIABETES_EXTRA])
         keys = np.column_stack([numbered(table, name, path) for name in ("payer_code", "medical_specialty")])
         return Source(
             table,
             DIABETES,
             f"Stays of diabetics in 130 US hospitals ({path.stem}), cut by payer and specialty",
+            path,
             shuffled=True,
             group=np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1),
         )

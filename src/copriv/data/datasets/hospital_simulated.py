@@ -19,6 +19,7 @@ class SimulatedHospitals:
     name = "hospital-simulated"
     own_columns = False
     read_from = "hospital"
+    published: tuple[tuple[str, int], ...] = ()
 
     def open(self, wanted: Wanted) -> Source:
         """Raises DataError where a path is given."""

@@ -1,11 +1,11 @@
 """Lending Club loans: the interest rate, in percent, from what was known when the loan was made.
 
-Three tables, found in this order; the consortium's description says which one was read:
+Without a path, the table inside the package: 9,857 real loans of 2016 (R package modeldata, MIT licence). With one, a file
+of one of three kinds, told by its columns:
 
-- `path`: the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns), or a table below;
-- `../shared/data/lending_10k.parquet`: 10,000 real loans of early 2018 (OpenIntro, CC BY-SA 3.0);
-- inside the package: 9,857 real loans of 2016 (R package modeldata, MIT licence); always this one for the data set name
-  "lending-embedded".
+- the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns);
+- `lending_10k.parquet`: 10,000 real loans of early 2018 (OpenIntro, CC BY-SA 3.0);
+- a table with the columns of the one inside the package.
 
 Grade and sub-grade stay in, as in the papers; what follows from the interest rate (instalment, payments, balance, loan
 status) does not. Categories become integer codes. A missing length of employment counts as none, a missing ratio or
@@ -15,7 +15,7 @@ count as 0. Sums of money and ratios without a natural upper bound are capped at
 from pathlib import Path
 
 from copriv.data.schema import Category, Column, Number, Schema
-from copriv.data.source import SHARED, Source, Wanted, embedded
+from copriv.data.source import Source, Wanted, embedded
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -94,16 +94,16 @@ OPENINTRO = Schema(
         _counted("num_open_cc_accounts", 200),
         _counted("num_cc_carrying_balance"),
         _counted("tax_liens"),
-        Category("grade", GRADES),
-        Category("sub_grade", SUB_GRADES),
-        Category("homeownership", ("RENT", "OWN", "MORTGAGE")),
-        Category("verified_income", ("Not Verified", "Source Verified", "Verified")),
-        Category("loan_purpose", PURPOSES),
-        Category("state", STATES),
-        Category("application_type", ("individual", "joint")),
-        Category("initial_listing_status", ("whole", "fractional")),
-        Category("verification_income_joint", ("", "Not Verified", "Source Verified", "Verified"), missing=""),
-        Category("disbursement_method", ("Cash", "DirectPay")),
+        Category.coded("grade", GRADES),
+        Category.coded("sub_grade", SUB_GRADES),
+        Category.coded("homeownership", ("RENT", "OWN", "MORTGAGE")),
+        Category.coded("verified_income", ("Not Verified", "Source Verified", "Verified")),
+        Category.coded("loan_purpose", PURPOSES),
+        Category.coded("state", STATES),
+        Category.coded("application_type", ("individual", "joint")),
+        Category.coded("initial_listing_status", ("whole", "fractional")),
+        Category.coded("verification_income_joint", ("", "Not Verified", "Source Verified", "Verified"), missing=""),
+        Category.coded("disbursement_method", ("Cash", "DirectPay")),
     ),
     target=Number("interest_rate", 0, RATE_BOUND),
     scaling="none",
@@ -113,8 +113,8 @@ OPENINTRO = Schema(
 MODELDATA = Schema(
     columns=(
         Number("funded_amnt", 500, 40_000),
-        Category("term", ("term_36", "term_60")),
-        Category(
+        Category.coded("term", ("term_36", "term_60")),
+        Category.coded(
             "emp_length",
             ("emp_unk", "emp_lt_1", *(f"emp_{years}" for years in range(1, 10)), "emp_ge_10"),
         ),
@@ -132,9 +132,9 @@ MODELDATA = Schema(
         _counted("inq_last_12m"),
         _counted("num_il_tl", 200),
         _money("total_il_high_credit_limit", 1_000_000),
-        Category("sub_grade", SUB_GRADES),
-        Category("verification_status", ("Not_Verified", "Source_Verified", "Verified")),
-        Category("addr_state", STATES),
+        Category.coded("sub_grade", SUB_GRADES),
+        Category.coded("verification_status", ("Not_Verified", "Source_Verified", "Verified")),
+        Category.coded("addr_state", STATES),
     ),
     target=Number("int_rate", 0, RATE_BOUND),
     scaling="none",
@@ -145,15 +145,15 @@ _YEARS = ("1 year", *(f"{years} years" for years in range(2, 10)), "10+ years")
 _PUBLISHED: tuple[Column, ...] = (
     Number("loan_amnt", 500, 40_000),
     Number("funded_amnt", 0, 40_000),
-    Category("term", ("36 months", "60 months")),
-    Category("grade", GRADES),
-    Category("sub_grade", SUB_GRADES),
-    Category("emp_length", ("n/a", "< 1 year", *_YEARS), missing="n/a"),
-    Category("home_ownership", ("NONE", "OTHER", "ANY", "RENT", "OWN", "MORTGAGE")),
+    Category.coded("term", ("36 months", "60 months")),
+    Category.coded("grade", GRADES),
+    Category.coded("sub_grade", SUB_GRADES),
+    Category.coded("emp_length", ("n/a", "< 1 year", *_YEARS), missing="n/a"),
+    Category.coded("home_ownership", ("NONE", "OTHER", "ANY", "RENT", "OWN", "MORTGAGE")),
     _money("annual_inc", 1_000_000, missing=0),
-    Category("verification_status", ("Not Verified", "Source Verified", "Verified")),
-    Category("purpose", PURPOSES),
-    Category("addr_state", STATES),
+    Category.coded("verification_status", ("Not Verified", "Source Verified", "Verified")),
+    Category.coded("purpose", PURPOSES),
+    Category.coded("addr_state", STATES),
     Number("dti", 0, 100, missing=0, cap=True),
     _counted("delinq_2yrs", missing=0),
     _counted("inq_last_6mths", missing=0),
@@ -162,45 +162,44 @@ _PUBLISHED: tuple[Column, ...] = (
     _money("revol_bal", 1_000_000, missing=0),
     Number("revol_util", 0, 200, missing=0, cap=True),
     _counted("total_acc", 200, missing=0),
-    Category("initial_list_status", ("w", "f")),
-    Category("application_type", ("INDIVIDUAL", "JOINT")),
+    Category.coded("initial_list_status", ("w", "f")),
+    Category.coded("application_type", ("INDIVIDUAL", "JOINT")),
 )
 PUBLISHED = Schema(_PUBLISHED, target=Number("int_rate", 0, RATE_BOUND), scaling="none")
 """The schema of the papers' file with 74 columns."""
 
 
 class LendingClub:
-    """Loans of a file of one of the three kinds; without a path, the shared table or the one inside the package."""
+    """Loans of a file of one of the three kinds; without a path, those inside the package."""
 
     name = "lending"
     own_columns = False
     read_from = "lending"
+    published: tuple[tuple[str, int], ...] = (
+        ("2c8bc60f648435cd294671f9cfdfdc6ec3f93b8fb08669687137aee957acb0f3", 584_296),
+        ("5f470275b5dc4835a7e9a3d653571b47fdda3d603c7f3ffa6abe94a536d2a74d", 198_278),
+    )
 
     def open(self, wanted: Wanted) -> Source:
         """Raises DataError for a table of another kind."""
-        if wanted.path is not None:
-            return _recognised(wanted.path)
-        shared = SHARED / "lending_10k.parquet"
-        if shared.is_file():
-            table = read_table(shared, OPENINTRO.names)
-            return Source(table, OPENINTRO, "Lending Club loans of early 2018 (lending_10k)")
-        return loans_inside()
+        return loans_inside() if wanted.path is None else _recognised(wanted.path)
 
 
 def loans_inside() -> Source:
     """The table inside the package."""
-    table = read_table(embedded("lending_club_9857.parquet"), MODELDATA.names)
-    return Source(table, MODELDATA, "Lending Club loans of 2016 (lending_club_9857, inside the package)")
+    file = embedded("lending_club_9857.parquet")
+    title = "Lending Club loans of 2016 (lending_club_9857, inside the package)"
+    return Source(read_table(file, MODELDATA.names), MODELDATA, title, file)
 
 
 def _recognised(path: Path) -> Source:
-    """A user's file: of the three kinds, the one whose columns it has."""
+    """A file: of the three kinds, the one whose columns it has."""
     every = {name for schema in (PUBLISHED, OPENINTRO, MODELDATA) for name in schema.names}
     table = read_table(path, sorted(every))
     have = set(table.columns)
     for schema in (PUBLISHED, OPENINTRO, MODELDATA):
         if have.issuperset(schema.names):
-            return Source(table, schema, f"Lending Club loans in {path.name}")
+            return Source(table, schema, f"Lending Club loans in {path.name}", path)
     closest = min((PUBLISHED, OPENINTRO, MODELDATA), key=lambda schema: len(set(schema.names) - have))
     lacking = ", ".join(name for name in closest.names if name not in have)
     raise DataError(

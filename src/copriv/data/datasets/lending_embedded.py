@@ -11,6 +11,7 @@ class EmbeddedLoans:
     name = "lending-embedded"
     own_columns = False
     read_from = "lending"
+    published: tuple[tuple[str, int], ...] = ()
 
     def open(self, wanted: Wanted) -> Source:
         """Raises DataError where a path is given."""

@@ -1,0 +1,107 @@
+"""From the agreement's [data] table to a schema: which key declares which kind of column.
+
+    features = ["age", "smoker", "stage", "county", "admitted"]
+    target = "days"
+    bounds = {age = [0, 110], days = [0, 120]}      numbers
+    booleans = ["smoker"]                           true or false
+    categories = {stage = ["I", "II", "III"], county = ["Kent", "Surrey"]}
+    ordered = ["stage"]                             levels that stand in order; the others are one feature a level
+    dates = {admitted = ["2020-01-01", "2024-12-31"]}
+    missing = {stage = "I", age = 50}               what a missing value counts as
+    scales = {age = "centred"}                      "size", "centred" or "log"
+    clamp = ["days"]                                out of bounds counts as the nearest bound
+
+Two levels of a target's category are its classes: the first becomes −1, the second +1.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+from copriv.data.columns import Boolean, Category, Column, Date, Number, Target, TwoClasses
+from copriv.data.schema import Schema
+from copriv.errors import AgreementError, DataError
+
+KINDS = ("bounds", "categories", "booleans", "dates")
+"""The keys of which exactly one declares a column."""
+_EXAMPLES = {
+    "bounds": "[low, high]",
+    "categories": "two or more levels",
+    "booleans": "its name",
+    "dates": "the first and the last day, such as 2020-01-01",
+}
+
+
+def declared_schema(data: Mapping[str, Any]) -> Schema:
+    """The schema that [data] declares. Raises AgreementError that starts with the field path."""
+    features, target = data.get("features"), data.get("target")
+    if not features or isinstance(features, str):
+        raise AgreementError('data.features: a table needs a list of feature columns; write features = ["age", ...]')
+    if not isinstance(target, str):
+        raise AgreementError('data.target: a table needs a target column; write target = "name"')
+    if target in features:
+        raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
+    for key in (*KINDS, "missing", "ordered", "scales", "clamp"):
+        for name in data.get(key) or ():
+            if name != target and name not in features:
+                raise AgreementError(f"data.{key}.{name}: neither a feature nor the target; add it to data.features")
+    columns = tuple(_column(name, data) for name in features)
+    return Schema(columns, _target(target, data), data.get("unit"))
+
+
+def _kind(name: str, data: Mapping[str, Any]) -> str:
+    """The one key that declares a column; further keys have to fit it."""
+    kinds = [key for key in KINDS if name in (data.get(key) or ())]
+    if len(kinds) != 1:
+        have = f"both {kinds[0]} and {kinds[1]}" if kinds else "neither bounds nor categories (nor booleans, nor dates)"
+        raise AgreementError(f"data.bounds.{name}: the column has {have}; declare exactly one of them")
+    for key, fitting in (("ordered", ("categories",)), ("scales", ("bounds",)), ("clamp", ("bounds", "dates"))):
+        if name in (data.get(key) or ()) and kinds[0] not in fitting:
+            raise AgreementError(
+                f"data.{key}.{name}: the column is declared by {kinds[0]}; {key} goes with {fitting[0]}"
+            )
+    return kinds[0]
+
+
+def _column(name: str, data: Mapping[str, Any]) -> Column:
+    kind = _kind(name, data)
+    missing = (data.get("missing") or {}).get(name)
+    try:
+        match kind:
+            case "bounds":
+                return _number(name, data, missing)
+            case "booleans":
+                return Boolean(name, None if missing is None else Boolean.truth(name, str(missing)))
+            case "dates":
+                first, last = (date.fromisoformat(str(day)) for day in data["dates"][name])
+                as_missing = None if missing is None else date.fromisoformat(str(missing))
+                return Date(name, first, last, as_missing, clamp=name in (data.get("clamp") or ()))
+        levels = tuple(str(level) for level in data["categories"][name])
+        return Category(name, levels, missing, ordered=name in (data.get("ordered") or ()))
+    except (DataError, TypeError, ValueError) as error:
+        raise AgreementError(f"data.{kind}.{name}: {error}; declare {_EXAMPLES[kind]}") from None
+
+
+def _target(name: str, data: Mapping[str, Any]) -> Target:
+    kind = _kind(name, data)
+    for key in ("missing", "ordered", "scales"):
+        if name in (data.get(key) or ()):
+            raise AgreementError(f"data.{key}.{name}: the target is taken as it is; leave it out of {key}")
+    try:
+        if kind == "bounds":
+            return _number(name, data, None)
+    except (DataError, TypeError, ValueError) as error:
+        raise AgreementError(f"data.bounds.{name}: {error}; declare [low, high]") from None
+    if kind != "categories":
+        raise AgreementError(f"data.{kind}.{name}: a target is a number (bounds) or one of two classes (categories)")
+    levels = tuple(str(level) for level in data["categories"][name])
+    if len(levels) != 2:
+        raise AgreementError(f"data.categories.{name}: a target takes two classes, not {len(levels)}")
+    return TwoClasses(name, *levels)
+
+
+def _number(name: str, data: Mapping[str, Any], missing: Any) -> Number:
+    low, high = data["bounds"][name]
+    by = (data.get("scales") or {}).get(name, "size")
+    clamp = name in (data.get("clamp") or ())
+    return Number(name, float(low), float(high), None if missing is None else float(missing), clamp=clamp, by=by)

@@ -1,0 +1,125 @@
+"""The learner's own rows: where they come from, and what they decide for everybody.
+
+Public rows are in a file of their own (`public`). Where there is none they are the last rows of a table that anybody may
+read: one inside the package, one that is drawn from a seed, or a published file that is known by its hash. No other table
+is opened here, so nothing that is made from a `Sample` has touched a private record.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from copriv.data import datasets
+from copriv.data.dealing import Rows, public_rows_of
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.opening import open_dataset
+from copriv.data.preparation import Preparation
+from copriv.data.schema import EncodedTable, Scaling, Schema
+from copriv.data.source import DataSet, Source, is_published
+from copriv.data.tables import Table, read_table
+from copriv.errors import DataError
+from copriv.records import Records
+from copriv.validation import count
+
+PUBLIC_ROWS = 2000
+"""How many of a table's last rows are public where nobody says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The learner's own rows, and what they decide."""
+
+    table: Table
+    """As they stand in the file."""
+    schema: Schema
+    preparation: Preparation
+    """The dictionary and the bound on features."""
+    records: Records
+    """Prepared, as an owner's records are."""
+    words: str
+    """Which rows of which table."""
+
+
+def load_sample(
+    dataset: str,
+    components: int = 10,
+    feature_bound: float | Literal["auto"] = "auto",
+    dictionary: PublicDictionary | None = None,
+    intercept: bool = False,
+    unit_records: int | None = None,
+    *,
+    public: object = None,
+    public_rows: int | None = None,
+    seed: int = 0,
+    path: str | Path | None = None,
+    unit: str | None = None,
+    schema: Schema | None = None,
+    scaling: Scaling | None = None,
+    beside: int = 1,
+) -> Sample:
+    """The public rows of `load_consortium`, which says what the arguments mean; no other row is encoded.
+
+    public: a file's path, or a frame where the columns are declared.
+    beside: how many private rows a simulated table has besides.
+    Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
+    private ones: that table is not opened.
+    """
+    kind = datasets.named(dataset)
+    if public is None and path is not None and not is_published(kind, Path(path)):
+        raise DataError(
+            f"data.public: which rows are public? {Path(path).name} may hold private records and was not read; give a file "
+            'of public rows: public = "public.csv"'
+        )
+    if public is None and path is None and kind.own_columns:
+        raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
+    last = PUBLIC_ROWS if public_rows is None else count("data.public_rows", public_rows)
+    if public is None:
+        rows = last + beside
+        source = open_dataset(dataset, path=path, schema=schema, unit=unit, seed=seed, rows=rows, scaling=scaling)
+    else:
+        source = _public_table(kind, public, schema, unit, scaling)
+        last = public_rows or len(source.table)
+    at = public_rows_of(source, last)
+    try:
+        encoded = source.schema.encode(source.table[at.tolist()])
+    except DataError as error:
+        raise DataError(f"data.public: {error}" if public is not None else str(error)) from None
+    return sample_of(source, at, encoded, components, feature_bound, dictionary, intercept, unit_records)
+
+
+def _public_table(
+    kind: DataSet, public: object, schema: Schema | None, unit: str | None, scaling: Scaling | None
+) -> Source:
+    """A table of public rows; it need not say whose a row is."""
+    if isinstance(public, str | Path):
+        source = open_dataset(kind.read_from, path=public, schema=schema, unit=unit, scaling=scaling)
+    elif schema is None:
+        raise DataError("data.public: rows of a data set with columns of its own come from a file; give its path")
+    else:
+        declared = replace(schema, unit=unit, scaling=scaling or schema.scaling)
+        source = Source(read_table(public), declared, "public rows given as a frame")
+    if source.schema.unit in source.table.columns:
+        return source
+    return replace(source, schema=replace(source.schema, unit=None))
+
+
+def sample_of(
+    source: Source,
+    rows: Rows,
+    encoded: EncodedTable,
+    components: int,
+    feature_bound: float | Literal["auto"],
+    dictionary: PublicDictionary | None = None,
+    intercept: bool = False,
+    unit_records: int | None = None,
+) -> Sample:
+    """What these rows of a table, encoded, decide. Raises DataError where they are too few for the components."""
+    count("data.components", components, least=0)
+    if unit_records is not None:
+        count("unit_records", unit_records)
+    preparation = Preparation.from_public(encoded, components, feature_bound, dictionary, intercept, unit_records)
+    records = preparation.records(preparation.mapped(encoded))
+    whole = len(source.table)
+    which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"
+    words = f"{which} of {source.words}"
+    return Sample(source.table[rows.tolist()], source.schema, preparation, records, words)
