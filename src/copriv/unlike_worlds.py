@@ -13,15 +13,14 @@ s is set so that the owners' unlikeness is the one asked for. `unlikeness` says 
 Many owners share a few directions (`KINDS`): a run's cost does not grow with owners that are alike.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
-from copriv.fitness import Optimum
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
@@ -51,56 +50,53 @@ def unlikeness_of(problem: Problem) -> Unlikeness:
 
 @dataclass(frozen=True, eq=False)
 class UnlikeWorld:
-    """Public rows with how much of each every kind of owner holds; `problem` makes a consortium of it."""
+    """The pool of a world with how much of each row every kind of owner holds; `problem` makes a consortium of it."""
 
-    sample: PublicSample
-    rows: Records
-    """As the public table has them: unbounded, drawn again."""
+    pool: Problem
+    """All records together, in every owner's place; its optimum is known."""
     shares: Float[Array, "kinds records"]
+    apart: Float[Array, " kinds"]
+    """Each kind's own unlikeness: ψ of its own population's best model on everybody's records."""
     unlikeness: float
-    """What was reached: less than asked for where the rows do not allow as much."""
+    """Of all: less than asked for where the rows do not allow as much."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The owners of `agreement` in this world, all records together being `rows`: owner i is of kind i mod KINDS."""
-        kinds = [Records(self.rows.features, self.rows.target, self.rows.weight * share) for share in self.shares]
+        """The owners of `agreement` in this world: owner i is of kind i mod KINDS."""
+        rows = self.pool.unbounded[0]
+        kinds = [Records(rows.features, rows.target, rows.weight * share) for share in self.shares]
         parts = tuple(kinds[i % len(kinds)] for i in range(agreement.n_owners))
-        same = self.sample.problem.under(agreement)
-        return replace(same, unbounded=parts, pooled=self.rows, known_optimum=self.optimum)
-
-    @cached_property
-    def optimum(self) -> Optimum:
-        """θ* of all records together."""
-        pool = replace(self.sample.problem, unbounded=(self.rows,) * len(self.sample.problem.unbounded))
-        return replace(pool, known_optimum=None).optimum
+        return replace(self.pool.under(agreement), unbounded=parts, pooled=rows)
 
 
 def unlike_worlds(
     sample: PublicSample, agreement: Agreement, unlikeness: float, number: int, seed: int = 0
 ) -> tuple[UnlikeWorld, ...]:
-    """`number` worlds of the owners of `agreement` at this unlikeness (0: alike, and bootstrap worlds as ever)."""
-    rng = np.random.default_rng([seed, 5])
-    return tuple(_world(sample, agreement, unlikeness, rng) for _ in range(number))
+    """`number` worlds of the owners of `agreement` at this unlikeness, on the pools of `sample.drawn`."""
+    return unlike_worlds_at(sample, agreement, [unlikeness] * number, seed)
 
 
-def _world(sample: PublicSample, agreement: Agreement, unlikeness: float, rng: np.random.Generator) -> UnlikeWorld:
-    raw = sample.smooth.unbounded[0]
-    # Where public rows are few, what they were smoothed into is drawn from, row for row.
-    drawn = rng.multinomial(raw.units if sample.law.plenty else len(raw), raw.weight / raw.weight.sum()).astype(
-        np.float64
-    )
-    some = drawn > 0
-    rows = Records(raw.features[some], raw.target[some], drawn[some])
+def unlike_worlds_at(
+    sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
+) -> tuple[UnlikeWorld, ...]:
+    """A world for each level of unlikeness, in the order of `sample.drawn(len(levels), seed)`."""
     n = np.asarray(agreement.records, dtype=np.float64)
     size = np.bincount(np.arange(len(n)) % KINDS, weights=n)
-    deal = _Deal.of(sample, some, drawn[some], size / size.sum(), rng)
-    if unlikeness <= 0 or len(size) < 2:
-        return UnlikeWorld(sample, rows, deal.shares(0.0), 0.0)
+    made = []
+    for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
+        deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
+        made.append(_dealt(world.pool, deal, level))
+    return tuple(made)
+
+
+def _dealt(pool: Problem, deal: "_Deal", unlikeness: float) -> UnlikeWorld:
     low, high = 0.0, STEEPEST
-    if deal.unlikeness(high) > unlikeness:
+    if unlikeness <= 0 or len(deal.size) < 2:
+        high = 0.0
+    elif deal.unlikeness(high) > unlikeness:
         for _ in range(14):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if deal.unlikeness(middle) < unlikeness else (low, middle)
-    return UnlikeWorld(sample, rows, deal.shares(high), deal.unlikeness(high))
+    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.unlikeness(high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,16 +113,11 @@ class _Deal:
 
     @classmethod
     def of(
-        cls,
-        sample: PublicSample,
-        some: Bool[np.ndarray, " rows"],
-        weight: Array,
-        size: Float[Array, " kinds"],
-        rng: np.random.Generator,
+        cls, pool: Problem, hessian: Float[Array, "p p"], size: Float[Array, " kinds"], rng: np.random.Generator
     ) -> "_Deal":
-        r, f = sample.records, sample.smooth.fitness
-        x, y = r.features[some], r.target[some]
-        g = f.loss.gradients(sample.optimum.theta, x, y)
+        r, f, best = pool.owners[0], pool.fitness, pool.optimum
+        x, y, weight = r.features, r.target, r.weight
+        g = f.loss.gradients(best.theta, x, y)
         share = weight / weight.sum()
         g = g - share @ g
         # Both parts count alike: what records look like, and what their best model is.
@@ -138,7 +129,7 @@ class _Deal:
             order = np.argsort(along[:, j], kind="stable")  # type: ignore[index]
             before = np.cumsum(share[order])
             places[j, order] = ndtri(np.clip(before - 0.5 * share[order], 1e-6, 1.0 - 1e-6))
-        return cls(places, weight, size, g, sample.hessian, sample.optimum.value)
+        return cls(places, weight, size, g, hessian, best.value)
 
     def shares(self, steepness: float) -> Float[Array, "kinds records"]:
         """How much of each row every kind holds; all of them together hold what was agreed."""
@@ -152,11 +143,15 @@ class _Deal:
         return np.asarray(softmax(level + steepness * self.places, axis=0))
 
     def unlikeness(self, steepness: float) -> float:
-        """Σ size_j · ½ m_jᵀA⁻¹m_j / f(θ*), m_j the mean gradient of kind j's rows at the common optimum."""
+        """Σ size_j · u_j."""
+        return float(self.size @ self.apart(steepness))
+
+    def apart(self, steepness: float) -> Float[Array, " kinds"]:
+        """u_j = ½ m_jᵀA⁻¹m_j / f(θ*), m_j the mean gradient of kind j's rows at the common optimum."""
         held = self.shares(steepness) * self.weight
         m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
         away = np.linalg.lstsq(self.hessian, m.T, rcond=1e-10)[0].T
-        return float(self.size @ (0.5 * np.sum(m * away, axis=1))) / self.optimum
+        return np.asarray(0.5 * np.sum(m * away, axis=1) / self.optimum)
 
 
 def _whitened(rows: Float[Array, "records p"], share: Float[Array, " records"]) -> Float[Array, "records p"]:

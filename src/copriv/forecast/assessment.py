@@ -5,6 +5,7 @@ with records of its own. Where nothing is clipped and the loss is squared, the m
 by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from copriv.rules import named
 from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales
 from copriv.types import Array
+from copriv.unlike_worlds import UnlikeWorld
 
 WORLDS = 32
 """A 5 % quantile of fewer would be their smallest."""
@@ -83,22 +85,32 @@ class Assessment:
 
 
 def assess(
-    problem: Problem, words: str, runs: int = RUNS, seed: int = 0, sample: PublicSample | None = None
+    problem: Problem,
+    words: str,
+    runs: int = RUNS,
+    seed: int = 0,
+    sample: PublicSample | None = None,
+    unlike: Sequence[UnlikeWorld] | None = None,
 ) -> Assessment:
     """Terms without "auto", on public rows alone: `runs` runs in all, in WORLDS worlds.
 
     sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
+    unlike: the worlds, where owners differ in them; None: owners are alike.
     """
     sample = PublicSample.of(problem) if sample is None else sample
-    agreement, each = problem.agreement, -(-runs // WORLDS)
+    agreement, each = problem.agreement, -(-runs // (WORLDS if unlike is None else len(unlike)))
     few = agreement.n_owners <= DEALT_OWNERS
     # Where all answer at one point only the sum of answers counts, and that is the pool's.
     apart = agreement.one_answer or not (
         agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
     )
-    worlds = [
-        (world.dealt() if few and apart else world.pool).under(problem.terms) for world in sample.drawn(WORLDS, seed)
-    ]
+    if unlike is None:
+        worlds = [
+            (world.dealt() if few and apart else world.pool).under(problem.terms)
+            for world in sample.drawn(WORLDS, seed)
+        ]
+    else:
+        worlds = [world.problem(problem.terms) for world in unlike]
     simulated = [
         simulate(world, runs=each, seed=seed, first_run=i * each, alone=False, workers=1)
         for i, world in enumerate(worlds)
@@ -108,7 +120,7 @@ def assess(
     ψ = by_world.reshape(-1, len(k))
     low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95], axis=0)
     mean, kind = ψ.mean(axis=0), "simulated"
-    if all(one.clipped == 0 for one in simulated) and not (few and apart):
+    if all(one.clipped == 0 for one in simulated) and not (few and apart) and unlike is None:
         exact = [_exact_mean(world) for world in worlds[:1]]
         if exact[0] is not None:
             exact += [_exact_mean(world) for world in worlds[1:]]

@@ -17,6 +17,7 @@ from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
 from copriv.forecast.judgement import Judgement
+from copriv.forecast.judgement import OwnRecords as OwnRecords
 from copriv.forecast.value import Consortium
 from copriv.plan import Plan, plan
 from copriv.problem import Problem
@@ -25,7 +26,11 @@ from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.types import Loss
+from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlike_worlds_at, unlikeness_of
+from copriv.unlikeness import Unlikeness
 
+LEVEL_WORLDS = 8
+"""Worlds at each level of unlikeness."""
 WIDE = 100.0
 """A band whose ends are further apart than this says more of what is not known than of the cost."""
 
@@ -67,6 +72,19 @@ class OwnerForecast:
     """Its weight in place of n_i/n, in the mix of least cost."""
     shapley: float
     shapley_error: float
+    own: OwnRecords
+    """The same questions about the owner's own records; all others are about everybody's."""
+
+
+@dataclass(frozen=True)
+class AtUnlikeness:
+    """ψ of the recommended terms at one unlikeness."""
+
+    unlikeness: float
+    mean: float
+    median: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +110,10 @@ class Forecast:
     best_weights: float
     """ψ under the best weights."""
     description: str
+    unlikeness: Unlikeness
+    """How unlike the owners are taken to be, and who says so."""
+    at_unlikeness: tuple[AtUnlikeness, ...]
+    """The recommended terms, were owners alike, as unlike as they are taken to be, and twice as unlike."""
 
     @property
     def joining_pays(self) -> bool:
@@ -165,7 +187,14 @@ class Forecast:
                 }
                 for bound in self.bounds
             ],
-            "owners": [vars(owner) for owner in self.owners],
+            "owners": [{**vars(owner), "own": vars(owner.own)} for owner in self.owners],
+            "unlikeness": vars(self.unlikeness),
+            "at_unlikeness": [vars(one) for one in self.at_unlikeness],
+            "plan_caution": None if self.plan.caution is None else {
+                "holds_to": self.plan.caution.holds_to,
+                "price": self.plan.caution.price,
+                "if_alike": self.plan.caution.if_alike.describe(),
+            },
             "joining_pays": self.joining_pays,
             "probability": self.probability,
             "advice": self.advice,
@@ -203,6 +232,7 @@ def forecast(
     public_start: bool = True,
     preconditioner: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    strata: Any = None,
 ) -> Forecast:
     """Forecast an agreement from public information only.
 
@@ -212,6 +242,8 @@ def forecast(
     runs: simulated runs on the public rows for each assessment.
     public_start, preconditioner: what a recommendation may use.
     progress: called with (stages done, stages in all).
+    strata: which owner or stratum each row of `public` is of (labels), where that is known: unlikeness is estimated
+        from it, unless the agreement states it.
 
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
     """
@@ -225,7 +257,7 @@ def forecast(
     elif public is None:
         problem = Problem.load_public(agreement)
     else:
-        problem = Problem.forecasting(agreement, public, loss)
+        problem = Problem.forecasting(agreement, public, loss, strata)
 
     sample = PublicSample(problem)
 
@@ -241,13 +273,17 @@ def forecast(
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
-    agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample)
+    unlikeness = unlikeness_of(problem)
+    unlike = _unlike(sample, problem.terms, unlikeness, seed)
+    agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample, unlike)
     report(3, 4)
-    recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed, sample)
+    recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed, sample, unlike)
     report(4, 4)
 
-    members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve)
-    judged = Judgement.of(sample, [owner.records for owner in problem.terms.owner], sample.drawn(WORLDS, seed))
+    differ = 0.0 if unlike is None else unlikeness.value
+    members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
+    records = [owner.records for owner in problem.terms.owner]
+    judged = Judgement.of(sample, records, sample.drawn(WORLDS, seed), unlike)
     low, high = np.quantile(judged.public, [0.05, 0.95])
     return Forecast(
         agreed=agreed,
@@ -264,7 +300,31 @@ def forecast(
         best_subset=float(members.cost(members.best_subset())),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
+        unlikeness=unlikeness,
+        at_unlikeness=() if unlike is None else _at_unlikeness(problem, best, sample, unlikeness, seed),
     )
+
+
+def _unlike(
+    sample: PublicSample, terms: Agreement, unlikeness: Unlikeness, seed: int
+) -> tuple[UnlikeWorld, ...] | None:
+    """The forecast's worlds with owners that differ, by levels spread over what unlikeness may be; None: alike."""
+    if unlikeness.alike or terms.n_owners == 1:
+        return None
+    order = np.random.default_rng([seed, 6]).permutation(WORLDS)
+    return unlike_worlds_at(sample, terms, [unlikeness.quantile((i + 0.5) / WORLDS) for i in order], seed)
+
+
+def _at_unlikeness(
+    problem: Problem, best: Plan, sample: PublicSample, unlikeness: Unlikeness, seed: int
+) -> tuple[AtUnlikeness, ...]:
+    """What the recommended terms cost at 0, at the value and at twice that: a few worlds and runs each."""
+    found = []
+    for level in (0.0, unlikeness.value, 2.0 * unlikeness.value):
+        worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
+        ψ = assess(problem.under(best.agreement), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
+        found.append(AtUnlikeness(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
+    return tuple(found)
 
 
 def _open(agreement: Agreement) -> bool:
@@ -321,6 +381,7 @@ def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment,
         "alone_high": float(high),
         "joining_pays": probability > 0.5,
         "joining_pays_probability": probability,
+        "own": judged.on_own_records(recommended.draws, records),
         "break_even_epsilon": members.break_even(i, float(usual)),
         "break_even_epsilon_low": members.break_even(i, float(easy)),
         "break_even_epsilon_high": members.break_even(i, float(hard)),

@@ -72,7 +72,7 @@ def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 
     begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
     levels = tuple(unlikeness.quantile(q) for q in LEVELS) if unlikeness.high > unlikeness.low else (unlikeness.value,)
-    worlds = _Worlds(problem, seed)
+    worlds = _Worlds(PublicSample.of(problem), seed)
     cost = np.array([[worlds.psi(choice, u) for u in levels] for choice in short])
     best = cost.min(axis=0)
     regret = (cost / best).max(axis=1)
@@ -100,24 +100,22 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Worlds:
-    """Worlds of unlike owners, made once for each bound on features and each level."""
+    """Worlds of unlike owners, made once for each level."""
 
-    problem: Problem
+    sample: PublicSample
     seed: int
-    made: dict[tuple[object, float], tuple[UnlikeWorld, ...]] = field(default_factory=dict)
+    made: dict[float, tuple[UnlikeWorld, ...]] = field(default_factory=dict)
 
     def psi(self, choice: Choice, unlikeness: float) -> float:
         """E ψ of a choice in worlds of this unlikeness."""
         agreement = choice.agreement
-        key = (agreement.data.feature_bound, unlikeness)
-        if key not in self.made:
-            sample = PublicSample.of(self.problem.under(agreement))
-            self.made[key] = unlike_worlds(sample, agreement, unlikeness, WORLDS, self.seed)
+        if unlikeness not in self.made:
+            self.made[unlikeness] = unlike_worlds(self.sample, agreement, unlikeness, WORLDS, self.seed)
         found = [
             simulate(
                 world.problem(agreement), runs=RUNS, seed=self.seed, first_run=i * RUNS, record_at=(), alone=False,
                 workers=1,
             ).relative_fitness.final["mean"]
-            for i, world in enumerate(self.made[key])
+            for i, world in enumerate(self.made[unlikeness])
         ]  # fmt: skip
         return float(np.mean(found))
