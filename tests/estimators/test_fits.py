@@ -225,11 +225,11 @@ def test_delta_is_spent_and_shown() -> None:
 
 
 def test_an_owner_with_too_little_left_stops_the_fit_before_it_begins() -> None:
-    from copriv.estimators import SharedLedger
+    from copriv.estimators import SharedLedger, SpendingWarning
 
     X, y = table()
     ledger = SharedLedger(epsilon=1.5)
     model = PrivateRegressor(epsilon=1.0, bounds=BOUNDS, target_bounds=(-5, 15), ledger=ledger).fit(X, y)
-    with pytest.raises(BudgetRefused, match=r"spent 1 of 1\.5"):
+    with pytest.warns(SpendingWarning), pytest.raises(BudgetRefused, match=r"spent 1 of 1\.5"):
         model.fit(X, y)
     assert ledger.spent == 1.0

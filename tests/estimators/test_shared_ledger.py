@@ -82,5 +82,5 @@ def test_delta_is_charged_once_a_fit() -> None:
     ledger = SharedLedger(delta=1e-6)
     model = PrivateRegressor(epsilon=1.0, delta=6e-7, ledger=ledger, **DECLARED).fit(X, Y)
     assert ledger.spent_delta == pytest.approx(6e-7)
-    with pytest.raises(BudgetRefused, match="delta"):
+    with pytest.warns(SpendingWarning), pytest.raises(BudgetRefused, match="delta"):
         model.fit(X, Y)
