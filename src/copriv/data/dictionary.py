@@ -1,7 +1,7 @@
 """The public dictionary: which few combinations of the encoded columns the parties train on.
 
-It is fitted on public rows only and then sent to every owner, which applies it to each of its rows alone (A, §IV-A; S,
-§V-A). As in the papers it is an uncentred PCA with whitening: with Z the public rows, Z'Z = V D V', a row z becomes
+It is fitted on public rows only and then sent to every owner, which applies it to each of its rows alone (A, §V-A and V-B; S,
+§IV-A). As in the papers it is an uncentred PCA with whitening: with Z the public rows, Z'Z = V D V', a row z becomes
 x = z V D^{-1/2} over the largest eigenvalues. There is no intercept column; the components carry the mean.
 
 Two choices of ours, both public:

@@ -4,7 +4,7 @@ A schema is public and part of what the parties agree on. It turns a row into nu
 levels and scales are declared, never measured, so nothing about private records can leak through an encoding.
 What a column can be is said in `columns`.
 
-`scaling = "none"` encodes as the papers did (A, §V-A; S, §V-A): numbers in their own units, levels 0, 1, 2, ....
+`scaling = "none"` encodes as the papers did (A, §V-A; S, §IV-A): numbers in their own units, levels 0, 1, 2, ....
 Columns of dollars then outweigh all others in a dictionary; "declared" gives models that predict far better.
 """
 

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterMathtext, LogLocator, NullLocator
-from PIL import Image
+from PIL import Image, ImageColor
 
 from copriv.types import Array
 
@@ -115,8 +115,17 @@ def write(draw: Callable[[], Figure], path: Path, caption: str) -> None:
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=7, color=MUTED)
         figure.savefig(memory, format="png", dpi=DPI)
     memory.seek(0)
-    image = Image.open(memory).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    image.save(path, optimize=True)
+    _in_few_colours(Image.open(memory).convert("RGB")).save(path, optimize=True)
+
+
+def _in_few_colours(image: Image.Image) -> Image.Image:
+    """At most 256 colours, ALERT among them as it is: a palette of the commonest makes of a few red letters orange ones."""
+    few = image.quantize(255, dither=Image.Dither.NONE)
+    palette = list(few.getpalette() or [])[: 3 * 255]
+    palette += [0] * (3 * 255 - len(palette)) + list(ImageColor.getrgb(ALERT)[:3])
+    chosen = Image.new("P", (1, 1))
+    chosen.putpalette(palette)
+    return image.quantize(palette=chosen, dither=Image.Dither.NONE)
 
 
 def wrapped(text: str, width: int) -> str:

@@ -4,7 +4,7 @@ A linear loss is a convex function φ of the prediction z = xᵀθ and the targe
 
     ‖∇ℓ‖₁ = |φ′(z, y)| · ‖x‖₁      and, with ‖x‖₁ ≤ B and ‖θ‖_∞ ≤ θ_max, |z| ≤ B·θ_max,
 
-which proves Ξ = B · sup |φ′| (A, Assumption 2; S, Assumption 2). The mean of ℓ over records is λ-smooth with
+which proves Ξ = B · sup |φ′| (A, Assumption 2; S, Assumption 3). The mean of ℓ over records is λ-smooth with
 λ = sup φ″ · B₂², B₂ ≥ ‖x‖₂; it is strongly convex only as far as the records are spread, which is not known in
 advance: the strong convexity that can be promised comes from the regulariser.
 

@@ -23,7 +23,7 @@ from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 
 LEAST_RECORDS = 10_000
-"""A hospital takes part with at least this many records (A, §IV-B)."""
+"""A hospital takes part with at least this many records (A, §V-B)."""
 
 _NUMBERED_MDC = tuple(str(code) for code in range(26))
 _PAYERS = (

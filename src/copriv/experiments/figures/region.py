@@ -20,17 +20,17 @@ RECORDS = 10_000
 
 
 def frontier(epsilons: Array, together: Array, alone: float) -> float:
-    """The least ε from which joining pays; infinite where ψ stops falling above ψ alone, so that no ε is enough.
+    """The least ε from which joining pays, between points that were run; nothing is drawn out beyond them.
 
-    Outside the grid it is drawn out along ψ ∝ 1/ε² from its end, and then a rough number.
+    Infinite where joining does not pay at the largest ε that was run; the smallest ε that was run where it pays at all of
+    them, and then the frontier is at most that.
     """
     logs, gain = np.log(epsilons), np.log(together / alone)
     if gain[-1] >= 0:
-        falls = (gain[-1] - gain[-2]) / (logs[-1] - logs[-2])
-        return float(np.exp(logs[-1] + gain[-1] / 2)) if falls < -1 else float("inf")
+        return float("inf")
     crossing = np.flatnonzero(gain >= 0)
     if len(crossing) == 0:
-        return float(np.exp(logs[0] + gain[0] / 2))
+        return float(epsilons[0])
     j = int(crossing[-1])
     share = gain[j] / (gain[j] - gain[j + 1])
     return float(np.exp(logs[j] + share * (logs[j + 1] - logs[j])))
@@ -101,33 +101,57 @@ class Region:
         found = []
         for mechanism in MECHANISMS:
             for n, least in _frontiers(rows, mechanism).items():
-                what = f"{mechanism}: joining pays from ε (N = {n})"
+                what = f"{mechanism}: joining pays from ε (N = {n}; none: not at any ε that was run)"
                 if n == 8 and mechanism == "as published":
                     found.append(Comparison(what, "10, for N above 5", least, 5 <= least <= 20))
                 else:
                     found.append(Comparison(what, "", least, None))
         paper, planned = _frontiers(rows, "as published"), _frontiers(rows, "planned")
-        best = min(paper, key=lambda n: paper[n])
-        lower = paper[best] / planned[best]
-        found.append(Comparison(f"paper's frontier over the planned one (N = {best})", "", lower, None))
+        low, high = min(r["epsilon"] for r in rows), max(r["epsilon"] for r in rows)
         own, public = max(r["alone"] for r in rows), float(np.median([r["public_only"] for r in rows]))
-        never = [n for n, least in paper.items() if np.isinf(least)]
-        too_many = (
-            f" With {' or '.join(map(str, never))} owners no ε lets it gain: T = 1,000 queries are too few for so many, and "
-            "ψ stops falling above that of one bank alone."
-            if never
-            else ""
+        seen = {n: ε for n, ε in paper.items() if np.isfinite(ε)}
+        if seen:
+            ours = ", ".join(f"ε = {ε:.2g} at N = {n}" for n, ε in seen.items())
+            ours = f"with its settings joining pays here from {ours}, and for no other N that was run"
+        else:
+            mine = [r for r in rows if r["mechanism"] == "as published"]
+            least = min(mine, key=lambda r: r["mean"] / r["alone"])
+            ours = (
+                f"with its settings joining pays here at none of the points that were run, ε from {low:g} to {high:g}: at "
+                f"best (N = {least['owners']}, ε = {least['epsilon']:g}) ψ together is "
+                f"{least['mean'] / least['alone']:.3g} times ψ alone. A larger ε is no way out where ψ has stopped falling: "
+                "T = 1,000 queries leave a transient that no ε removes"
+            )
+        gains = _gains(paper, planned, low)
+        ratio = (
+            ". Planned settings move the frontier "
+            + ", ".join(
+                f"{'at least ' if least else ''}{g:,.0f} times lower at N = {n}" for n, (g, least) in gains.items()
+            )
+            if gains
+            else ". How much lower planned settings move the frontier has no number, since it is not there without them"
+        )
+        theirs = ", ".join(
+            f"{'at most ' if ε <= low else ''}{ε:.2g} at N = {n}" for n, ε in planned.items() if np.isfinite(ε)
         )
         why = (
-            "more owners move the frontier to smaller ε, as in the paper, but with its settings the frontier lies at "
-            f"larger ε: ε = {paper[best]:.0f} at best, with N = {best}.{too_many} Our banks are drawn from one table and "
-            f"so are alike: a bank of 10,000 records alone is within ψ = {own:.2g} of the pooled optimum, which the "
-            f"paper's first 10,000 rows cannot have been. Planned settings move the frontier {lower:,.0f} times lower at "
-            f"N = {best}, to ε = {planned[best]:.2g}, and to {planned[max(planned)]:.2g} at N = {max(planned)}. Frontiers "
-            "outside 0.1 to 10 are drawn out along ψ ∝ 1/ε². (The learner's public rows alone give ψ = "
+            "the paper says that joining pays with more than 5 owners at ε ≥ 10, or more than 100 at ε ≥ 2.5; "
+            f"{ours}. Our banks are drawn from one table and so are alike: a bank of 10,000 records alone is within "
+            f"ψ = {own:.2g} of the pooled optimum, which the paper's first 10,000 rows cannot have been{ratio}. With planned "
+            f"settings joining pays from ε = {theirs or 'none that was run'}. (The learner's public rows alone give ψ = "
             f"{public:.2g}, and plans may start there.)"
         )
-        return Judgement.of(found, paper[best] < paper[min(paper)], why)
+        falls = len(seen) > 1 and seen[max(seen)] < seen[min(seen)]
+        return Judgement.of(found, falls, why)
+
+
+def _gains(paper: dict[int, float], planned: dict[int, float], low: float) -> dict[int, tuple[float, bool]]:
+    """N → how many times lower the planned frontier is, and whether that is only a least; where both were measured."""
+    return {
+        n: (paper[n] / planned[n], planned[n] <= low)
+        for n in paper
+        if np.isfinite(paper[n]) and np.isfinite(planned[n]) and paper[n] > low
+    }
 
 
 def _terms(o: Outcome) -> Row:
@@ -161,7 +185,7 @@ class Frontier(Region):
     claim: str = "The papers leave open how far the frontier can be moved by better settings at the same ε."
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """Lines on log axes; hollow markers lie outside the ε that were run."""
+        """Lines on log axes between what was run; an arrow down: joining pays at every ε that was run."""
         figure, axes = drawing.picture(1, 1, 6.2, 3.6)
         one = axes[0, 0]
         low, high = min(r["epsilon"] for r in rows), max(r["epsilon"] for r in rows)
@@ -169,18 +193,17 @@ class Frontier(Region):
         for mechanism, colour, marker in zip(MECHANISMS, drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False):
             edge = _frontiers(rows, mechanism)
             N, ε = np.array(list(edge)), np.array(list(edge.values()))
-            run, far = (ε >= low) & (ε <= high), np.isfinite(ε) & ((ε < low) | (ε > high))
-            one.plot(N, np.where(np.isfinite(ε), ε, np.nan), color=colour, label=drawing.MECHANISM[mechanism])
-            one.plot(N[run], ε[run], marker, color=colour, ms=5)
-            one.plot(N[far], ε[far], marker, color=colour, ms=5, mfc="white")
+            seen, everywhere = np.isfinite(ε), ε <= low
+            never = "" if seen.any() else " (at none that was run)"
+            one.plot(N, np.where(seen, ε, np.nan), color=colour, label=f"{drawing.MECHANISM[mechanism]}{never}")
+            one.plot(N[seen & ~everywhere], ε[seen & ~everywhere], marker, color=colour, ms=5)
+            one.plot(N[everywhere], ε[everywhere], "v", color=colour, ms=6, mfc="white")
         drawing.log_axes(one, "owners N", "least $\\epsilon$ at which joining pays")
         one.set_xscale("log", base=2)
         one.set_xticks(N, [f"{int(n)}" for n in N])
         one.xaxis.set_minor_locator(drawing.no_ticks())
         one.legend(loc="best")
-        one.set_title(
-            "Shaded: budgets that were run; hollow: drawn out along $\\psi\\propto 1/\\epsilon^2$", loc="left"
-        )
+        one.set_title("Shaded: budgets that were run; hollow: joining pays at all of them", loc="left")
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -191,16 +214,25 @@ class Frontier(Region):
             for mechanism, edge in edges.items()
             for N, least in edge.items()
         ]
-        gain = {N: edges["as published"][N] / edges["planned"][N] for N in edges["planned"]}
-        known = [g for g in gain.values() if np.isfinite(g)]
-        found += [Comparison(f"paper's frontier over the planned one (N = {N})", "", g, None) for N, g in gain.items()]
-        never = [str(N) for N, g in gain.items() if np.isinf(g)]
-        why = (
-            f"planned settings let a bank gain at budgets {min(known):,.0f} to {max(known):,.0f} times smaller than the "
-            "paper's settings do, with the same records and the same ε for every owner"
-            + (f"; with {' or '.join(never)} owners the paper's settings never do." if never else ".")
-        )
-        return Judgement("beyond the papers", why, tuple(found))
+        low = min(r["epsilon"] for r in rows)
+        gains = _gains(edges["as published"], edges["planned"], low)
+        found += [
+            Comparison(f"paper's frontier over the planned one (N = {N}{'; at least' if least else ''})", "", g, None)
+            for N, (g, least) in gains.items()
+        ]
+        never = [str(N) for N, ε in edges["as published"].items() if np.isinf(ε)]
+        if gains:
+            known = [g for g, _ in gains.values()]
+            why = (
+                f"where both frontiers were measured (N = {', '.join(map(str, gains))}), planned settings let a bank gain at "
+                f"budgets {min(known):,.0f} to {max(known):,.0f} times smaller than the paper's settings do, with the same "
+                "records and the same ε for every owner"
+            )
+        else:
+            why = "nowhere were both frontiers measured, so there is no ratio"
+        if never:
+            why += f"; with {' or '.join(never)} owners the paper's settings never do at an ε that was run"
+        return Judgement("beyond the papers", f"{why}.", tuple(found))
 
 
 def _frontiers(rows: Sequence[Row], mechanism: Mechanism) -> dict[int, float]:
