@@ -189,7 +189,10 @@ class Slopes:
                 _slices(one, [r for r in rows if r["mechanism"] == mechanism], axis)
                 drawing.log_axes(one, LABEL[axis], EXPECTED if column == 0 else "")
                 drawing.title(one, self.title.split(":")[0] if line == 0 else "", mechanism)
-                _beside_the_points(one)
+                one.legend(loc="upper right", fontsize=7)
+        # Slopes fall from the top left and no corner is free for sure: the legends get room of their own above the data.
+        low, high = one.get_ylim()
+        one.set_ylim(low, high * (high / low) ** 0.45)
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -252,13 +255,6 @@ def _slices(axes: Any, rows: Sequence[Row], axis: Axis) -> None:
         share = f", {clipped:.0%} clipped" if clipped > 0 else ""
         axes.plot(x, y, marker, color=colour, ms=4.5, label=f"{label}: slope {slope(x, y):.2f}{share}")
     axes.plot([], [], color=drawing.MUTED, linewidth=1.1, label="fitted line of slope −2")
-
-
-def _beside_the_points(axes: Any) -> None:
-    """The legend in room of its own above the data: slopes fall from top left, and no corner is free for sure."""
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high * (high / low) ** 0.55)
-    axes.legend(loc="upper right", fontsize=7)
 
 
 def _line(axes: Any, x: Array, y: Array, colour: str) -> None:

@@ -115,18 +115,19 @@ class Region:
             ours = f"with its settings joining pays here from {ours}, and for no other N that was run"
         else:
             mine = [r for r in rows if r["mechanism"] == "as published"]
-            least = min(mine, key=lambda r: r["mean"] / r["alone"])
+            best = min(mine, key=lambda r: float(r["mean"] / r["alone"]))
             ours = (
                 f"with its settings joining pays here at none of the points that were run, ε from {low:g} to {high:g}: at "
-                f"best (N = {least['owners']}, ε = {least['epsilon']:g}) ψ together is "
-                f"{least['mean'] / least['alone']:.3g} times ψ alone. A larger ε is no way out where ψ has stopped falling: "
+                f"best (N = {best['owners']}, ε = {best['epsilon']:g}) ψ together is "
+                f"{best['mean'] / best['alone']:.3g} times ψ alone. A larger ε is no way out where ψ has stopped falling: "
                 "T = 1,000 queries leave a transient that no ε removes"
             )
         gains = _gains(paper, planned, low)
         ratio = (
             ". Planned settings move the frontier "
             + ", ".join(
-                f"{'at least ' if least else ''}{g:,.0f} times lower at N = {n}" for n, (g, least) in gains.items()
+                f"{'at least ' if open_below else ''}{g:,.0f} times lower at N = {n}"
+                for n, (g, open_below) in gains.items()
             )
             if gains
             else ". How much lower planned settings move the frontier has no number, since it is not there without them"
