@@ -105,3 +105,18 @@ def test_nothing_is_invented_of_what_a_forecast_does_not_know(made):
 def test_a_question_that_cannot_be_asked_is_refused(change):
     with pytest.raises(AgreementError):
         _ = views.Question.of(state(**change)).agreement
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.5, 1.0, 3.0, 10.0])
+def test_a_break_even_epsilon_agrees_with_the_verdict_beside_it(made, epsilon):
+    view = views.quick(views.Question.of(state((300, 900, 2000), (epsilon,) * 3)), made)
+    for row in view["owners"]:
+        assert row["joining_pays"] == (row["break_even"] is not None and row["break_even"] <= epsilon), row
+
+
+def test_a_verdict_comes_with_the_probability_that_it_is_right(made):
+    said = {owner["name"]: owner for owner in made.document["owners"]}
+    for row in views.exact(views.Question.of(state()), made)["owners"]:
+        pays = said[row["name"]]["joining_pays_probability"]
+        assert row["probability"] == pytest.approx(pays if row["joining_pays"] else 1 - pays)
+        assert row["probability"] >= 0.5

@@ -20,6 +20,7 @@ from copriv.forecast.assessment import assess
 from copriv.forecast.value import Consortium
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.problem import Problem
+from copriv.types import Array
 
 FRONTIER = 28
 """Numbers of owners at which the frontier is worked out."""
@@ -49,6 +50,14 @@ class Prepared:
     """The forecast's JSON."""
     recommended: Agreement
     agreed: Agreement
+
+    def alone(self, members: Consortium) -> Array:
+        """ψ of these owners' own models: the consortium's formula, held to what the forecast says at its own sizes."""
+        found = {owner["name"]: owner["alone"] for owner in self.document["owners"]}
+        said = np.array([found[owner.name] for owner in self.agreement.owner])
+        sizes, first = np.unique(np.log(self.consortium.records), return_index=True)
+        ratio = (said / np.maximum(self.consortium.alone(), 1e-300))[first]
+        return np.asarray(members.alone() * np.interp(np.log(members.records), sizes, ratio))
 
     def fits(self, agreement: Agreement) -> bool:
         """Whether its curves are of the same data and fitness, and of the same promises (ε, or ε and δ)."""
@@ -115,6 +124,12 @@ def prepare(agreement: Agreement) -> Prepared:
     )  # fmt: skip
 
 
+def _of_being_right(found: dict[str, Any]) -> float | None:
+    """The probability of the verdict, whichever it is; None where the forecast says none."""
+    pays = found.get("joining_pays_probability")
+    return None if pays is None else float(pays) if found["joining_pays"] else 1.0 - float(pays)
+
+
 def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
     """Where a run's ψ is expected after each query, from the learner's public rows: k, low, mean, high.
 
@@ -134,14 +149,15 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
         if row["joined"] and found is not None:
             row |= {
                 "alone": found["alone"], "together": found["together"], "joining_pays": found["joining_pays"],
-                "own": found.get("own"), "probability": found.get("joining_pays_probability"),
+                "own": found.get("own"), "probability": _of_being_right(found),
             }  # fmt: skip
     document = made.document
     return view | {
         "kind": "exact", "together": {"mean": made.mean, "low": made.low, "high": made.high},
         "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
-        "verdict": document.get("verdict"), "description": document.get("description"),
+        "caution": document.get("caution"),
+        "description": document.get("description"),
         "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),
     }  # fmt: skip
 
@@ -149,6 +165,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
 def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from another forecast's curves, in milliseconds."""
     members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
+    members = replace(members, spread=made.consortium.spread)
     return _view(question, made, members) | {"kind": "quick", "unlikeness": None}
 
 
@@ -163,13 +180,13 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     return {
         "together": {name: mean * factor for name, factor in spread.items()},
         "public_only": public_only,
-        "owners": _rows(question, members, public_only),
+        "owners": _rows(question, made, members, public_only),
         "best_subset": {
             "names": [name for name, inside in zip(names, subset, strict=True) if inside],
             "value": float(members.cost(subset)),
         },
         "best_weights": members.weighted(members.best_weights()),
-        "frontier": _frontier(members, public_only, spread),
+        "frontier": _frontier(made, members, public_only, spread),
         "target": {
             "value": question.target,
             "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
@@ -179,10 +196,10 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     }
 
 
-def _rows(question: Question, members: Consortium, public_only: float) -> list[dict[str, Any]]:
+def _rows(question: Question, made: Prepared, members: Consortium, public_only: float) -> list[dict[str, Any]]:
     """One for each seat, whether in or out."""
     together = members.together()
-    alone, without = members.alone(), members.loss_without()
+    alone, without = made.alone(members), members.loss_without()
     N = len(alone)
     shares, errors = members.shapley(samples=400) if N <= MANY else (np.full(N, np.nan), np.zeros(N))
     weights = members.best_weights()
@@ -190,7 +207,7 @@ def _rows(question: Question, members: Consortium, public_only: float) -> list[d
     for seat in question.seats:
         row: dict[str, Any] = {"name": seat.terms.get("name"), "joined": seat.joined, "unlike": seat.unlike}
         if not seat.joined:
-            rows.append(row | _if_it_came(seat, members, together))
+            rows.append(row | _if_it_came(seat, made, members, together))
             continue
         i += 1
         rows.append(
@@ -198,7 +215,7 @@ def _rows(question: Question, members: Consortium, public_only: float) -> list[d
             | {
                 "alone": float(alone[i]), "together": together,
                 "joining_pays": bool(together < min(float(alone[i]), public_only)),
-                "break_even": members.break_even(i, public_only) if N <= MANY else None,
+                "break_even": members.break_even(i, min(float(alone[i]), public_only)) if N <= MANY else None,
                 "worth": None if np.isnan(shares[i]) else float(shares[i]), "worth_error": float(errors[i]),
                 "loss_to_others": float(without[i]), "weight": float(members.records[i] / members.total),
                 "best_weight": float(weights[i]), "own": None, "probability": None,
@@ -207,7 +224,7 @@ def _rows(question: Question, members: Consortium, public_only: float) -> list[d
     return rows
 
 
-def _if_it_came(seat: Seat, members: Consortium, together: float) -> dict[str, Any]:
+def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float) -> dict[str, Any]:
     """What the others would have of an owner who is out: its model and theirs, with it in."""
     try:
         wider = Agreement.of({"agreement": {"rule": "auto", "horizon": 1}, "model": {"loss": "squared"},
@@ -220,12 +237,12 @@ def _if_it_came(seat: Seat, members: Consortium, together: float) -> dict[str, A
         epsilon=np.append(members.epsilon, wider.epsilon),
         overlap=np.append(members.overlap, float(wider.overlap)),
     )
-    alone, with_it = float(more.alone()[-1]), more.together()
+    alone, with_it = float(made.alone(more)[-1]), more.together()
     return {"if_it_came": {"together": with_it, "alone": alone, "joining_pays": with_it < alone,
                            "gain_to_others": together - with_it}}  # fmt: skip
 
 
-def _frontier(members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
+def _frontier(made: Prepared, members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
     """For N owners of the typical size, the least ε of all at which joining pays for one; and where these owners are.
 
     "mean" is where it is expected to; "low" and "high" where it would, were the cost at an end of the forecast's band.
@@ -238,7 +255,8 @@ def _frontier(members: Consortium, public_only: float, spread: dict[str, float])
     for owners in counts.tolist():
         total = owners * size
         public = public_only + members.information * (1.0 / total - 1.0 / members.total)
-        alone = members.information * (1.0 / size - 1.0 / total)
+        ones = np.ones(owners)
+        alone = float(made.alone(replace(members, records=size * ones, epsilon=ones, overlap=ones))[0])
         expected = members.curve.at(owners / (total * EPSILONS) ** 2)
         public = min(public, drowned)
         for name, factor in spread.items():

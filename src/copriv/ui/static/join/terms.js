@@ -9,11 +9,13 @@ export function showTerms(view, state) {
   const open = (state.agreement?.rule ?? "auto") === "auto"; // nothing was agreed that could be compared
   if (!open) lines.push(["agreed", view.agreed.words, view.agreed.relative_fitness]);
   if (view.runner_up) lines.push(["next", view.runner_up.words, { mean: view.runner_up.relative_fitness }]);
-  byId("terms").replaceChildren(
+  byId("terms").replaceChildren(...[
     h("dl", {}, lines.map(([key, words, ψ]) => [
       h("dt", {}, t(`join.terms.${key}`)),
       h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.mean)),
         ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
     ])),
-    h("p", { class: "quiet" }, t("join.terms.from"), ": ", h("span", { lang: "en" }, view.description)));
+    view.caution ? h("p", { lang: "en" }, view.caution) : "",
+    h("p", { class: "quiet" }, t("join.terms.from"), ": ", h("span", { lang: "en" }, view.description)),
+  ].flat());
 }

@@ -3,11 +3,14 @@
 import { byId, h } from "../dom.js";
 import { listed, percent, t } from "../text.js";
 
+const SURE = 0.9; // a verdict that is less probable than this is said to be probable only
+
 /** How an owner's joining compares with the best it can have without: by the mean, and whether the band holds it. */
 function compared(row, view) {
   const rival = Math.min(row.alone, view.public_only);
   const { low, high } = view.together;
-  return { rival, sure: rival < low || rival > high, public: view.public_only < row.alone };
+  const known = row.probability !== null && row.probability !== undefined;
+  return { rival, sure: known ? row.probability >= SURE : rival < low || rival > high, public: view.public_only < row.alone };
 }
 
 /** The sentence of one organisation, as nodes. */
