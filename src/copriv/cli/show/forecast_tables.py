@@ -24,7 +24,13 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     for line in (*words.terms_in_words(outlook), *words.next_best(outlook)):
         console.print(line)
     console.print()
+    console.print("On everybody's records:\n")
     console.print(_joining(owners))
+    console.print("\nOn the owner's own records, above the best model of its own population:\n")
+    console.print(_own(owners))
+    console.print()
+    for line in words.about_unlikeness(outlook):
+        console.print(line)
     console.print()
     console.print(_bringing(owners, records))
     if len(owners) > MOST_ROWS:
@@ -74,6 +80,18 @@ def _joining(owners: tuple[OwnerForecast, ...]) -> Table:
             "yes" if owner.joining_pays else "no",
             _or_none(owner.break_even_epsilon),
             _or_none(owner.break_even_epsilon_for_all),
+        )
+    return table
+
+
+def _own(owners: tuple[OwnerForecast, ...]) -> Table:
+    table = plain_table("owner", "alone", "together", "finished at home", "joining pays", "finishing pays")
+    for owner in owners[:MOST_ROWS]:
+        own = owner.own
+        table.add_row(
+            owner.name,
+            *(words.percent(ψ) for ψ in (own.alone, own.together, own.finished)),
+            *("yes" if pays else "no" for pays in (own.joining_pays, own.finishing_pays)),
         )
     return table
 

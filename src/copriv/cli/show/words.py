@@ -145,3 +145,39 @@ def about_coalitions(outlook: Forecast) -> list[str]:
             f"{percent(outlook.best_weights)}."
         )
     return said or ["Everybody belongs in, and weights in proportion to records are as good as any."]
+
+
+def about_unlikeness(outlook: Forecast) -> list[str]:
+    """How unlike the owners are taken to be, who says so, and what it changes."""
+    u = outlook.unlikeness
+    if u.alike or len(outlook.owners) == 1:
+        return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
+    sources = {
+        "stated": "As the agreement states",
+        "strata": "By what public rows of different owners show",
+        "answers": "By the spread of the owners' answers",
+        "not stated": "Nobody has said how unlike the owners are. As real tables show",
+    }
+    lines = [
+        f"{sources[u.source]}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
+        f"({percent(u.low)} to {percent(u.high)})."
+    ]
+    at = outlook.at_unlikeness
+    if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
+        lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
+    elif at:
+        told = ", ".join(
+            f"{percent(one.median)} ({percent(one.low)} to {percent(one.high)}) {name}"
+            for one, name in zip(at, ("if they are alike", "at that", "at twice that"), strict=True)
+        )
+        lines.append(f"Together the model would be worse than the best by: {told}.")
+    caution = outlook.plan.caution
+    if caution is not None:
+        lines.append(
+            f"The recommended terms stay within twice the best up to an unlikeness of {percent(caution.holds_to)}; were "
+            f"the owners alike after all, that caution costs {caution.price:.2g} times the cost."
+            if caution.choices[caution.chosen] is not caution.if_alike
+            else f"The recommended terms would be the same for owners known to be alike, and stay within twice the best up "
+            f"to an unlikeness of {percent(caution.holds_to)}."
+        )
+    return lines
