@@ -28,6 +28,12 @@ Panels marked **NOT PRIVATE** in red follow the papers' own settings, which no o
 published code of A adds one noise number to all coordinates of an answer, and both papers take Ξ on trust. Beside them
 stand panels with the sound mechanism (a noise vector, Ξ enforced by clipping) and, where the question is whether
 joining pays, with settings that the forecast planned from public rows alone.
+
+What is not the papers' in panels that follow their settings: A1 moves θ_L by half a step, c_L = 1/2, and not by the
+printed (N − 1)/N (erratum 2; they differ for N above 2); S prints neither Ξ, θ[1] nor c₁, and its panels take A's
+Ξ = p/2, the optimum of the public rows and one over their largest curvature (from θ[1] = 0 the gain of sync-fig2 is far
+below 100-fold, which it draws); features of S's panels have a declared bound; hospital features have a mean square of
+1/10,000, not 1/50,000; and the data are those that each figure names.
 """
 
 
