@@ -4,7 +4,6 @@
 which Ξ is a number: "proved" becomes the bound that follows from the declared bounds on x, y and Θ.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from copriv.agreed_data import pipeline
 from copriv.agreement import Agreement
 from copriv.data.consortium import load_consortium
+from copriv.data.given import as_records, by_owner
 from copriv.data.preparation import public_bound
 from copriv.data.public import load_sample
 from copriv.errors import AgreementError, DataError
@@ -104,18 +104,22 @@ class Problem:
         return replace(problem, target_bound=sample.schema.target_bound, description=words)
 
     @classmethod
-    def of(cls, agreement: Agreement, data: Sequence[Any], public: Any = None, loss: Loss | None = None) -> "Problem":
-        """Records from arrays: one (X, y) or Records an owner, in the agreement's order.
+    def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":
+        """Records from arrays: one (X, y) or Records an owner, in the agreement's order or by name.
+
+        Columns of data frames are aligned by their names (`copriv.data.given`).
 
         A feature bound of "auto" needs `public`; without it, features stay as they are. The bound on |y| is the
         largest that the public sample shows; without one Ξ cannot be "proved". `loss` replaces the named one.
         """
-        if len(data) != agreement.n_owners:
-            raise DataError(f"data: {len(data)} tables for {agreement.n_owners} owners; give one for each")
-        sample = _records(public)
+        names = agreement.owner_names
+        parts = {f"data of {name}": part for name, part in zip(names, by_owner(data, names), strict=True)}
+        shown = {} if public is None else {"public": public}
+        given = as_records({**parts, **shown}, agreement.data.features)
+        sample = given.pop("public", None)
         return cls(
             agreement,
-            tuple(_records(part) for part in data),
+            tuple(given.values()),
             sample,
             loss or by_name(agreement.model.loss, agreement.model.threshold),
             np.inf if sample is None else float(np.abs(sample.target).max()),
@@ -129,7 +133,7 @@ class Problem:
 
         strata: which owner or stratum each public row is of (labels), where somebody knows.
         """
-        sample = _records(public)
+        sample = as_records({"public": public}, agreement.data.features)["public"]
         problem = cls(
             agreement,
             (sample,) * agreement.n_owners,
@@ -265,10 +269,6 @@ def _labels(strata: Any, rows: int) -> Any:
     if labels.shape != (rows,):
         raise DataError(f"strata: {labels.shape[0] if labels.ndim else 0} labels for {rows} public rows; give one each")
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
-def _records(data: Any) -> Any:
-    return data if data is None or isinstance(data, Records) else Records.of(*data)
 
 
 def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:

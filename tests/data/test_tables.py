@@ -74,7 +74,7 @@ def test_an_unreadable_file_is_one_line_that_says_what_to_do(tmp_path: Path, nam
 
 
 def test_a_folder_and_an_object_are_no_tables(tmp_path: Path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="is a folder"):
         read_table(tmp_path)
     with pytest.raises(DataError, match="cannot read a dict; give a path"):
         read_table(CELLS)

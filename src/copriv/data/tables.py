@@ -58,6 +58,8 @@ def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
 
 def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
     """Read, with every reason not to as one line."""
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; give the path of a .csv or .parquet file in it")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; give the path of a .csv or .parquet file")
     suffix = path.suffix.lower()
@@ -65,7 +67,11 @@ def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
         raise DataError(f"{path}: cannot read a {suffix or 'file without an ending'}; give a .csv or .parquet file")
     try:
         return read(path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: is not UTF-8 text (byte {error.object[error.start]:#x}); save it again as CSV UTF-8, or as Parquet"
+        ) from None
+    except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise DataError(f"{path}: not a readable {suffix[1:]} file ({reason}); export it again") from None
 
@@ -99,15 +105,26 @@ def _read_csv(path: Path, columns: Sequence[str] | None) -> pa.Table:
 
 def _csv_names(path: Path) -> list[str]:
     with pa.csv.open_csv(path, parse_options=_PARSE) as reader:
-        return list(reader.schema.names)
+        names = list(reader.schema.names)
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0]:
+            raise DataError(f"{path}: its columns are parted by {word}; save it with commas, or as Parquet")
+    return _once(path, names)
+
+
+def _once(path: Path, names: list[str]) -> list[str]:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise DataError(f"{path}: the column {sorted(twice)[0]!r} stands twice; name each column once")
+    return names
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
     with pa.parquet.ParquetFile(path) as file:
-        names = file.schema_arrow.names
+        names = _once(path, list(file.schema_arrow.names))
         return file.read(columns=None if columns is None else [name for name in names if name in set(columns)])
 
 
 def _parquet_names(path: Path) -> list[str]:
     with pa.parquet.ParquetFile(path) as file:
-        return list(file.schema_arrow.names)
+        return _once(path, list(file.schema_arrow.names))
