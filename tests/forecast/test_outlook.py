@@ -204,7 +204,7 @@ def test_the_band_is_wider_for_a_smaller_public_sample():
             "",
             runs=40,
         ).relative_fitness
-        for n in (2000, 60)
+        for n in (4000, 40)
     )
     assert few.high[-1] - few.low[-1] > 3 * (many.high[-1] - many.low[-1])
 
