@@ -17,6 +17,7 @@ from copriv.network.conductor import Conductor, Outcome
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
+from copriv.network.messages import Hello, Welcome, signed_content
 from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
@@ -89,8 +90,9 @@ class Consortium:
         store = RunStore.resume(path, self.agreed) if resume else RunStore.create(path, self.agreed, 3)
         try:
             loop = asyncio.get_running_loop()
-            conductor = Conductor(store, conduct or Conduct(deadline=2.0, patience=5.0), now=loop.time())
             learner_keys = None if self.keys is None else self.keys["learner"]
+            conduct = conduct or Conduct(deadline=2.0, patience=5.0)
+            conductor = Conductor(store, conduct, now=loop.time(), keys=learner_keys)
             learner = Learner(conductor, self.listener(), keys=learner_keys, on_listening=self._listening, **options)
             await learner.run()
             return conductor
@@ -131,8 +133,25 @@ class Consortium:
         self.address = address
 
 
+def welcome(learner: Keys, hello: Hello, run: str = "run") -> Welcome:
+    """What an honest learner says first."""
+    signature = learner.sign(signed_content(hello, run))
+    return Welcome(run, "choose", 0.0, 0, "", learner.certificate.decode(), signature)
+
+
 def finished(conductor: Conductor) -> bool:
     return conductor.outcome is not None and conductor.outcome.status == "finished"
 
 
-__all__ = ["NAMES", "QUICK", "Consortium", "MemoryLedgers", "Outcome", "agreement", "finished", "keys", "records"]
+__all__ = [
+    "NAMES",
+    "QUICK",
+    "Consortium",
+    "MemoryLedgers",
+    "Outcome",
+    "agreement",
+    "finished",
+    "keys",
+    "records",
+    "welcome",
+]

@@ -22,6 +22,10 @@ class Query:
     """Of the agreement that both sides signed up to."""
     owner: str
     theta: Float[Array, " p"]
+    head: str = ""
+    """What the learner's record of the run stood at when it asked: answering says that it was so; "" without a record."""
+    signature: str = ""
+    """By the learner's key, hex; "" on a transport without keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,3 +39,5 @@ class Answer:
     answered: int
     chain_head: str = ""
     """The head of the owner's ledger: the learner hands it back, so that a ledger put back is noticed."""
+    signature: str = ""
+    """Over the query and this answer, by the owner's key, hex; "" on a transport without keys."""

@@ -16,6 +16,7 @@ from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
+from copriv.network.keys import Keys
 from copriv.network.messages import (
     MAX_FRAME,
     Busy,
@@ -29,22 +30,24 @@ from copriv.network.messages import (
     encode,
 )
 from copriv.network.policy import Policy
+from copriv.network.signatures import signed_query
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.privacy.ledger_reading import verify
 from copriv.protocol import Answer, Query
 from ledger_files import opened
 from network_parties import NAMES, QUICK, agreement, keys, records
+from network_parties import welcome as signed_welcome
 
 AGREED = agreement()
 FINGERPRINT = AGREED.fingerprint
 
 
-def hostile(chance: random.Random, honest: bytes, number: int) -> bytes:
-    """One message that no owner may answer with anything but a refusal, or not at all."""
+def hostile(chance: random.Random, learner: Keys, honest: bytes, number: int) -> bytes:
+    """One message that no owner may answer with anything but a refusal, or not at all. The learner signs all it says."""
 
     def query(theta: Any = (0.1, 0.2, 0.3), identity: str = "", **other: str) -> bytes:
         said = {"identity": identity or f"h{number}", "fingerprint": FINGERPRINT, "owner": NAMES[0]} | other
-        return encode(Query(**said, theta=np.asarray(theta, dtype=np.float64)))
+        return encode(signed_query(learner, "run", Query(**said, theta=np.asarray(theta, dtype=np.float64))))
 
     def damaged() -> bytes:
         frame = bytearray(honest)
@@ -73,6 +76,10 @@ def hostile(chance: random.Random, honest: bytes, number: int) -> bytes:
         lambda: query(owner=""),
         lambda: query(identity="x" * 201),
         lambda: query(theta=[0.2, 0.2, 0.2], identity="honest"),  # replayed under another theta
+        lambda: query(identity="honest", head="0" * 64),  # and in another history
+        lambda: encode(Query(f"h{number}", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3]))),  # unsigned
+        lambda: encode(Query(f"h{number}", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3]), "", learner.sign(b"x"))),
+        lambda: encode(signed_query(learner, "run-2", Query(f"h{number}", FINGERPRINT, NAMES[0], np.zeros(3)))),
         lambda: encode(Answer("honest", FINGERPRINT, NAMES[0], np.zeros(3), 0)),
         lambda: encode(Hello(NAMES[0], FINGERPRINT, "", 3, "")),
         lambda: encode(Welcome("other run", "choose", 0.0, 0, "", "", "")),
@@ -80,11 +87,11 @@ def hostile(chance: random.Random, honest: bytes, number: int) -> bytes:
         lambda: encode(Refusal("honest", "budget", "no")),
         lambda: encode(Busy(2**64 - 1)),
         lambda: encode(Offer(chance.randrange(2**64))),
-        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + struct.pack("<H", 65535) + b"a" * 100,
-        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + b"\0\0" * 3 + struct.pack("<I", 2**32 - 1),
-        lambda: struct.pack("<6sBB", b"COPRIV", 1, 3) + b"\2\0\xff\xfe",
-        lambda: struct.pack("<6sBB", b"COPRIV", chance.randrange(2, 256), 3),
-        lambda: struct.pack("<6sBB", b"COPRIV", 1, chance.randrange(10, 256)),
+        lambda: struct.pack("<6sBB", b"COPRIV", 2, 3) + struct.pack("<H", 65535) + b"a" * 100,
+        lambda: struct.pack("<6sBB", b"COPRIV", 2, 3) + b"\0\0" * 3 + struct.pack("<I", 2**32 - 1),
+        lambda: struct.pack("<6sBB", b"COPRIV", 2, 3) + b"\2\0\xff\xfe",
+        lambda: struct.pack("<6sBB", b"COPRIV", chance.randrange(3, 256), 3),
+        lambda: struct.pack("<6sBB", b"COPRIV", 2, chance.randrange(10, 256)),
     ]
     return chance.choice(kinds)()
 
@@ -97,13 +104,14 @@ def memory() -> int:
 async def attack(folder: Path, messages: int, seed: int) -> dict[str, Any]:
     """One owner, one session, an honest query, `messages` hostile ones, and the honest query once more."""
     chance, held, found = random.Random(seed), keys(folder, NAMES[:1]), dict[str, Any]()
-    honest = encode(Query("honest", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3])))
+    asked = Query("honest", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3]))
+    honest = encode(signed_query(held["learner"], "run", asked))
 
     async def learner(link: Link) -> None:
         hello = decode(await link.receive())
         assert isinstance(hello, Hello)
         found["sessions"] = found.get("sessions", 0) + 1
-        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        await link.send(encode(signed_welcome(held["learner"], hello)))
         await link.send(honest)
         first = decode(await link.receive())
         assert isinstance(first, Answer)
@@ -111,7 +119,7 @@ async def attack(folder: Path, messages: int, seed: int) -> dict[str, Any]:
         for number in range(messages):
             if number == messages // 10:
                 found["before"] = memory()
-            frame = hostile(chance, honest, number)
+            frame = hostile(chance, held["learner"], honest, number)
             await link.send(frame)
             try:
                 silent = isinstance(decode(frame), Offer | Busy)
@@ -172,8 +180,9 @@ def test_a_message_that_is_too_long_ends_the_link_and_not_the_owner(tmp_path: Pa
     async def learner(link: Link) -> None:
         nonlocal sessions
         sessions += 1
-        await link.receive()
-        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        hello = decode(await link.receive())
+        assert isinstance(hello, Hello)
+        await link.send(encode(signed_welcome(held["learner"], hello)))
         if sessions == 1:
             await link.send(b"\0" * (MAX_FRAME + 100))
         else:

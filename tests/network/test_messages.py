@@ -28,10 +28,10 @@ whole = st.integers(0, 2**64 - 1)
 real = st.floats(allow_nan=False, allow_infinity=False)
 vector = st.lists(st.floats(width=64), max_size=30).map(lambda v: np.array(v, dtype=np.float64))
 messages = st.one_of(
-    st.builds(Hello, text, text, text, whole, text),
+    st.builds(Hello, text, text, text, whole, text, text),
     st.builds(Welcome, text, text, real, whole, text, text, text),
-    st.builds(Query, text, text, text, vector),
-    st.builds(Answer, text, text, text, vector, whole, text),
+    st.builds(Query, text, text, text, vector, text, text),
+    st.builds(Answer, text, text, text, vector, whole, text, text),
     st.builds(Refusal, text, text, text),
     st.builds(Offer, whole),
     st.builds(Ready, whole),
@@ -62,7 +62,7 @@ def test_no_part_of_a_frame_and_nothing_longer_is_a_message(message: object, dat
 
 @given(st.binary(max_size=200))
 def test_bytes_are_refused_or_are_the_one_frame_of_a_message(noise: bytes) -> None:
-    for frame in (noise, b"COPRIV\x01" + noise):
+    for frame in (noise, b"COPRIV\x02" + noise):
         try:
             message = decode(frame)
         except Malformed:
@@ -75,12 +75,12 @@ def test_bytes_are_refused_or_are_the_one_frame_of_a_message(noise: bytes) -> No
     [
         (b"", "too few"),
         (b"GET / HTTP/1.1\r\n", "does not begin as"),
-        (b"COPRIV\x02\x06" + bytes(8), "version 2"),
-        (b"COPRIV\x01\x63" + bytes(8), "no message has the number 99"),
-        (b"COPRIV\x01\x06" + bytes(7), "Offer.number: needs 8 bytes, 7 are left"),
-        (b"COPRIV\x01\x06" + bytes(9), "1 bytes too many"),
-        (b"COPRIV\x01\x09\x02\x00\xff\xfe", "Finished.reason: not UTF-8"),
-        (b"COPRIV\x01\x09\xff\xff", "65535 bytes of text"),
+        (b"COPRIV\x01\x06" + bytes(8), "version 1"),
+        (b"COPRIV\x02\x63" + bytes(8), "no message has the number 99"),
+        (b"COPRIV\x02\x06" + bytes(7), "Offer.number: needs 8 bytes, 7 are left"),
+        (b"COPRIV\x02\x06" + bytes(9), "1 bytes too many"),
+        (b"COPRIV\x02\x09\x02\x00\xff\xfe", "Finished.reason: not UTF-8"),
+        (b"COPRIV\x02\x09\xff\xff", "65535 bytes of text"),
         (b"x" * (MAX_FRAME + 1), "at most"),
     ],
 )

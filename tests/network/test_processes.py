@@ -233,6 +233,7 @@ def test_other_mechanisms_by_the_same_four_commands(site: Site, said: str) -> No
         assert said in owner.errors
         assert (f"delta {δ:g}" in owner.errors) == (δ > 0)
     record = json.loads(learner.said)["record"]
+    assert record["forecast"] is not None, learner.errors
     beside(record)
     assert (record["status"], record["mechanism"]) == ("finished", site.agreed.agreement.mechanism)
     for terms in record["owners"]:

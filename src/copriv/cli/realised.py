@@ -47,6 +47,7 @@ def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
         )
     return {
         "run": conductor.store.run,
+        "head": conductor.store.head,
         "rule": agreement.agreement.rule,
         "mechanism": agreement.agreement.mechanism,
         "talk": conductor.conduct.talk,

@@ -11,11 +11,16 @@
 | grpc_transport | the same over gRPC with mutual TLS; owners dial out, the learner listens                       |
 | keys           | a small certificate authority, and reasons why a certificate is refused                        |
 | policy         | what an owner's own side allows, whatever was agreed                                           |
+| signatures     | what the learner and the owners put their names to                                             |
 | agent          | the owner's process                                                                            |
+| clock          | when an owner says that it is ready                                                            |
+| allowance      | how fast a peer may go                                                                         |
 | conductor      | what to do with an answer, a refusal, a silence: no I/O, no clock                              |
 | turns          | whom to ask now                                                                                |
 | trajectory     | how the answers move the model                                                                 |
-| store          | every event of a run, durable before the next query leaves                                     |
+| store          | every event of a run, a chain of hashes, durable before the next query leaves                  |
+| replay         | where a run stood when its store was last committed                                            |
+| verify         | does a run's file lead to its model, and did everybody sign?                                   |
 | learner        | the learner's process                                                                          |
 | setup          | the files that every party of a consortium needs                                               |
 | model          | what a run gives: the model, and predictions from it                                           |

@@ -23,7 +23,8 @@ from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
-from copriv.network.keys import Keys, KeysRefused
+from copriv.network.clock import Clock
+from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
     Finished,
@@ -31,7 +32,6 @@ from copriv.network.messages import (
     Malformed,
     Message,
     Offer,
-    Ready,
     Refusal,
     Welcome,
     decode,
@@ -39,6 +39,7 @@ from copriv.network.messages import (
     signed_content,
 )
 from copriv.network.policy import Policy
+from copriv.network.signatures import query_content, signed_answer
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
@@ -125,6 +126,8 @@ class OwnerAgent:
         self._owner_of: tuple[str, Owner] | None = None
         """The newest run's name, and what answers in it."""
         self._runs = 0
+        self._heads: dict[str, str] = {}
+        """What the learner's record stood at, by the identity of each query that was answered."""
         self._welcomed = self._worth_it = 0.0
 
     async def serve(self) -> str:
@@ -162,9 +165,9 @@ class OwnerAgent:
             owner, welcome = await self._handshake(link)
             self._welcomed = time.monotonic()
             self._log(f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given")
-            clock = _Clock(link, welcome, self._terms.rate)
+            clock = Clock(link, welcome, self._terms.rate)
             try:
-                return await self._answering(link, owner, clock)
+                return await self._answering(link, owner, welcome, clock)
             finally:
                 clock.stop()
                 owner.drop_noise()
@@ -173,7 +176,9 @@ class OwnerAgent:
 
     async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
         parameters = self._records.n_parameters
-        hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, secrets.token_hex(16))
+        certificate = "" if self._keys is None else self._keys.certificate.decode()
+        nonce = secrets.token_hex(16)
+        hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, nonce, certificate)
         patience = min(WELCOME_SECONDS, self._patience.give_up)
         try:
             async with asyncio.timeout(patience):
@@ -208,12 +213,19 @@ class OwnerAgent:
             raise
 
     def _check_certificate(self, hello: Hello, welcome: Welcome) -> None:
-        if not self._policy.certificates or self._keys is None:
+        if self._keys is None:
             return
-        shown = self._keys.check_signature(welcome.certificate, welcome.signature, signed_content(hello, welcome.run))
-        if shown not in self._policy.certificates:
+        try:
+            shown = Certified.by(self._keys.authority, welcome.certificate)
+        except KeysRefused:
+            raise KeysRefused("the learner did not sign this run with a certificate of the consortium") from None
+        signed = shown.signed(welcome.signature, signed_content(hello, welcome.run))
+        if not signed or (shown.role, shown.name) != ("learner", self._policy.learner):
+            raise KeysRefused(f"{self._policy.learner!r} did not sign this run with a learner's certificate")
+        if self._policy.certificates and shown.fingerprint not in self._policy.certificates:
             raise LearnerRefused(
-                f"policy.certificates: the learner's certificate {shown[:16]}… is not one that {self._name} answers to"
+                f"policy.certificates: the learner's certificate {shown.fingerprint[:16]}… is not one that {self._name} "
+                "answers to"
             )
 
     def _owner(self, run: str) -> Owner:
@@ -229,7 +241,22 @@ class OwnerAgent:
             self._owner_of = run, Owner(self._agreement, self._name, self._records, self._loss, ledger)
         return self._owner_of[1]
 
-    async def _answering(self, link: Link, owner: Owner, clock: "_Clock") -> str:
+    def _reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:
+        """As `respond`, for a query that the learner signed; the answer is signed too."""
+        if self._keys is not None:
+            learner = Certified.by(self._keys.authority, welcome.certificate)
+            if not learner.signed(query.signature, query_content(welcome.run, query)):
+                return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
+            # To sign the same answer for two histories would let the learner choose between them.
+            if self._heads.get(query.identity, query.head) != query.head:
+                return _refusal(query, "query", "it was asked before, from another record of the run"), None
+        reply, failure = respond(owner, query)
+        if isinstance(reply, Answer):
+            self._worth_it, self._heads[query.identity] = time.monotonic(), query.head
+            reply = signed_answer(self._keys, welcome.run, query, reply)
+        return reply, failure
+
+    async def _answering(self, link: Link, owner: Owner, welcome: Welcome, clock: Clock) -> str:
         while True:
             try:
                 message = decode(await link.receive())
@@ -239,7 +266,7 @@ class OwnerAgent:
             if isinstance(message, Query):
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
-                reply, failure = respond(owner, message)
+                reply, failure = self._reply(owner, message, welcome)
                 drawing: asyncio.Handle | None = None
                 if self._noise_ahead and failure is None:
                     # As soon as the reply is on its way, while the learner is at work.
@@ -252,8 +279,6 @@ class OwnerAgent:
                     raise
                 if failure is not None:
                     raise failure
-                if isinstance(reply, Answer):
-                    self._worth_it = time.monotonic()
                 clock.served()
             elif isinstance(message, Offer):
                 clock.offered(message.number)
@@ -301,44 +326,3 @@ def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
 
 def _refusal(query: Query, code: str, why: CoprivError | str) -> Refusal:
     return Refusal(query.identity[:200], code, str(why)[:500])
-
-
-class _Clock:
-    """The owner's Poisson clock (A, §3): when to say that it is ready. It depends on nothing private."""
-
-    def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
-        self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
-        self._timer: asyncio.TimerHandle | None = None
-        self._sending: set[asyncio.Future[None]] = set()
-        self.served()
-
-    def offered(self, number: int) -> None:
-        """A query was offered: reply when the clock ticks."""
-        self._start(number)
-
-    def served(self) -> None:
-        """A query was answered, or turned away: ask for another when the clock ticks."""
-        if self._request:
-            self._start(0)
-
-    def stop(self) -> None:
-        """No more ticks."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _start(self, number: int) -> None:
-        self.stop()
-        wait = _CHANCE.expovariate(1.0) * self._mean
-        self._timer = asyncio.get_running_loop().call_later(wait, self._tick, number)
-
-    def _tick(self, number: int) -> None:
-        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it.
-        sending = asyncio.ensure_future(self._send(number))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
-
-    async def _send(self, number: int) -> None:
-        try:
-            await self._link.send(encode(Ready(number)))
-        except Unreachable:
-            return  # whoever receives on the link learns the same

@@ -22,16 +22,18 @@ the first owner to reply is asked), "request" (an owner asks to be asked, and is
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
+from copriv.network.keys import Certified, Keys
 from copriv.network.messages import Busy, Message, Offer, Refusal
-from copriv.network.store import RunStore, StoreFailed
+from copriv.network.replay import replay
+from copriv.network.signatures import answer_content, signed_query
+from copriv.network.store import RunStore
 from copriv.network.trajectory import Trajectory
-from copriv.network.turns import Conduct, Turn, Turns, query_identity
+from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
 from copriv.protocol import Answer, Query
 from copriv.text import printable
 from copriv.types import Array
@@ -49,43 +51,49 @@ class Outcome:
     reason: str
 
 
-@dataclass(eq=False, slots=True)
-class _Asked:
-    """A query that was made, ever."""
-
-    turn: int
-    owner: str
-    answer: bytes | None = None
-    refused: bool = False
-
-
 class Conductor:
     """One run of an agreement, from a store that is new or holds its beginning.
 
+    keys: the learner's; with them queries are signed, and only signed answers are taken.
     Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself.
     """
 
-    def __init__(self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0) -> None:
+    def __init__(
+        self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0, keys: Keys | None = None
+    ) -> None:
+        self._keys = keys
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
         self.held = False
         """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
+        self._begin()
         self._from_the_store(now)
 
     def _from_the_store(self, now: float) -> None:
         """Everything as it was when the store was last committed."""
         agreement, store = self.agreement, self.store
-        # Owners whose clocks differ talk in proportion to their rates; a learner that chooses does so evenly.
-        self._trajectory = Trajectory(agreement, store.n_parameters, shares_by_rate=self.conduct.talk != "choose")
+        self._trajectory = Trajectory.of(agreement, store.n_parameters, self._talk)
         self._turns = Turns(agreement, self.conduct, store.run, now)
         self.parties = self._turns.parties
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
         self._rounds = agreement.synchronous and not agreement.one_answer
-        self._asked: dict[str, _Asked] = {}
         self._outbox: list[tuple[str, Message]] = []
-        self._replay()
+        self._asked = replay(store, self._turns, self._trajectory)
+
+    def _begin(self) -> None:
+        """The line with which a run, or a process that goes on with it, begins."""
+        first = next(self.store.events("begun"), None)
+        self._talk: Talk = self.conduct.talk if first is None else first.data["talk"]
+        said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
+        if self._keys is not None:
+            said |= {"learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode()}
+        if first is None:
+            run, p = self.store.run, self.store.n_parameters
+            self.store.event("begun", run=run, fingerprint=self.agreement.fingerprint, parameters=p, **said)
+        else:
+            self.store.event("resumed", **said)
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -111,10 +119,16 @@ class Conductor:
 
     # What happens ---------------------------------------------------------------------------------------------------
 
-    def joined(self, owner: str, now: float) -> None:
-        """An owner is there: what it was asked before and has not answered, it is asked again, word for word."""
+    def joined(self, owner: str, now: float, certificate: str = "") -> None:
+        """An owner is there: what it was asked before and has not answered, it is asked again, word for word.
+
+        certificate: PEM, of the consortium's authority; by it the signatures of the owner's answers are checked.
+        """
         self._turns.now = now
         self.parties[owner].there = True
+        if certificate and certificate != self.parties[owner].certificate:
+            self.parties[owner].certificate = certificate
+            self.store.event("certified", owner=owner, certificate=certificate)
         self.store.event("joined", owner=owner)
         for turn in self._turns.open.values():
             if owner in turn.waiting:
@@ -149,7 +163,7 @@ class Conductor:
             if asked.answer != answer.gradient.tobytes():
                 self._contradicted(answer)
             return False
-        wrong = self._wrong(answer)
+        wrong = self._wrong(answer, asked.query)
         if wrong:
             return self.refused(
                 answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
@@ -287,9 +301,10 @@ class Conductor:
         party = self.parties[owner]
         party.asked += 1
         identity = query_identity(self._fingerprint, self.store.run, owner, party.asked)
-        query = turn.waiting[owner] = Query(identity, self._fingerprint, owner, turn.theta)
-        self._asked[identity] = _Asked(turn.number, owner)
-        self.store.query(identity, turn.number, owner, party.asked)
+        plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
+        query = turn.waiting[owner] = signed_query(self._keys, self.store.run, plain)
+        self._asked[identity] = Asked(turn.number, query)
+        self.store.query(query, turn.number, party.asked)
         self._outbox.append((owner, query))
 
     def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
@@ -306,9 +321,9 @@ class Conductor:
         self._put_out(answer.owner, f"gave two different answers to query {answer.identity}", for_good=True)
         self._go_on()
 
-    def _asked_of(self, owner: str, identity: str) -> _Asked:
+    def _asked_of(self, owner: str, identity: str) -> Asked:
         asked = self._asked.get(identity)
-        if asked is None or asked.owner != owner:
+        if asked is None or asked.query.owner != owner:
             raise InvalidInput(f"{owner} speaks of a query that it was never asked")
         return asked
 
@@ -344,68 +359,27 @@ class Conductor:
     def _step(self, turn: Turn) -> None:
         del self._turns.open[turn.talker]
         used = [name for name in self._turns.members_of(turn) if name in turn.answers]
-        self._move(turn.talker, used, turn.answers)
+        self._trajectory.step(turn.talker, {name: turn.answers[name] for name in used})
+        self._turns.step(turn.talker)
         data = {"turn": turn.number, "k": self.stepped, "talker": turn.talker, "owners": used}
         if turn.waiting:
             data["dropped"] = sorted(turn.waiting)
         self.store.event("stepped", **data)
 
-    def _move(self, talker: int, used: list[str], answers: dict[str, Array]) -> None:
-        """One step of the rule with the answers of the owners that are used."""
-        self._trajectory.step(talker, {name: answers[name] for name in used})
-        self._turns.step(talker)
-
-    def _wrong(self, answer: Answer) -> str:
+    def _wrong(self, answer: Answer, query: Query) -> str:
         if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
         if not 0 <= answer.answered <= self._m:
             return f"it is said to be number {answer.answered} of {self._m}"
         if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):
             return "the head of its ledger is none"
+        if self._keys is not None:
+            signatory = Certified.by(self._keys.authority, self.parties[answer.owner].certificate)
+            if not signatory.signed(answer.signature, answer_content(self.store.run, query, answer)):
+                return "its owner did not sign it"
         return self._trajectory.unfit(answer.gradient)
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)
         self.store.event(status, reason=reason)
         self.store.commit()
-
-    # From the store -------------------------------------------------------------------------------------------------
-
-    def _replay(self) -> None:
-        """Everything as it was when the store was last committed: the same rule, the same answers, the same order."""
-        turns, given = self.store.turns(), dict[int, dict[str, Array]]()
-        newest: dict[int, dict[str, Query]] = {}
-        for number, sequence, query in self.store.queries():
-            self._asked[query.identity] = _Asked(number, query.owner)
-            self.parties[query.owner].asked = max(self.parties[query.owner].asked, sequence)
-            newest.setdefault(number, {})[query.owner] = query
-        for answer in self.store.answers():
-            asked, party = self._asked[answer.identity], self.parties[answer.owner]
-            asked.answer = answer.gradient.tobytes()
-            party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
-            # The first one was used; one under another name, to the same turn, came too late.
-            given.setdefault(asked.turn, {}).setdefault(answer.owner, answer.gradient)
-        for event in self.store.events("refused", "contradicted", "failed"):
-            party = self.parties[event.data["owner"]]
-            party.refusals += event.kind == "refused"
-            party.lost += event.data.get("code") == "lost"
-            if event.kind != "refused":
-                party.barred, party.out = True, "what it sent before"
-        for event in self.store.events("asked", "stepped", "abandoned"):
-            number = int(event.data["turn"])
-            if event.kind == "asked":
-                talker, θ = turns[number]
-                if self._trajectory.query(talker).tobytes() != θ.tobytes():
-                    raise StoreFailed(
-                        f"run: turn {number} does not follow from the turns before it; the file is damaged, or was begun "
-                        "by another version of copriv"
-                    )
-                self._turns.open[talker] = Turn(number, talker, np.array(θ), opened=self._turns.now)
-                self._turns.opened = number
-            else:
-                turn = self._turns.open.pop(turns[number][0])
-                if event.kind == "stepped":
-                    self._move(turn.talker, event.data["owners"], given[number])
-        for turn in self._turns.open.values():
-            turn.answers = given.get(turn.number, {})
-            turn.waiting = {o: q for o, q in newest[turn.number].items() if o not in turn.answers}

@@ -12,7 +12,7 @@ import ssl
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -90,25 +90,11 @@ class Keys:
     @property
     def role(self) -> Role:
         """What the certificate may be used for."""
-        usage = self._holder.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        return "learner" if ExtendedKeyUsageOID.SERVER_AUTH in usage else "owner"
+        return _role(self._holder)
 
     def sign(self, content: bytes) -> str:
         """A signature over `content`, hex."""
         return self._private.sign(content, ec.ECDSA(hashes.SHA256())).hex()
-
-    def check_signature(self, certificate: str, signature: str, content: bytes) -> str:
-        """The SHA-256 of a certificate of this authority whose key signed `content`. Raises KeysRefused."""
-        try:
-            other = x509.load_pem_x509_certificate(certificate.encode())
-            other.verify_directly_issued_by(self._authority)
-            key = other.public_key()
-            if not isinstance(key, ec.EllipticCurvePublicKey):
-                raise TypeError
-            key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
-        except (ValueError, TypeError, InvalidSignature):
-            raise KeysRefused("the learner did not sign this run with a certificate of the consortium") from None
-        return fingerprint(other)
 
     @cached_property
     def _holder(self) -> x509.Certificate:
@@ -121,6 +107,40 @@ class Keys:
     @cached_property
     def _private(self) -> ec.EllipticCurvePrivateKey:
         return _private_key(self.key)
+
+
+class Certified:
+    """A party as others know it: by a certificate of the consortium's authority."""
+
+    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePublicKey) -> None:
+        self._certificate, self._key = certificate, key
+        self.name, self.role, self.fingerprint = _common_name(certificate), _role(certificate), fingerprint(certificate)
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def by(cls, authority: bytes, certificate: str) -> "Certified":
+        """Who a certificate names, both as PEM. Raises KeysRefused where the authority did not issue it."""
+        try:
+            held = x509.load_pem_x509_certificate(certificate.encode())
+            held.verify_directly_issued_by(_certificate(authority))
+            key = held.public_key()
+            if not isinstance(key, ec.EllipticCurvePublicKey):
+                raise TypeError
+            return cls(held, key)
+        except (ValueError, TypeError, IndexError, InvalidSignature, x509.ExtensionNotFound):
+            raise KeysRefused("a certificate is not of this consortium's authority") from None
+
+    def signed(self, signature: str, content: bytes) -> bool:
+        """Whether this party signed this."""
+        try:
+            self._key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
+        except (ValueError, InvalidSignature):
+            return False
+        return True
+
+    def valid_at(self, when: datetime) -> bool:
+        """Whether the certificate was valid then."""
+        return self._certificate.not_valid_before_utc <= when <= self._certificate.not_valid_after_utc
 
 
 def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None:
@@ -184,6 +204,11 @@ def issue(
 def fingerprint(certificate: x509.Certificate) -> str:
     """SHA-256 of a certificate, hex."""
     return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def fingerprint_of(pem: bytes) -> str:
+    """SHA-256 of a certificate in PEM, hex. Raises KeysRefused for what is none."""
+    return fingerprint(_certificate(pem))
 
 
 def diagnose(address: str, keys: Keys, learner: str) -> str:
@@ -256,6 +281,11 @@ def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 def _common_name(certificate: x509.Certificate) -> str:
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def _role(certificate: x509.Certificate) -> Role:
+    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    return "learner" if ExtendedKeyUsageOID.SERVER_AUTH in usage else "owner"
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from copriv.errors import InvalidInput, Unreachable
 from copriv.network.allowance import Allowance
 from copriv.network.conductor import Conductor, Outcome
-from copriv.network.keys import Keys
+from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Finished,
     Hello,
@@ -99,7 +99,7 @@ class Learner:
             if old is not None:  # the owner dialled again before this side noticed that the old link is dead
                 await old.close()
             self._links[owner] = link
-            self._conductor.joined(owner, time.monotonic())
+            self._conductor.joined(owner, time.monotonic(), "" if self._keys is None else hello.certificate)
             await self._flush(link)
             while self._conductor.outcome is None:
                 await self._hear(owner, link)
@@ -174,6 +174,8 @@ class Learner:
             return f"{hello.owner!r} is not an owner in the agreement"
         if hello.owner != peer:
             return f"the certificate is that of {peer!r}, not of {hello.owner!r}"
+        if self._keys is not None and not self._is_that_of(hello.certificate, hello.owner):
+            return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != agreement.fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
         if hello.dictionary != self._dictionary:
@@ -183,6 +185,13 @@ class Learner:
         if hello.parameters != self._conductor.store.n_parameters:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
+
+    def _is_that_of(self, certificate: str, owner: str) -> bool:
+        try:
+            party = Certified.by(self._keys.authority, certificate) if self._keys is not None else None
+        except KeysRefused:
+            return False
+        return party is not None and (party.name, party.role) == (owner, "owner")
 
     def _take(self, owner: str, message: Message) -> bool:
         """Tell the conductor; whether it was waiting for this."""

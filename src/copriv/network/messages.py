@@ -25,7 +25,7 @@ from copriv.errors import InvalidInput
 from copriv.protocol import Answer, Query
 
 MAGIC = b"COPRIV"
-VERSION = 1
+VERSION = 2
 MAX_FRAME = 4 << 20
 """Bytes. A longer frame is refused unread; it leaves room for half a million parameters."""
 MAX_TEXT = 4000
@@ -47,6 +47,8 @@ class Hello:
     """p."""
     nonce: str
     """Fresh from this owner: the learner signs it."""
+    certificate: str = ""
+    """This owner's certificate, PEM, by which its answers' signatures are checked; "" on a transport without keys."""
 
 
 @dataclass(frozen=True)

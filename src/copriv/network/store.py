@@ -8,18 +8,23 @@ names. Queries have the identities that follow from (fingerprint, run, owner, se
 | ------- | ------------------------------------------------------------------------------------------------------ |
 | run     | the run: its name, agreement and number of parameters                                                  |
 | turns   | a point θ and the talker that was asked there                                                          |
-| queries | a query to one owner                                                                                   |
-| answers | its answer, with the count and the ledger's head that came with it                                     |
+| queries | a query to one owner, with the learner's signature                                                     |
+| answers | its answer, with the count and the ledger's head that came with it, and the owner's signature          |
 | events  | everything that happened, in order; `asked`, `stepped` and `abandoned` replay to the rule's state      |
 
-It holds no private data: only what owners chose to release.
+The events are a chain: each line's hash is over the line and the hash before it, and the lines of points, queries and
+answers hold what the other tables have (of θ and of an answer, their SHA-256). A query carries the hash of the line
+before it to its owner, which signs it with its answer: so the learner itself cannot tell the run in another way later.
+`verify` checks all of it. It holds no private data: only what owners chose to release.
 """
 
+import hashlib
 import json
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,7 @@ from copriv.privacy.one_writer import OneWriter
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
+VERSION = 2
 _SCHEMA = """
 CREATE TABLE run (
     name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, agreement TEXT NOT NULL, parameters INTEGER NOT NULL
@@ -40,17 +46,19 @@ CREATE TABLE run (
 CREATE TABLE turns (number INTEGER PRIMARY KEY, talker INTEGER NOT NULL, theta BLOB NOT NULL) STRICT;
 CREATE TABLE queries (
     identity TEXT PRIMARY KEY, turn INTEGER NOT NULL REFERENCES turns, owner TEXT NOT NULL, sequence INTEGER NOT NULL,
-    UNIQUE (owner, sequence)
+    head TEXT NOT NULL, signature TEXT NOT NULL, UNIQUE (owner, sequence)
 ) STRICT;
 CREATE TABLE answers (
     identity TEXT PRIMARY KEY REFERENCES queries, gradient BLOB NOT NULL, answered INTEGER NOT NULL,
-    chain_head TEXT NOT NULL
+    chain_head TEXT NOT NULL, signature TEXT NOT NULL
 ) STRICT;
 CREATE TABLE events (
-    number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL
+    number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, hash TEXT NOT NULL
 ) STRICT;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
+START = "0" * 64
+"""The hash before the first line."""
 
 
 class StoreFailed(CoprivError):
@@ -65,10 +73,21 @@ class Event:
     time: float
     kind: str
     data: dict[str, Any]
+    hash: str = ""
 
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps({"event": self.number, "time": round(self.time, 3), "kind": self.kind, **self.data})
+
+
+def line_hash(before: str, number: int, at: float, kind: str, data: str) -> str:
+    """The hash of a line, after the line with the hash `before`."""
+    return hashlib.sha256(f"{before}\n{number} {at!r} {kind} {data}".encode()).hexdigest()
+
+
+def digest(numbers: Float[Array, " n"]) -> str:
+    """SHA-256 of the bytes of θ or of an answer, as it stands in a line."""
+    return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
 class RunStore:
@@ -84,7 +103,7 @@ class RunStore:
         self.on_event: Callable[[Event], None] | None = None
         self._connection, self._writer = connection, writer
         self._cursor = connection.cursor()
-        self._events = _count_events(connection)
+        self._events, self.head = _last_line(connection)
 
     @classmethod
     def create(cls, path: str | Path, agreement: Agreement, n_parameters: int) -> "RunStore":
@@ -113,6 +132,7 @@ class RunStore:
         try:
             if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
                 raise InvalidInput(f"{path}: holds no run; begin one without --resume")
+            _check_version(connection, path)
             row = connection.execute("SELECT name, fingerprint FROM run").fetchone()
             if row[1] != agreement.fingerprint:
                 raise InvalidInput(f"{path}: its run is under another agreement; give the agreement that it began with")
@@ -121,6 +141,26 @@ class RunStore:
             raise
         return cls(connection, writer, row[0], agreement)
 
+    @classmethod
+    def read(cls, path: str | Path) -> "RunStore":
+        """The run that a file holds, with the agreement in it, for reading only. Raises StoreFailed."""
+        if not Path(path).is_file():
+            raise StoreFailed(f"{path}: there is no such file; give the file of `copriv learner --store`")
+        connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            _check_version(connection, path)
+            run, fingerprint, document = connection.execute("SELECT name, fingerprint, agreement FROM run").fetchone()
+            agreement = Agreement.of(json.loads(document))
+            if agreement.fingerprint != fingerprint:
+                raise StoreFailed(f"{path}: the agreement in it was changed; its fingerprint does not match")
+            return cls(connection, None, run, agreement)
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            connection.close()
+            raise StoreFailed(f"{path}: is not the whole file of a run ({error}); ask for it again") from None
+        except BaseException:
+            connection.close()
+            raise
+
     @property
     def n_parameters(self) -> int:
         """p."""
@@ -128,25 +168,32 @@ class RunStore:
 
     def event(self, kind: str, **data: Any) -> None:
         """Note that something happened."""
-        self._events += 1
-        now = time.time()
-        self._write("INSERT INTO events VALUES (?, ?, ?, ?)", (self._events, now, kind, json.dumps(data)))
+        now, text = time.time(), json.dumps(data)
+        head = line_hash(self.head, self._events + 1, now, kind, text)
+        self._write("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (self._events + 1, now, kind, text, head))
+        self._events, self.head = self._events + 1, head
         if self.on_event is not None:
-            self.on_event(Event(self._events, now, kind, data))
+            self.on_event(Event(self._events, now, kind, data, head))
 
     def turn(self, number: int, talker: int, theta: Float[Array, " p"]) -> None:
         """A point at which a talker is to be asked."""
         self._write("INSERT INTO turns VALUES (?, ?, ?)", (number, talker, theta.tobytes()))
-        self.event("asked", turn=number, talker=talker)
+        self.event("asked", turn=number, talker=talker, theta=digest(theta))
 
-    def query(self, identity: str, turn: int, owner: str, sequence: int) -> None:
-        """A query that is about to be sent."""
-        self._write("INSERT INTO queries VALUES (?, ?, ?, ?)", (identity, turn, owner, sequence))
+    def query(self, query: Query, turn: int, sequence: int) -> None:
+        """A query that is about to be sent. Its head is that of the line before this one."""
+        values = (query.identity, turn, query.owner, sequence, query.head, query.signature)
+        self._write("INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)", values)
+        said = {"turn": turn, "owner": query.owner, "sequence": sequence, "identity": query.identity}
+        self.event("query", **said, signature=query.signature)
 
     def answer(self, answer: Answer) -> None:
         """An answer that came."""
-        values = (answer.identity, answer.gradient.tobytes(), answer.answered, answer.chain_head)
-        self._write("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
+        values = (answer.identity, answer.gradient.tobytes(), answer.answered, answer.chain_head, answer.signature)
+        self._write("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", values)
+        said = {"owner": answer.owner, "identity": answer.identity, "gradient": digest(answer.gradient)}
+        counted = {"answered": answer.answered, "chain_head": answer.chain_head}
+        self.event("answer", **said, **counted, signature=answer.signature)
 
     def commit(self) -> None:
         """Wait until everything so far is on the disk."""
@@ -160,13 +207,19 @@ class RunStore:
         """Forget what was written since the last `commit`."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        self._events = _count_events(self._connection)
+        self._events, self.head = _last_line(self._connection)
 
     def events(self, *kinds: str) -> Iterator[Event]:
         """What happened, in order; of these kinds only, where some are given."""
         chosen = f"WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-        for number, at, kind, data in self._connection.execute(f"SELECT * FROM events {chosen} ORDER BY number", kinds):
-            yield Event(number, at, kind, json.loads(data))
+        for number, at, kind, data, head in self._connection.execute(
+            f"SELECT * FROM events {chosen} ORDER BY number", kinds
+        ):
+            yield Event(number, at, kind, json.loads(data), head)
+
+    def lines(self) -> Iterator[tuple[int, float, str, str, str]]:
+        """(number, time, kind, data as it is written, hash) of every event, as they stand in the file."""
+        yield from self._connection.execute("SELECT * FROM events ORDER BY number")
 
     def turns(self) -> dict[int, tuple[int, Array]]:
         """Every turn's talker and θ."""
@@ -175,22 +228,28 @@ class RunStore:
     def queries(self) -> Iterator[tuple[int, int, Query]]:
         """(turn, sequence number, query) of every query."""
         turns = self.turns()
-        rows = self._connection.execute("SELECT identity, turn, owner, sequence FROM queries ORDER BY rowid")
-        for identity, turn, owner, sequence in rows:
-            yield turn, sequence, Query(identity, self.agreement.fingerprint, owner, np.array(turns[turn][1]))
+        for identity, turn, owner, sequence, head, signature in self._connection.execute(
+            "SELECT * FROM queries ORDER BY rowid"
+        ):
+            θ = np.array(turns[turn][1])
+            yield turn, sequence, Query(identity, self.agreement.fingerprint, owner, θ, head, signature)
 
     def answers(self) -> Iterator[Answer]:
         """Every answer, in the order in which they came."""
         rows = self._connection.execute(
-            "SELECT identity, owner, gradient, answered, chain_head FROM answers JOIN queries USING (identity) "
-            "ORDER BY answers.rowid"
+            "SELECT identity, owner, gradient, answered, chain_head, answers.signature FROM answers "
+            "JOIN queries USING (identity) ORDER BY answers.rowid"
         )
-        for identity, owner, gradient, answered, head in rows:
-            yield Answer(identity, self.agreement.fingerprint, owner, np.array(np.frombuffer(gradient)), answered, head)
+        for identity, owner, gradient, answered, head, signature in rows:
+            numbers = np.array(np.frombuffer(gradient))
+            yield Answer(identity, self.agreement.fingerprint, owner, numbers, answered, head, signature)
 
     def close(self) -> None:
         """Commit, and let go of the file."""
         self.commit()
+        if self._writer is not None:
+            with suppress(sqlite3.Error):  # then the one file is all of it, for whoever is given a copy
+                self._connection.execute("PRAGMA journal_mode = DELETE")
         _close(self._connection, self._writer)
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
@@ -203,8 +262,9 @@ class RunStore:
             raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
 
 
-def _count_events(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM events").fetchone()[0])
+def _last_line(connection: sqlite3.Connection) -> tuple[int, str]:
+    row = connection.execute("SELECT number, hash FROM events ORDER BY number DESC LIMIT 1").fetchone()
+    return (0, START) if row is None else (int(row[0]), str(row[1]))
 
 
 def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
@@ -219,6 +279,13 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
             writer.release()
         raise StoreFailed(f"{path}: cannot be used as a run's file ({error}); give the path of a new file") from None
     return connection, writer
+
+
+def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version != VERSION:
+        what = "no run" if version == 0 else "a run of another version of copriv, which neither signs nor chains"
+        raise StoreFailed(f"{path}: holds {what}; begin a new one, or use the version that it began with")
 
 
 def _close(connection: sqlite3.Connection, writer: OneWriter | None) -> None:

@@ -24,6 +24,11 @@ class Trajectory:
     Raises AgreementError for terms that are still "auto", or do not fit p parameters.
     """
 
+    @classmethod
+    def of(cls, agreement: Agreement, n_parameters: int, talk: str) -> "Trajectory":
+        """Of a run that began with this way to talk: where the learner chooses, owners talk evenly."""
+        return cls(agreement, n_parameters, shares_by_rate=talk != "choose")
+
     def __init__(self, agreement: Agreement, n_parameters: int, shares_by_rate: bool) -> None:
         if agreement.agreement.rule == "auto":
             raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')

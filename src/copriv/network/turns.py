@@ -57,6 +57,16 @@ class Turn:
 
 
 @dataclass(eq=False, slots=True)
+class Asked:
+    """A query that was made, ever."""
+
+    turn: int
+    query: Query
+    answer: bytes | None = None
+    refused: bool = False
+
+
+@dataclass(eq=False, slots=True)
 class Party:
     """What the learner knows of one owner."""
 
@@ -72,6 +82,8 @@ class Party:
     chain_head: str = ""
     out: str = ""
     """Why it will not answer again in this run; "" while it may."""
+    certificate: str = ""
+    """PEM, by which its answers' signatures are checked."""
     refusals: int = 0
     barred: bool = False
     """It is out for good, and not heard when it comes back."""

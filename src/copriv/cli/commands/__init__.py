@@ -15,6 +15,7 @@ COMMANDS = {
     "learner": "Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with "
     "--resume.",
     "predict": "Predict the target of each row of a table, in the table's order.",
+    "verify": "Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is.",
     "data": "Look at tables: do they keep to what was agreed?",
     "data fetch": "Download a data set of the papers, or take it from a file; it is then found by `copriv reproduce`.",
     "data check": "Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem.",

@@ -108,7 +108,7 @@ def command(
         log(f"listening at {address}; run {run.run[:8]}")
 
     try:
-        conductor = Conductor(run, conduct, time.monotonic())
+        conductor = Conductor(run, conduct, time.monotonic(), own)
         with Following(conductor, events), watched(conductor, rows, ui, ui_port) as look:
             conducted = Learner(
                 conductor,

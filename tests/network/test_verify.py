@@ -1,0 +1,411 @@
+"""A run's file leads to its model, or the check says which line is wrong: for a damaged file and for a learner that cheats."""
+
+import json
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.cli import run as copriv
+from copriv.losses import Squared
+from copriv.network.agent import respond
+from copriv.network.conductor import Conductor
+from copriv.network.keys import Keys, issue
+from copriv.network.messages import Refusal
+from copriv.network.signatures import query_content, signed_answer
+from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
+from copriv.network.trajectory import Trajectory
+from copriv.network.turns import Conduct, query_identity
+from copriv.network.verify import Verdict, verify_run
+from copriv.owner import Owner
+from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
+from network_parties import NAMES, agreement, keys, records
+
+Held = dict[str, Keys]
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Held:
+    return keys(tmp_path_factory.mktemp("keys"))
+
+
+def honest_owners(agreed: Agreement) -> dict[str, Owner]:
+    return {
+        name: Owner(
+            agreed, name, records(i), Squared(),
+            MemoryLedger(name, Fraction(1), agreed.answers, Fraction(agreed.owner[i].delta)),
+        )
+        for i, name in enumerate(NAMES)
+    }  # fmt: skip
+
+
+def conducted(
+    path: Path,
+    held: Held,
+    agreed: Agreement | None = None,
+    *,
+    most: int = 1000,
+    conduct: Conduct | None = None,
+    owners: dict[str, Owner] | None = None,
+) -> Conductor:
+    """An honest run of signing owners, ended after so many answers; it can be taken up again."""
+    agreed = agreed or agreement(horizon=8, answers=3)
+    resumed = path.exists()
+    store = RunStore.resume(path, agreed) if resumed else RunStore.create(path, agreed, 3)
+    conductor = Conductor(store, conduct or Conduct(), 0.0, held["learner"])
+    owners = owners or honest_owners(agreed)
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+    answered = 0
+    while queries := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:
+        for query in queries:
+            answer, _ = respond(owners[query.owner], query)
+            if isinstance(answer, Refusal):
+                conductor.refused(query.owner, answer, 1.0)
+            elif answered < most:
+                assert isinstance(answer, Answer)
+                conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
+                answered += 1
+    store.close()
+    return conductor
+
+
+def check(path: Path, held: Held, **given: Any) -> Verdict:
+    return verify_run(path, **({"authority": held["learner"].authority} | given))
+
+
+def told(verdict: Verdict) -> str:
+    assert not verdict.ok
+    return "; ".join(map(str, verdict.problems))
+
+
+ONE_ANSWER = {"horizon": 3, "answers": 1}
+RUNS: dict[str, Callable[[], Agreement]] = {
+    "A1": lambda: agreement("A1", horizon=8, answers=3),
+    "A2": lambda: agreement("A2", horizon=8, answers=3),
+    "A2 in rounds": lambda: agreement("A2", horizon=9, answers=3).replace(agreement={"window": 3}),
+    "S1": lambda: agreement("S1", horizon=4, answers=4),
+    "S2": lambda: agreement("S2", horizon=4, answers=4),
+    "gaussian": lambda: agreement("A2", horizon=8, answers=3, delta=1e-6).replace(agreement={"mechanism": "gaussian"}),
+    "statistics": lambda: agreement("A2", **ONE_ANSWER).replace(
+        agreement={"mechanism": "statistics", "moments_share": 0.2}, data={"feature_bound": 1.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_honest_run_leads_to_its_model_to_the_bit(tmp_path: Path, held: Held, name: str) -> None:
+    agreed = RUNS[name]()
+    conductor = conducted(tmp_path / "run.db", held, agreed)
+    verdict = check(tmp_path / "run.db", held, agreement=agreed)
+    assert verdict.problems == ()
+    assert verdict.rounding == 0
+    assert verdict.model is not None
+    assert verdict.model.tobytes() == conductor.model.tobytes()
+    assert (verdict.stepped, verdict.outcome) == (conductor.stepped, "finished")
+    assert sum(verdict.answers.values()) >= conductor.stepped
+    assert verdict.missing == {}
+
+
+def test_a_run_that_stopped_and_was_taken_up_again_is_one_run(tmp_path: Path, held: Held) -> None:
+    owners = honest_owners(agreement(horizon=8, answers=3))
+    conducted(tmp_path / "run.db", held, most=4, owners=owners)
+    halfway = check(tmp_path / "run.db", held)
+    assert (halfway.problems, halfway.stepped) == ((), 4)
+    conducted(tmp_path / "run.db", held, conduct=Conduct(deadline=9.0), owners=owners)
+    verdict = check(tmp_path / "run.db", held, head=halfway.head)
+    assert verdict.problems == ()
+
+
+def test_an_answer_that_was_lost_is_said_to_be_missing(tmp_path: Path, held: Held) -> None:
+    agreed = agreement(horizon=8, answers=3)
+    store = RunStore.create(tmp_path / "run.db", agreed, 3)
+    conductor = Conductor(store, Conduct(begin="any"), 0.0, held["learner"])
+    owner = Owner(agreed, "bank-1", records(0), Squared(), MemoryLedger("bank-1", Fraction(1), 3))
+    conductor.joined("bank-1", 0.0, held["bank-1"].certificate.decode())
+    (_, lost), *_ = conductor.take_outbox()
+    assert isinstance(lost, Query)
+    owner.answer(lost)
+    conductor.refused("bank-1", Refusal(lost.identity, "lost", "crashed"), 1.0)
+    (_, again), *_ = conductor.take_outbox()
+    assert isinstance(again, Query)
+    conductor.answered(signed_answer(held["bank-1"], store.run, again, owner.answer(again)), 2.0)
+    store.close()
+    verdict = check(tmp_path / "run.db", held)
+    assert verdict.problems == ()
+    assert verdict.missing == {"bank-1": 1}
+
+
+# A learner that does not follow the rule -------------------------------------------------------------------------------
+
+
+def test_a_learner_that_asks_where_the_rule_does_not_lead_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trajectory.query
+    asked = 0
+
+    def elsewhere(self: Trajectory, talker: int) -> Any:
+        nonlocal asked
+        asked += 1
+        return original(self, talker) + (1e-6 if asked == 5 else 0.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trajectory, "query", elsewhere)
+        conducted(tmp_path / "run.db", held)
+    said = told(check(tmp_path / "run.db", held))
+    assert "turn 5 asks at a point to which the agreed rule does not lead" in said
+
+
+def test_a_learner_that_weighs_answers_as_it_likes_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trajectory.step
+
+    def favours(self: Trajectory, talker: int, answers: Any) -> None:
+        original(self, talker, {name: 1.001 * answer for name, answer in answers.items()})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trajectory, "step", favours)
+        conducted(tmp_path / "run.db", held)
+    assert "does not lead" in told(check(tmp_path / "run.db", held))
+
+
+class Forger:
+    """A learner that writes its run anew: every hash is right again, and every query is signed anew."""
+
+    def __init__(self, path: Path, held: Held) -> None:
+        self.path, self.held = path, held
+        with sqlite3.connect(path) as connection:
+            (self.run, self.fingerprint) = connection.execute("SELECT name, fingerprint FROM run").fetchone()
+            self.lines = [list(row) for row in connection.execute("SELECT number, time, kind, data FROM events")]
+            self.points = dict(connection.execute("SELECT number, theta FROM turns"))
+        connection.close()
+
+    def kinds(self, kind: str) -> list[list[Any]]:
+        return [line for line in self.lines if line[2] == kind]
+
+    def write(self) -> None:
+        connection, head = sqlite3.connect(self.path), START
+        connection.execute("DELETE FROM events")
+        for number, line in enumerate(self.lines, start=1):
+            _, at, kind, text = line
+            if kind == "query":
+                said = json.loads(text)
+                θ = np.frombuffer(self.points[said["turn"]])
+                query = Query(said["identity"], self.fingerprint, said["owner"], θ, head)
+                said["signature"] = self.held["learner"].sign(query_content(self.run, query))
+                change = "UPDATE queries SET head = ?, signature = ? WHERE identity = ?"
+                connection.execute(change, (head, said["signature"], said["identity"]))
+                text = json.dumps(said)
+            head = line_hash(head, number, at, kind, text)
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (number, at, kind, text, head))
+        connection.commit()
+        connection.close()
+
+    def execute(self, statement: str, *values: Any) -> None:
+        with sqlite3.connect(self.path) as connection:
+            connection.execute(statement, values)
+        connection.close()
+
+
+@pytest.fixture
+def forger(tmp_path: Path, held: Held) -> Forger:
+    conducted(tmp_path / "run.db", held)
+    return Forger(tmp_path / "run.db", held)
+
+
+def test_the_forgers_own_file_is_right_while_it_changes_nothing(forger: Forger, held: Held) -> None:
+    """What the forger writes is wrong for one reason only: the histories that owners signed are not signed anew."""
+    assert check(forger.path, held).ok
+    forger.lines[1][1] += 1e-3
+    forger.write()
+    assert "it is not what bank-" in told(check(forger.path, held))
+
+
+def test_an_answer_that_is_left_out_afterwards_is_missed(forger: Forger, held: Held) -> None:
+    last = json.loads(forger.kinds("answer")[-2][3])
+    keep = [line for line in forger.lines if line is not forger.kinds("answer")[-2]]
+    steps = [line for line in keep if line[2] == "stepped"]
+    gone = json.loads(steps[-2][3])
+    forger.lines = [line for line in keep if line is not steps[-2]]
+    for line in forger.kinds("stepped")[-1:]:
+        line[3] = json.dumps(json.loads(line[3]) | {"k": gone["k"]})
+    forger.execute("DELETE FROM answers WHERE identity = ?", last["identity"])
+    forger.write()
+    assert not check(forger.path, held).ok
+
+
+def test_an_answer_in_other_words_is_not_what_its_owner_signed(forger: Forger, held: Held) -> None:
+    line = forger.kinds("answer")[-1]
+    said = json.loads(line[3])
+    other = np.array([0.5, 0.5, 0.5])
+    line[3] = json.dumps(said | {"gradient": digest(other)})
+    forger.execute("UPDATE answers SET gradient = ? WHERE identity = ?", other.tobytes(), said["identity"])
+    forger.write()
+    verdict = check(forger.path, held)
+    assert f"line {line[0]}: it is not what {said['owner']} signed" in told(verdict)
+
+
+def test_an_answer_under_another_owners_name_is_refused(forger: Forger, held: Held) -> None:
+    line = forger.kinds("answer")[0]
+    said = json.loads(line[3])
+    other = next(name for name in NAMES if name != said["owner"])
+    line[3] = json.dumps(said | {"owner": other})
+    forger.write()
+    assert f"line {line[0]}: the answer of {other} is not the one" in told(check(forger.path, held))
+
+
+def test_owners_that_were_made_up_are_not_of_the_authority(tmp_path: Path, forger: Forger, held: Held) -> None:
+    foreign = keys(tmp_path / "foreign")
+    for line in forger.kinds("certified"):
+        said = json.loads(line[3])
+        line[3] = json.dumps(said | {"certificate": foreign[said["owner"]].certificate.decode()})
+    forger.write()
+    assert "certificate is not of this consortium's authority" in told(check(forger.path, held))
+
+
+def test_an_owners_key_cannot_sign_as_the_learner(tmp_path: Path, forger: Forger, held: Held) -> None:
+    line = forger.lines[0]
+    line[3] = json.dumps(json.loads(line[3]) | {"learner": held["bank-1"].certificate.decode()})
+    forger.write()
+    assert "line 1: the certificate of the learner is that of bank-1, a owner" in told(check(forger.path, held))
+
+
+def test_an_unsigned_run_proves_nothing(tmp_path: Path, held: Held) -> None:
+    store = RunStore.create(tmp_path / "run.db", agreement(horizon=8, answers=3), 3)
+    conductor = Conductor(store, Conduct(begin="any"), 0.0)
+    conductor.joined("bank-1", 0.0)
+    conductor.take_outbox()
+    store.close()
+    assert "the learner did not sign it" in told(verify_run(tmp_path / "run.db"))
+
+
+def test_a_file_that_was_cut_off_is_missed_by_its_head_and_by_its_model(
+    tmp_path: Path, held: Held, forger: Forger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = check(forger.path, held)
+    last = max(line[0] for line in forger.lines)
+    forger.execute("DELETE FROM events WHERE number = ?", last)
+    assert check(forger.path, held).ok, "by itself it looks like a run that was not over yet"
+    assert "no line has the head" in told(check(forger.path, held, head=whole.head))
+
+
+def test_another_agreement_than_ones_own_is_noticed(forger: Forger, held: Held) -> None:
+    other = agreement(horizon=9, answers=3)
+    assert "under another agreement than the one given" in told(check(forger.path, held, agreement=other))
+
+
+# A file that was damaged ------------------------------------------------------------------------------------------------
+
+_TABLES = {
+    "run": ("name", "parameters"),
+    "turns": ("talker", "theta"),
+    "queries": ("turn", "owner", "sequence", "head", "signature"),
+    "answers": ("gradient", "answered", "chain_head", "signature"),
+    "events": ("time", "kind", "data", "hash"),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory, held: Held) -> bytes:
+    path = tmp_path_factory.mktemp("sound") / "run.db"
+    conducted(path, held)
+    return path.read_bytes()
+
+
+def test_whatever_is_changed_in_a_file_is_noticed(tmp_path: Path, held: Held, sound: bytes) -> None:
+    chance, path = random.Random(0), tmp_path / "changed.db"
+    for _ in range(80):
+        path.write_bytes(sound)
+        what = change_one_value(path, chance)
+        with suppress(StoreFailed):
+            assert not check(path, held).ok, what
+
+
+def change_one_value(path: Path, chance: random.Random) -> str:
+    connection = sqlite3.connect(path)
+    table = chance.choice(sorted(_TABLES))
+    column = chance.choice(_TABLES[table])
+    row = chance.choice([one for (one,) in connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid")])
+    (old,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
+    if isinstance(old, bytes):
+        at = chance.randrange(len(old))
+        new: Any = old[:at] + bytes([old[at] ^ 1 << chance.randrange(8)]) + old[at + 1 :]
+    elif isinstance(old, str):
+        at = chance.randint(0, len(old))
+        new = old[:at] + chance.choice("0aZ ") + old[at + chance.randint(0, 1) :] if chance.random() < 0.8 else ""
+        new = new if new != old else f"{old}!"
+    else:
+        new = old + chance.choice([-1, 1, 2**40])
+    connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (new, row))
+    connection.commit()
+    connection.close()
+    return f"{table}.{column} of row {row}: {old!r} became {new!r}"
+
+
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0" + bytes(200), b"not a run", b"x" * 5000])
+def test_what_is_no_run_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.db").write_bytes(content)
+    with pytest.raises(StoreFailed):
+        verify_run(tmp_path / "run.db")
+
+
+def test_there_is_no_file_made_where_there_was_none(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="there is no such file"):
+        verify_run(tmp_path / "run.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Certificates -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_had_expired_signs_nothing(tmp_path: Path) -> None:
+    held = keys(tmp_path)
+    issue(tmp_path / "authority", tmp_path / "short", "bank-1", "owner", days=1 / 86400)
+    held["bank-1"] = Keys.load(tmp_path / "bank-1")
+    late = replace(held["bank-1"], certificate=(tmp_path / "short" / "certificate.pem").read_bytes(),
+                   key=(tmp_path / "short" / "key.pem").read_bytes())  # fmt: skip
+    conducted(tmp_path / "run.db", held | {"bank-1": late})
+    assert "the certificate of bank-1 was not valid at its time" in told(check(tmp_path / "run.db", held))
+
+
+# The command ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_says_yes_in_words_and_no_with_the_line(
+    tmp_path: Path, held: Held, forger: Forger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ca.pem").write_bytes(held["learner"].authority)
+    (tmp_path / "agreed.toml").write_text(agreement(horizon=8, answers=3).to_toml())
+    said = ["verify", str(forger.path), "--keys", str(tmp_path), "--agreement", str(tmp_path / "agreed.toml")]
+    assert copriv(said) == 0
+    shown = capsys.readouterr().out
+    assert "The 8 steps follow from the agreement and the answers, to the bit." in shown
+    assert "file's own" not in shown
+    assert copriv(["verify", str(forger.path)]) == 0
+    assert capsys.readouterr().out.count("file's own") == 2
+    line = forger.kinds("answer")[3]
+    forger.execute("UPDATE events SET data = replace(data, 'answered', 'answerde') WHERE number = ?", line[0])
+    assert copriv([*said, "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "copriv.run-verified/1"
+    assert document["ok"] is False
+    assert document["problems"][0]["line"] == line[0]
+
+
+def test_a_head_that_is_none_makes_no_sense(tmp_path: Path) -> None:
+    assert copriv(["verify", str(tmp_path / "run.db"), "--head", "abc"]) == 2
+
+
+def test_the_identity_of_a_query_follows_from_four_things() -> None:
+    assert query_identity("f", "r", "o", 1) != query_identity("f", "r", "o", 2)
