@@ -140,8 +140,10 @@ def _exact_mean(problem: Problem) -> Array | None:
     agreement, mechanism = problem.agreement, problem.agreement.mechanism
     # The recursions are those of Laplace noise, as much of it in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
+    if not pure or mechanism.law(agreement) is not Law.LAPLACE:
+        return None  # before the rule is asked: where owners answer once it may have no step yet
     recursion = named(terms.rule).recursion(agreement)
-    if recursion is None or not pure or mechanism.law(agreement) is not Law.LAPLACE:
+    if recursion is None:
         return None
     capped = None if agreement.answers >= terms.horizon else np.full(agreement.n_owners, float(agreement.answers))
     owners = OwnerKinds.of(agreement.records, noise_scales(agreement), answers=capped)

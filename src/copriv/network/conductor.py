@@ -93,7 +93,7 @@ class Conductor:
             run, p = self.store.run, self.store.n_parameters
             self.store.event("begun", run=run, fingerprint=self.agreement.fingerprint, parameters=p, **said)
         else:
-            self.store.event("resumed", **said)
+            self.store.event("continued", **said)
 
     @property
     def model(self) -> Float[Array, " p"]:

@@ -117,7 +117,7 @@ class LineCheck:
             self.wrong(number, "a run begins with the line that says under what")
             return False
         known: dict[str, Callable[[dict[str, Any]], None]] = {
-            "begun": self._begun, "resumed": self._resumed, "certified": self._certified, "asked": self._point,
+            "begun": self._begun, "continued": self._continued, "certified": self._certified, "asked": self._point,
             "query": self._query, "answer": self._answer, "stepped": self._step, "abandoned": self._abandoned,
             "finished": self._ended, "stopped": self._ended,
         }  # fmt: skip
@@ -127,7 +127,7 @@ class LineCheck:
         except _Broken as broken:
             self.wrong(number, str(broken))
             # What does not replay has no continuation; who signed what can be looked at to the end.
-            going = kind in ("query", "answer", "certified", "resumed") and len(self.problems) < _MOST_PROBLEMS
+            going = kind in ("query", "answer", "certified", "continued") and len(self.problems) < _MOST_PROBLEMS
         except (CoprivError, KeyError, TypeError, ValueError, ArithmeticError) as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
             going = False
@@ -147,9 +147,9 @@ class LineCheck:
         self.trajectory = Trajectory.of(self._agreement, self._store.n_parameters, said["talk"])
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
-        self._resumed(said)
+        self._continued(said)
 
-    def _resumed(self, said: dict[str, Any]) -> None:
+    def _continued(self, said: dict[str, Any]) -> None:
         self._learner = self._party(said.get("learner", ""), "learner", None)
 
     def _certified(self, said: dict[str, Any]) -> None:

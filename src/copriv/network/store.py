@@ -173,7 +173,10 @@ class RunStore:
         self._write("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (self._events + 1, now, kind, text, head))
         self._events, self.head = self._events + 1, head
         if self.on_event is not None:
-            self.on_event(Event(self._events, now, kind, data, head))
+            try:
+                self.on_event(Event(self._events, now, kind, data, head))
+            except Exception:  # whoever looks on does not end the run
+                self.on_event = None
 
     def turn(self, number: int, talker: int, theta: Float[Array, " p"]) -> None:
         """A point at which a talker is to be asked."""
