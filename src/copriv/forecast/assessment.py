@@ -120,7 +120,7 @@ def assess(
     ψ = by_world.reshape(-1, len(k))
     low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95], axis=0)
     mean, kind = ψ.mean(axis=0), "simulated"
-    if all(one.clipped == 0 for one in simulated) and not (few and apart) and unlike is None:
+    if all(one.clipped == 0 for one in simulated) and not (few and apart) and (unlike is None or agreement.synchronous):
         exact = [_exact_mean(world) for world in worlds[:1]]
         if exact[0] is not None:
             exact += [_exact_mean(world) for world in worlds[1:]]
