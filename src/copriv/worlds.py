@@ -29,7 +29,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 from scipy.special import expit
-from sklearn.covariance import ledoit_wolf
 
 from copriv.errors import NotCertified
 from copriv.losses import Huber, OfMargin, Squared
@@ -259,6 +258,8 @@ class Law:
 
     @cached_property
     def _intensity(self) -> float:
+        from sklearn.covariance import ledoit_wolf  # here: it brings scipy.stats and half of scikit-learn
+
         x = self.rows.features
         spread = x.std(axis=0)
         varied = x[:, spread > 0] / spread[spread > 0]

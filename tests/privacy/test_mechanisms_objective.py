@@ -376,8 +376,9 @@ def exact_gradient(solver: Prepared, theta: Array) -> list[Fraction]:
     θ = [Fraction(float(t)) for t in theta]
     away = [t - Fraction(float(s)) for t, s in zip(θ, made.start, strict=True)]
     total = [Fraction(made.regularization) * t + λ * dot(row, away) for t, row in zip(θ, made.inverse, strict=True)]
-    for x, y, share, limit in zip(solver.features, solver.target, solver.share, solver.limit, strict=True):
-        slope = 2 * (dot(x, θ) - Fraction(float(y)))
+    rows = zip(solver.features, solver.target, solver.share, solver.damp, solver.limit, strict=True)
+    for x, y, share, damp, limit in rows:
+        slope = Fraction(float(damp)) * 2 * (dot(x, θ) - Fraction(float(y)))
         most = Fraction(float(limit)) if np.isfinite(limit) else abs(slope)
         part = Fraction(float(share)) * min(max(slope, -most), most)
         total = [t + part * Fraction(float(v)) for t, v in zip(total, x, strict=True)]

@@ -20,7 +20,6 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import gammainccinv
 
 from copriv.errors import InvalidInput
 from copriv.rules.bounds import Bound, Setting, checked_bound
@@ -120,6 +119,8 @@ class AsyncCopies:
     @cached_property
     def _surprise(self) -> float:
         """What Pearson's statistic of N − 1 degrees of freedom exceeds with a probability of SURPRISE."""
+        from scipy.special import gammainccinv  # here: whoever only reads an agreement does not wait for SciPy
+
         return float(2.0 * gammainccinv(max(len(self.weights) - 1, 1) / 2.0, SURPRISE))
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
