@@ -5,6 +5,8 @@ import json
 import pytest
 
 from copriv.errors import UsageError
+from copriv.terms import DataTerms
+from copriv.ui.app import FILES
 from copriv.ui.guard import MOST_BYTES
 from copriv.ui.server import take_place
 from page_server import ask, in_thread
@@ -104,12 +106,19 @@ def test_files_of_this_machine_cannot_be_asked_for(place):
     state = json.loads(ask(place, path="/api/start")[2])["state"]
     for i, seat in enumerate(state["owners"]):
         seat["terms"]["name"] = f"o{i}"
-    state["data"] |= {"dataset": "table", "path": "/etc/passwd", "features": ["a"], "target": "b"}
-    status, _, text = ask(place, "POST", "/api/join/exact", json.dumps(state))
-    assert status == 422
-    assert "not at hand" in text
+    for key in FILES:
+        data = {**state["data"], "dataset": "table", key: "/etc/passwd", "features": ["a"], "target": "b"}
+        for path in ("/api/join/exact", "/api/join/quick"):
+            status, _, text = ask(place, "POST", path, json.dumps({**state, "data": data}))
+            assert status == 422
+            assert "not at hand" in text
     assert ask(place, path="/static/../app.py")[0] == 404
     assert ask(place, path="/static/%2e%2e/app.py")[0] == 404
+
+
+def test_every_key_that_could_name_a_file_is_known_here():
+    texts = {key for key, field in DataTerms.model_fields.items() if field.annotation in (str, str | None)}
+    assert texts == {*FILES, "dataset", "target"}
 
 
 def test_other_machines_only_when_told():

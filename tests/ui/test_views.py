@@ -95,7 +95,7 @@ def test_who_is_out_is_told_what_joining_would_bring(made):
 
 def test_nothing_is_invented_of_what_a_forecast_does_not_know(made):
     view = views.quick(views.Question.of(state()), made)
-    assert view["unlikeness"] is None
+    assert view["unlikeness"] == made.document["unlikeness"]
     assert all(row["own"] is None and row["probability"] is None for row in view["owners"])
 
 

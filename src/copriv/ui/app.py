@@ -24,6 +24,9 @@ from copriv.ui.shell import answered, as_json, body, routes
 PAGES = ("join", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
 
+FILES = ("path", "public", "dictionary")
+"""Keys of [data] that name files. A state can come with a link, and a link must not name files to read."""
+
 
 class Pages:
     """The application for planning: everything but a run in progress."""
@@ -102,7 +105,7 @@ class Pages:
         """What is asked; a file that it names must be one that the person gave, here or with the agreement."""
         question = views.Question.of(document)
         data = question.tables.get("data", {})
-        for key in ("path", "dictionary"):
+        for key in FILES:
             agreed = None if self._agreement is None else getattr(self._agreement.data, key)
             if (path := data.get(key)) is not None and path != agreed and not self._rows.holds(str(path)):
                 raise InvalidInput(f"data.{key}: this file is not at hand any more; choose it again")

@@ -166,7 +166,7 @@ def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from another forecast's curves, in milliseconds."""
     members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
     members = replace(members, spread=made.consortium.spread)
-    return _view(question, made, members) | {"kind": "quick", "unlikeness": None}
+    return _view(question, made, members) | {"kind": "quick", "unlikeness": made.document.get("unlikeness")}
 
 
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:

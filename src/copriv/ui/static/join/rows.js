@@ -104,9 +104,8 @@ export function rows(desk) {
     const features = used.filter((column) => column.name !== file.target).map((column) => column.name);
     const of = (kind, value) => Object.fromEntries(used.filter((column) => column.kind === kind).map((column) => [column.name, value(column)]));
     state.data = {
-      dataset: "table", path: file.path, features, target: file.target, components: Math.min(10, features.length),
-      // One row stands for the owners', which a forecast never reads.
-      public_rows: file.rows - 1, bounds: of("number", ({ low, high }) => [low, high]), categories: of("category", ({ levels }) => levels),
+      dataset: "table", public: file.path, features, target: file.target, components: Math.min(10, features.length),
+      bounds: of("number", ({ low, high }) => [low, high]), categories: of("category", ({ levels }) => levels),
     };
     const target = used.find((column) => column.name === file.target);
     state.model = { ...state.model, loss: target.kind === "category" ? "logistic" : "squared" };

@@ -49,6 +49,12 @@ export function showAsking() {
   byId("status").textContent = t("join.asking");
 }
 
+/** How far organisations are taken to differ, and who says so. */
+function unlikeness({ value, low, high, source }) {
+  if (source === "stated" && high === 0) return t("join.alike");
+  return t(source === "stated" ? "join.differ.stated" : "join.differ", { value: percent(value), low: percent(low), high: percent(high) });
+}
+
 export function showVerdict(view, state) {
   const [verdict, numbers, notes, status] = ["verdict", "verdict-numbers", "verdict-notes", "status"].map(byId);
   status.dataset.kind = view.kind;
@@ -66,7 +72,8 @@ export function showVerdict(view, state) {
   status.textContent = t(`join.${view.kind}`);
   const said = [];
   if (state.none) said.push(t("join.example"));
-  if (view.unlike.length && !view.unlikeness) said.push(t("join.unlike", { names: listed(view.unlike) }));
+  if (view.unlikeness) said.push(unlikeness(view.unlikeness));
+  if (view.unlike.length) said.push(t(view.unlikeness ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
   notes.textContent = said.join(" ");
   notes.hidden = said.length === 0;
 }

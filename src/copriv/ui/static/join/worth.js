@@ -3,6 +3,7 @@
 import { byId, h } from "../dom.js";
 import { listed, number, percent, t } from "../text.js";
 
+const LEAST = 1e-4; // below, any ε will do
 const MOST = 50; // organisations shown; the report and the command line have all
 
 function leaving(row) {
@@ -16,6 +17,11 @@ function share(row) {
   return row.worth_error > 0 ? `${percent(row.worth)} ± ${percent(row.worth_error)}` : percent(row.worth);
 }
 
+function least(epsilon) {
+  if (epsilon === null) return t("site.none");
+  return epsilon <= LEAST ? t("join.worth.any") : number(epsilon, 2);
+}
+
 function weight(row) {
   const [best, now] = [percent(row.best_weight), percent(row.weight)];
   return best === now ? best : t("join.worth.instead", { best, now });
@@ -24,7 +30,7 @@ function weight(row) {
 export function worthTable(view) {
   const columns = ["owner", "share", "leaves", "epsilon", "best"];
   const joined = view.owners.filter((row) => row.joined).slice(0, MOST);
-  const cells = (row) => [share(row), leaving(row), row.break_even === null ? t("site.none") : number(row.break_even, 2), weight(row)];
+  const cells = (row) => [share(row), leaving(row), least(row.break_even), weight(row)];
   return h("table", { class: "worth" },
     h("thead", {}, h("tr", {}, columns.map((key) => h("th", { scope: "col" }, t(`join.worth.${key}`))))),
     h("tbody", {}, joined.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), cells(row).map((text, k) => h("td", { "data-label": t(`join.worth.${columns[k + 1]}`) }, text))))));
