@@ -33,8 +33,9 @@ def test_output_perturbation_moves_by_its_sensitivity_at_most() -> None:
     worst = 0.0
     for row in (*np.eye(2), *-np.eye(2), *rng.normal(size=(20, 2))):
         for label in (-1.0, 1.0):
-            other = Records.of(np.vstack([x[:-1], 9 * row]), np.append(y[:-1], label))
-            worst = max(worst, float(np.linalg.norm(made.minimiser(problem(other), other) - start)))
+            for length in (1, 3, 9):
+                other = Records.of(np.vstack([x[:-1], length * row]), np.append(y[:-1], label))
+                worst = max(worst, float(np.linalg.norm(made.minimiser(problem(other), other) - start)))
     assert 0.2 * made.sensitivity(n) < worst <= made.sensitivity(n)
 
 

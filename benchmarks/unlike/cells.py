@@ -9,7 +9,7 @@ import numpy as np
 import copriv
 from benchmarks.unlike.tables import Owners
 from copriv import losses
-from copriv.finish import Home, finished
+from copriv.home import Home, finished
 from copriv.records import Records
 
 RUNS = 20

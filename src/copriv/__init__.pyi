@@ -20,6 +20,7 @@ from .errors import (
     UsageError,
 )
 from .forecast import Forecast, forecast
+from .home import finish as finish
 from .owner import Owner
 from .problem import Problem
 from .protocol import Answer, Query
@@ -48,6 +49,7 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
+    "finish",
     "forecast",
     "own_learners",
     "simulate",

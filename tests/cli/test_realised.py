@@ -26,7 +26,7 @@ def agreement(**terms: Any) -> Agreement:
         {
             "agreement": {"rule": "A2", "horizon": 6, "answers": 3, "step": 0.5, **terms},
             "model": {"loss": "squared", "regularization": 0.01, "theta_max": 10.0, "gradient_bound": 20.0},
-            "data": {"components": 2, "feature_bound": 0.0},
+            "data": {"dataset": "lending-embedded", "components": 2, "feature_bound": 0.0},
             "owner": [{"name": name, "records": 2000, "epsilon": 1.0} for name in ("a", "b")],
         }
     )

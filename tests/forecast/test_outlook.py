@@ -19,6 +19,9 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "unlikeness",
+    "at_unlikeness",
+    "plan_caution",
     "probability",
     "advice",
     "caution",
@@ -36,6 +39,7 @@ TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
 TERMS_ADDED = {"horizon", "gradient_bound", "feature_bound", "private", "words", "curve"}
 OWNER = {"name", "alone", "together", "joining_pays", "break_even_epsilon", "marginal_value"}
 OWNER_ADDED = {
+    "own",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
     "break_even_epsilon_low", "break_even_epsilon_high",

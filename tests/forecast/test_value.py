@@ -183,7 +183,7 @@ def test_nobody_is_left_when_the_only_owner_leaves():
     c = some_consortium(np.random.default_rng(0), 1)
     assert c.loss_without()[0] == np.inf
     assert c.alone()[0] == 0
-    assert c.break_even(0, public_only=1.0) is None  # its own model is the best there is
+    assert c.break_even(0, float(c.alone()[0])) is None  # its own model is the best there is
 
 
 def test_a_small_conservative_owner_hurts():
@@ -254,7 +254,7 @@ def test_break_even_is_where_a_dense_scan_first_sees_joining_pay(seed):
     c = some_consortium(rng, 3)
     for i, public_only in enumerate((1e-9, 1e-2, np.inf)):
         target = min(float(c.alone()[i]), public_only)
-        for found, owner in ((c.break_even(i, public_only), i), (c.break_even_for_all(i, public_only), None)):
+        for found, owner in ((c.break_even(i, target), i), (c.break_even_for_all(i, target), None)):
             expected = scanned(lambda ε, o=owner, t=target: everybody(changed(c, o, ε)) < t)
             if expected is None:
                 assert found is None

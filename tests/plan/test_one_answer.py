@@ -80,13 +80,6 @@ def test_the_hinge_is_rounded_as_suits_the_budget_but_for_where_that_is_agreed()
     assert kept.model.smoothing == 0.7
 
 
-def test_what_a_bound_costs_unseen_moves_the_plan_to_a_looser_one() -> None:
-    made = problem("squared", 20.0)
-    plain = plan_one_answer(made, "statistics")
-    wary = plan_one_answer(made, "statistics", unseen=lambda Ξ: 10.0 if 1.2 * plain.gradient_bound > Ξ else 0.0)
-    assert wary.gradient_bound > 1.2 * plain.gradient_bound
-
-
 @pytest.mark.parametrize(("loss", "mechanism"), [("squared", "statistics"), ("logistic", "objective")])
 def test_the_expected_psi_is_that_of_runs(loss: str, mechanism: str) -> None:
     """The shortcuts (all owners' noise as one's, N models from one's spread) against the engine, in the same world."""

@@ -49,7 +49,10 @@ def agreement(records: int, answers: int, epsilon: float, overlap: int = 1, boun
         {
             "agreement": {"rule": "A2", "horizon": 10 * answers, "answers": answers, "step": 1.0},
             "model": {"loss": "squared", "gradient_bound": bound, "theta_max": 10.0},
-            "owner": [{"name": "bank", "records": records, "epsilon": epsilon, "overlap": overlap}],
+            "owner": [
+                {"name": name, "records": records, "epsilon": epsilon, "overlap": overlap}
+                for name in ("bank", *(f"other-{i}" for i in range(1, overlap)))
+            ],
         }
     )
 

@@ -20,7 +20,7 @@ from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
-from copriv.finish import finished
+from copriv.home import finished
 from copriv.losses import OfMargin
 from copriv.records import Records
 from copriv.types import Array

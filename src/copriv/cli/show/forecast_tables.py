@@ -1,5 +1,7 @@
 """A forecast in words and tables."""
 
+import textwrap
+
 from rich.table import Table
 
 from copriv.agreement import Agreement
@@ -16,7 +18,7 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     records = sum(owner.records for owner in owners)
     who = "1 owner" if len(owners) == 1 else f"{len(owners)} owners"
     console.print(f"{agreement.agreement.name}: {who}, {records:,} records. No private record was read.")
-    console.print(f"From {outlook.description}.\n")
+    console.print(textwrap.fill(f"From {outlook.description}.", 118) + "\n")
     console.print(_terms(outlook))
     console.print(
         "\nabove the best: f/f* - 1, the relative fitness; 0 is the model from all records without privacy.\n"

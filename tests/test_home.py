@@ -5,8 +5,8 @@ import pytest
 
 import copriv
 from copriv.errors import DataError
-from copriv.finish import COUNTS, Home, finished
 from copriv.fitness import Box, Fitness, Regularizer
+from copriv.home import COUNTS, Home, finished
 from copriv.losses import by_name
 from copriv.records import Records
 
