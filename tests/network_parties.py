@@ -22,6 +22,7 @@ from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
+from copriv.privacy.release_time import ReleaseTime
 from copriv.records import Records
 from ledger_files import opened
 
@@ -114,6 +115,7 @@ class Consortium:
                 self.dialer(name),
                 keys=None if self.keys is None else self.keys[name],
                 patience=QUICK,
+                times=options.pop("times", None) or ReleaseTime(1e-3),  # late where that is too short, as models may be
                 **options,
             )
             return await agent.serve()

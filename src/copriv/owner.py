@@ -12,6 +12,9 @@ record (or one person's records) replaced. It rests on four things, all enforced
 Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 """
 
+import math
+import time
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +23,9 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.mechanisms import PrivateAnswer
+from copriv.mechanisms.rehearsal import rehearsed
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
+from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
 from copriv.types import Array, Loss
@@ -33,11 +38,21 @@ class Owner:
     DataError when the loss cannot take the targets, and InvalidInput when the bound is so small that no noise can be
     certified: all before anything is spent.
 
+    times: when answers leave (`copriv.privacy.release_time`). Without, an answer takes as long as it takes, which tells
+    who can measure it something of the records and the noise; over a network `OwnerAgent` always gives one.
+
     Records that are not in memory (`InBlocks`) are passed over once here, to be checked, and once for each answer.
     """
 
     def __init__(
-        self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss, ledger: Ledger | None = None
+        self,
+        agreement: Agreement,
+        name: str,
+        records: Records | InBlocks,
+        loss: Loss,
+        ledger: Ledger | None = None,
+        *,
+        times: ReleaseTime | None = None,
     ) -> None:
         if name not in agreement.owner_names:
             raise AgreementError(
@@ -57,7 +72,10 @@ class Owner:
                 f"{'persons' if self._terms.unit else 'records'}, "
                 f"its data has {records.units}; the noise depends on it: correct the agreement"
             )
+        begun = time.perf_counter()
         self._check_records(agreement, name, records, loss)
+        self._seconds_to_read = 0.0 if isinstance(records, Records) else time.perf_counter() - begun
+        self._times = times
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
@@ -87,6 +105,20 @@ class Owner:
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
+    def release_time(self) -> ReleaseTime:
+        """Times for this owner's answers, long enough for any records of this shape: measured on made-up ones.
+
+        The time that it takes to read records that are not in memory is that of reading these.
+        """
+        n, most = self._records.units, self._terms.unit_records
+        rows = n if self._terms.unit is None else n * (most or 1)
+        if self._terms.unit is not None and most is None and isinstance(self._records, Records):
+            rows = n * 2 ** math.ceil(
+                math.log2(max(len(self._records) / n, 1.0))
+            )  # how many a person has is not public
+        seconds = rehearsed(self._mechanism, self._loss, rows, self._start)
+        return ReleaseTime(rounded_slot(seconds + self._seconds_to_read))
+
     def draw_ahead(self) -> None:
         """Draw the noise of the next answer now, while nobody waits for it, where the mechanism allows it.
 
@@ -103,7 +135,8 @@ class Owner:
             self._mechanism.ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        return self._mechanism.answer(self._loss, self._records, theta)
+        with nullcontext() if self._times is None else self._times.held():
+            return self._mechanism.answer(self._loss, self._records, theta)
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):

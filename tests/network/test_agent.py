@@ -2,10 +2,12 @@
 
 import asyncio
 import shutil
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from copriv.errors import BudgetRefused, Unreachable
@@ -16,6 +18,7 @@ from copriv.owner import Owner
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_making import adopt
 from copriv.privacy.ledger_reading import verify
+from copriv.protocol import Query
 from ledger_files import opened
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 
@@ -62,6 +65,22 @@ def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_
     with pytest.raises(LedgerDamaged, match="the learner has seen"):
         asyncio.run(resumed())
     assert verify(tmp_path / "bank-1.ledger").spent == 0, "nothing was answered from it"
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "objective"])
+def test_over_a_network_every_answer_leaves_at_a_fixed_time(tmp_path: Path, mechanism: str) -> None:
+    agreed = agreement(answers=1 if mechanism == "objective" else 4)
+    agreed = agreed.replace(agreement={"mechanism": mechanism}, data={"feature_bound": 1.0})
+    agent = OwnerAgent(
+        agreed, NAMES[0], records(0), Squared(), MemoryLedgers(NAMES[0]), Consortium(tmp_path, agreed).dialer(NAMES[0])
+    )  # fmt: skip
+    slot = agent._times.slot
+    owner = agent._owner("run")
+    query = Query("q", agreed.fingerprint, NAMES[0], np.zeros(3))
+    begun = time.perf_counter()
+    owner.answer(query)
+    took = time.perf_counter() - begun
+    assert took >= slot
 
 
 def test_a_second_run_needs_a_lifetime_budget_for_it(tmp_path: Path) -> None:

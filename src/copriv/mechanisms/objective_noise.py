@@ -39,7 +39,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
-from copriv.mechanisms.objective_solver import GRID, Tilt, Tilted
+from copriv.mechanisms.objective_solver import CHECK, FEW, GRID, Tilt, Tilted, sure_passes
 from copriv.mechanisms.one_answer import in_memory
 from copriv.privacy.noise import Releases
 from copriv.records import InBlocks, Records
@@ -141,6 +141,17 @@ class Perturbation(Tilt):
         )  # or v is lost in its grid
         return float(2.0 * off / (REMAINDER * epsilon))
 
+    def most_passes(self, records: int, epsilon: float, tilt: float) -> int:
+        """How often the solver goes over the records at most, for any of them and any ‖b‖₂ up to `tilt`."""
+        λ, σ = self.firmness(records, epsilon), self.regularization
+        least, largest = np.linalg.eigvalsh(self.matrix)[[0, -1]]
+        steepest = self.surface.curvature * self.farthest**2 + λ + σ * largest
+        size = np.sqrt(largest) * (self.bound + σ * np.linalg.norm(self.start) + tilt)
+        sure = sure_passes(
+            float(steepest / (λ + σ * least)) * (1 + 1e-6), float(size), float(least), 0.5 * self.residual
+        )
+        return FEW + sure + sure // CHECK + 8
+
     def tied(self, records: int, epsilon: float) -> Tilted:
         """The solver for one owner's records."""
         return Tilted(self, self.firmness(records, epsilon))
@@ -223,6 +234,21 @@ class ObjectiveAnswer:
         return LaplaceAnswer(
             self.agreed.remainder_scale(self.units, float(self.epsilon)) * float(ε3), ε3, len(self.agreed.start)
         )
+
+    @property
+    def most_passes(self) -> int:
+        """For any records, unless a coordinate of b is beyond V_SCALES of its scales (a chance of e⁻⁴⁰ each)."""
+        tilt = V_SCALES * self.scale * float(np.sqrt(len(self.agreed.start)))
+        return self.agreed.most_passes(self.units, float(self.epsilon), tilt)
+
+    def seconds(self, records: Records) -> float:
+        """For so many passes: FEW of Newton's, of which one in two makes a Hessian, and the sure ones, of a gradient each."""
+        from copriv.mechanisms.rehearsal import mean_of
+
+        rows, θ = self._tilted.prepared(records), self.agreed.start
+        gradient = mean_of(lambda: rows.gradient(θ, θ))
+        newton = 0.5 * FEW * (gradient + mean_of(lambda: rows.hessian(θ)))
+        return mean_of(lambda: self._tilted.prepared(records)) + newton + (self.most_passes - FEW) * gradient
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.

@@ -43,6 +43,7 @@ from copriv.network.signatures import query_content, signed_answer
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
+from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
 from copriv.text import printable
@@ -93,6 +94,7 @@ class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
     noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.ahead`).
+    times: when answers leave; slots that are long enough on this machine, when None (`copriv.privacy.release_time`).
     Raises what `Owner` and `Policy.check` raise, before anything is dialled.
     """
 
@@ -112,17 +114,19 @@ class OwnerAgent:
         patience: Patience | None = None,
         log: Callable[[str], None] | None = None,
         noise_ahead: bool = False,
+        times: ReleaseTime | None = None,
     ) -> None:
         self._noise_ahead = noise_ahead
         self._policy = policy or Policy()
         if self._policy.certificates and keys is None:
             raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
-        Owner(agreement, name, records, loss)  # everything that can be refused is refused now
+        checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
         self._policy.check(agreement, name, columns)
         self._agreement, self._name, self._records, self._loss = agreement, name, records, loss
         self._terms = agreement.owner[agreement.owner_names.index(name)]
         self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
         self._patience, self._log = patience or Patience(), log or (lambda _: None)
+        self._times = times or checked.release_time()
         self._owner_of: tuple[str, Owner] | None = None
         """The newest run's name, and what answers in it."""
         self._runs = 0
@@ -164,7 +168,10 @@ class OwnerAgent:
         try:
             owner, welcome = await self._handshake(link)
             self._welcomed = time.monotonic()
-            self._log(f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given")
+            self._log(
+                f"in run {welcome.run[:8]}: {owner.ledger.answers} of {self._agreement.answers} answers given; "
+                f"each takes {self._times.slot:g} s, whatever the records"
+            )
             clock = Clock(link, welcome, self._terms.rate)
             try:
                 return await self._answering(link, owner, welcome, clock)
@@ -238,7 +245,10 @@ class OwnerAgent:
                 )
             ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
-            self._owner_of = run, Owner(self._agreement, self._name, self._records, self._loss, ledger)
+            self._owner_of = (
+                run,
+                Owner(self._agreement, self._name, self._records, self._loss, ledger, times=self._times),
+            )
         return self._owner_of[1]
 
     def _reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:
@@ -266,7 +276,10 @@ class OwnerAgent:
             if isinstance(message, Query):
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
+                late = self._times.late
                 reply, failure = self._reply(owner, message, welcome)
+                if self._times.late > late:
+                    self._log("an answer was late: the machine is busy, and the learner can see it")
                 drawing: asyncio.Handle | None = None
                 if self._noise_ahead and failure is None:
                     # As soon as the reply is on its way, while the learner is at work.

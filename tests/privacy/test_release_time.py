@@ -1,0 +1,211 @@
+"""All that a learner sees of an answer, and how it comes: value, refusal, loss, time and head, for neighbours."""
+
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from copriv.agreement import Agreement
+from copriv.losses import Hinge, Huber, Logistic, Squared
+from copriv.mechanisms import objective_solver
+from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
+from copriv.mechanisms.objective_solver import Prepared, surface_of
+from copriv.owner import Owner
+from copriv.privacy import ledger_lines
+from copriv.privacy.release_time import ReleaseTime, rounded_slot
+from copriv.protocol import Query
+from copriv.records import Records
+from ledger_files import opened
+
+N, P = 1000, 3
+
+
+def agreed(mechanism: str, epsilon: float = 3.0) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 1, "answers": 1, "step": 1.0, "mechanism": mechanism},
+            "model": {"loss": "squared", "gradient_bound": 1.0, "theta_max": 1e6},
+            "data": {"feature_bound": 1.0, "components": 0},
+            "owner": [{"name": "bank", "records": N, "epsilon": epsilon}],
+        }
+    )
+
+
+def neighbour(x: float, y: float) -> Records:
+    """A thousand records of zeros, but for the first."""
+    features, target = np.zeros((N, P)), np.zeros(N)
+    features[0, 0], target[0] = x, y
+    return Records.of(features, target)
+
+
+class Virtual:
+    """A clock on which nothing takes time but passes over the records, a second each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def read(self) -> float:
+        self.now += 1e-6  # a process that waits awake looks at it often
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def passes_take_time(patch: pytest.MonkeyPatch, clock: Virtual) -> None:
+    gradient = Prepared.gradient
+
+    def slow(self: Prepared, *arguments: Any) -> Any:
+        clock.now += 1.0
+        return gradient(self, *arguments)
+
+    patch.setattr(Prepared, "gradient", slow)
+
+
+NEIGHBOURS = [(0.0, 0.0), (1.0, 0.0), (1.0, 0.6), (1.0, 5.0)]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_the_solver_takes_longer_on_some_neighbours_and_nobody_sees_it(
+    monkeypatch: pytest.MonkeyPatch, epsilon: float
+) -> None:
+    """The finding: 2 passes on D, 3 or 65 on D′. What leaves takes one slot, and a slot is enough for any records."""
+    terms, clock = agreed("objective", epsilon), Virtual()
+    passes_take_time(monkeypatch, clock)
+    owner = Owner(terms, "bank", neighbour(0.0, 0.0), Squared())
+    assert isinstance(owner._mechanism, ObjectiveAnswer)
+    slot = float(owner._mechanism.most_passes)
+    seen: dict[bool, dict[tuple[float, float], set[int]]] = {False: {}, True: {}}
+    for fixed in seen:
+        for x, y in NEIGHBOURS:
+            found = set()
+            for k in range(10):
+                times = ReleaseTime(slot, clock.read, clock.sleep) if fixed else None
+                owner = Owner(terms, "bank", neighbour(x, y), Squared(), times=times)
+                begun = clock.now
+                answer = owner.answer(Query(f"{k}", terms.fingerprint, "bank", np.zeros(P)))
+                assert answer.gradient.shape == (P,)
+                found.add(round(clock.now - begun))
+            seen[fixed][x, y] = found
+    assert seen[False][NEIGHBOURS[0]] != seen[False][NEIGHBOURS[2]], "without it the time tells them apart"
+    assert set.union(*seen[True].values()) == {round(slot)}
+
+
+@pytest.mark.parametrize("loss", [Squared(), Huber(0.3), Logistic(), Hinge()], ids=lambda loss: loss.name)
+def test_the_sure_way_arrives_in_no_more_passes_than_its_bound(monkeypatch: pytest.MonkeyPatch, loss: Any) -> None:
+    """Whatever the records: so a solver that gives up is not seen, and a slot of so many passes hides how many it took."""
+    rng = np.random.default_rng(7)
+    for _ in range(12):
+        p, n, B = int(rng.integers(1, 5)), int(rng.integers(1, 400)), float(10 ** rng.uniform(-1, 1))
+        a = rng.normal(size=(p, p))
+        metric = None if rng.random() < 0.5 else a @ a.T + 0.05 * np.eye(p)
+        tilted = Perturbation(
+            surface_of(loss, 0.3), float(10 ** rng.uniform(-1, 1)), 1, B, False, rng.normal(size=p),
+            float(rng.choice([0.0, 0.1])), metric,
+        )  # fmt: skip
+        ε = float(10 ** rng.uniform(-1, 1))
+        x = rng.normal(size=(n, p)) * 10 ** rng.uniform(-2, 1)
+        y = rng.choice([-1.0, 1.0], n) if loss.name in ("logistic", "hinge") else rng.normal(size=n) * 5
+        rows = tilted.tied(n, ε).prepared(Records.of(x, y))
+        b = rng.laplace(size=p) * tilted.noise_scale(n, ε)
+        passes = [0]
+        gradient = Prepared.gradient
+
+        def counted(self: Prepared, *given: Any, of: Any = gradient, passes: list[int] = passes) -> Any:
+            passes[0] += 1
+            return of(self, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Prepared, "gradient", counted)
+            quick = rows.minimum(b)
+            assert passes[0] <= objective_solver.FEW
+            patch.setattr(objective_solver, "FEW", 0)  # Newton's steps give up at once
+            passes[0] = 0
+            sure = rows.minimum(b)
+        assert passes[0] <= tilted.most_passes(n, ε, float(np.linalg.norm(b)))
+        goal = 0.5 * tilted.residual
+        assert np.linalg.norm(rows.gradient(sure, b)) <= goal
+        assert np.linalg.norm(sure - quick) <= 2 * goal / tilted.strength(n, ε)
+
+
+def test_an_answer_that_fails_takes_its_slot_too() -> None:
+    clock = Virtual()
+    times = ReleaseTime(1.0, clock.read, clock.sleep)
+
+    def failing() -> None:
+        with times.held():
+            clock.now += 0.3
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert clock.now == pytest.approx(1.0, abs=1e-4)
+    with times.held():
+        clock.now += 2.3
+    assert (clock.now, times.late) == (pytest.approx(4.0, abs=1e-3), 1)
+
+
+@pytest.mark.parametrize(("seconds", "slot"), [(1e-5, 1e-3), (3e-4, 2e-3), (5e-4, 2e-3), (1.3e-3, 1e-2), (0.4, 2.0)])
+def test_slots_are_coarse(seconds: float, slot: float) -> None:
+    assert rounded_slot(seconds) == pytest.approx(slot)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "statistics", "objective"])
+def test_the_slot_is_made_from_public_things(mechanism: str) -> None:
+    """Owners with other records of the same number and shape have slots of the same machine, and not of the records."""
+    terms = agreed(mechanism)
+    slots = [Owner(terms, "bank", neighbour(x, y), Squared()).release_time().slot for x, y in NEIGHBOURS[1:3]]
+    assert max(slots) <= 10 * min(slots)
+
+
+def test_the_noise_cannot_be_told_by_the_time() -> None:
+    """OpenDP's sampler takes longer for larger noise; what leaves is on time, or late by what the machine does."""
+    terms = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 200, "answers": 200, "step": 1.0},
+            "model": {"loss": "squared", "gradient_bound": 1.0, "theta_max": 1e6},
+            "owner": [{"name": "bank", "records": N, "epsilon": 200.0}],
+        }
+    )
+    owner = Owner(terms, "bank", neighbour(0.0, 0.0), Squared(), times=ReleaseTime(8e-3))
+    took, noise = [], []
+    for k in range(200):
+        begun = time.perf_counter()
+        answer = owner.answer(Query(f"{k}", terms.fingerprint, "bank", np.zeros(P)))
+        took.append(time.perf_counter() - begun)
+        noise.append(float(np.abs(answer.gradient).sum()))
+    assert min(took) >= 8e-3
+    assert abs(spearmanr(took, noise).statistic) < 6 / np.sqrt(200)
+
+
+# The head of the ledger ----------------------------------------------------------------------------------------------
+
+
+def test_a_head_gives_away_nothing_of_when_or_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding: heads hashed the millisecond of an answer, found by trying in 24 of 24 cases. The same lines at the same
+    moment have other heads now: a hash of 256 random bits, which nobody who has not read the ledger can try."""
+
+    class Frozen:
+        @staticmethod
+        def now(_: Any) -> Any:
+            return ledger_lines.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=ledger_lines.UTC)
+
+    heads = set()
+    lines = []
+    for k in range(20):
+        with opened(tmp_path / f"{k}", "bank", Fraction(1)) as file:
+            ledger = file.run("f", "r", Fraction(1), 8)
+            ledger.charge("q", np.zeros(P), Fraction(1, 8))
+            ledger.record("q", np.zeros(P))
+            heads.add(ledger.head)
+    assert len(heads) == 20
+    monkeypatch.setattr(ledger_lines, "datetime", type("datetime", (ledger_lines.datetime,), {"now": Frozen.now}))
+    lines = [ledger_lines.Entry("charge", "f", "r", "q", Fraction(1, 8)).after(3, "0" * 64) for _ in range(20)]
+    assert len({line.time for line in lines}) == 1
+    assert "." not in lines[0].time, "to the second"
+    assert len({line.hash for line in lines}) == len({line.nonce for line in lines}) == 20
+    assert all(len(bytes.fromhex(line.nonce)) == 32 for line in lines)
