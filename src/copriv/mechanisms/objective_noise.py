@@ -20,8 +20,8 @@ in short, ε = ε₁ + ε₂ + ε₃ where
     ε₃: the solver stops within a known distance of θ̂; v, Laplace, hides the rest (`REMAINDER` of ε).
 
 Assumed, and checked where it can be: a linear loss with a Lipschitz slope (squared, logistic, huber, smoothed hinge);
-F's minimum over all of R^p (the learner projects later); the solver reaches its tolerance (else NotCertified is raised
-after the charge and nothing leaves; that it was raised can be seen).
+F's minimum over all of R^p (the learner projects later). That the solver reaches its tolerance for any records, and in how
+many passes, is proved (`most_passes`); rounding that kept it from there would raise NotCertified after the charge.
 
 Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose
 low-order bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's
