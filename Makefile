@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/copriv demo --out out/demo
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow and not browser"
+	$(BIN)/python -m pytest -m "not slow and not browser" -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .
