@@ -20,6 +20,8 @@ Public rows decide the law, and how surely depends on how many there are for a p
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
+One file, longer than others: the two ways (`_Regression`, `_Classes` for few rows) serve `Law` alone, and share its units.
+
 A world in which owners differ would draw each owner's records from a law of its own: `dealt` is the place for it.
 """
 

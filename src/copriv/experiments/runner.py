@@ -6,6 +6,8 @@
 A figure plans cells (where in the picture, which trial). Trials that are on disk are not run again: a finished figure
 is known by the hash of its settings in ID.json, a finished trial by its own key under OUT/.trials, so a run that was
 stopped goes on where it was, and figures share the trials that they have in common.
+
+A little over the usual length: what is resumed, hashed and written are the two ends of the same few lines.
 """
 
 import csv

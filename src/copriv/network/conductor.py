@@ -18,6 +18,9 @@ all are asked at once, whatever the rule, and it is as for A2.
 
 Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
 the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
+
+One file, longer than others: every call above changes the same state, and its order against the store is what keeps a run
+that was killed whole; reading it in parts would hide that.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""The loop: schedule → query → clipped mean gradient → noise → rule, for all runs of a batch together."""
+"""The loop: schedule → query → clipped mean gradient → noise → rule, for all runs of a batch together.
+
+One idea a little over the usual length: the loop, and the public call that sets it up.
+"""
 
 import os
 import time

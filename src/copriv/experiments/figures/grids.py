@@ -1,4 +1,7 @@
-"""E ψ over a grid of n_i and ε: as a surface, against ε, against n_i (S, Figs. 3–5, 8–10; A, Figs. 4, 5, 9, 11)."""
+"""E ψ over a grid of n_i and ε: as a surface, against ε, against n_i (S, Figs. 3–5, 8–10; A, Figs. 4, 5, 9, 11).
+
+One file, longer than others: the same cells are drawn three ways, and each figure is a table of what its paper says.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

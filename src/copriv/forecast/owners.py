@@ -1,0 +1,110 @@
+"""What does joining mean for each owner? For everybody's records, for its own, and for the others.
+
+From the runs of the recommended terms (`assessment`), what each could have without joining (`judgement`), and what owners are
+worth to one another (`value`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from copriv.agreement import Agreement
+from copriv.forecast.assessment import Assessment
+from copriv.forecast.judgement import Judgement, OwnRecords
+from copriv.forecast.value import Consortium
+
+
+@dataclass(frozen=True)
+class OwnerForecast:
+    """What joining means for one owner. ψ throughout, on all owners' records; lower is better."""
+
+    name: str
+    records: int
+    epsilon: float
+    alone: float
+    """Its own model, without noise."""
+    together: float
+    """The consortium's model under the recommended terms."""
+    joining_pays: bool
+    """`together` beats `alone` and the public model, more likely than not."""
+    joining_pays_probability: float
+    """The probability that it does, by all that the public rows leave open."""
+    alone_low: float
+    """`alone` is below this in one world of twenty."""
+    alone_high: float
+    """`alone` is above this in one world of twenty."""
+    break_even_epsilon: float | None
+    """The least ε of its own at which joining pays; None: there is none."""
+    break_even_epsilon_low: float | None
+    """In one world of twenty even less is enough; None: no ε is, even there."""
+    break_even_epsilon_high: float | None
+    """In nineteen worlds of twenty this is enough; None: no ε is."""
+    break_even_epsilon_for_all: float | None
+    """The same with one ε for all owners."""
+    marginal_value: float
+    """How much ψ falls for a unit more of its ε."""
+    marginal_value_of_a_record: float
+    loss_to_others: float
+    """How much ψ rises for the others if it leaves; negative: they are better off."""
+    in_best_subset: bool
+    best_weight: float
+    """Its weight in place of n_i/n, in the mix of least cost."""
+    shapley: float
+    shapley_error: float
+    own: OwnRecords
+    """The same questions about the owner's own records; all others are about everybody's."""
+
+
+def owners_of(
+    agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement
+) -> tuple[OwnerForecast, ...]:
+    """In the agreement's order; what owners of one size and budget share is worked out once."""
+    together = float(recommended.relative_fitness.mean[-1])
+    by_epsilon, by_record = members.marginal_values()
+    without = members.loss_without()
+    subset, weights = members.best_subset(), members.best_weights()
+    shapley, error = members.shapley()
+    made, alike = [], {}
+    for i, owner in enumerate(agreement.owner):
+        kind = owner.records, owner.epsilon, owner.overlap
+        if kind not in alike:
+            alike[kind] = _of_kind(i, owner.records, members, recommended, judged)
+        made.append(
+            OwnerForecast(
+                name=owner.name,
+                records=owner.records,
+                epsilon=owner.epsilon,
+                together=together,
+                marginal_value=float(by_epsilon[i]),
+                marginal_value_of_a_record=float(by_record[i]),
+                loss_to_others=float(without[i]),
+                in_best_subset=bool(subset[i]),
+                best_weight=float(weights[i]),
+                shapley=float(shapley[i]),
+                shapley_error=float(error[i]),
+                **alike[kind],
+            )
+        )
+    return tuple(made)
+
+
+def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment, judged: Judgement) -> dict[str, Any]:
+    """What is the same for all owners of one size and budget."""
+    alone, target = judged.alone(records), judged.without_joining(records)
+    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough.
+    hard, usual, easy = np.quantile(target, [0.05, 0.5, 0.95])
+    probability = judged.pays(recommended.draws, records)
+    low, high = np.quantile(alone, [0.05, 0.95])
+    return {
+        "alone": float(np.median(alone)),
+        "alone_low": float(low),
+        "alone_high": float(high),
+        "joining_pays": probability > 0.5,
+        "joining_pays_probability": probability,
+        "own": judged.on_own_records(recommended.draws, records),
+        "break_even_epsilon": members.break_even(i, float(usual)),
+        "break_even_epsilon_low": members.break_even(i, float(easy)),
+        "break_even_epsilon_high": members.break_even(i, float(hard)),
+        "break_even_epsilon_for_all": members.break_even_for_all(i, float(usual)),
+    }
