@@ -51,6 +51,7 @@ def test_any_table_has_its_optimum_certified(loss, c, kind):
     assert f.value(around).min() >= best.value - best.gap - rounding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 @pytest.mark.parametrize(("c", "signal"), [(0.0, 1.0), (0.0, 30.0), (1e-5, 30.0)])
 def test_five_thousand_records_of_sixty_features_take_less_than_a_second(loss, c, signal):
