@@ -1,6 +1,7 @@
 """`copriv owner finish MODEL`: the owner's own model, made at home from the common one and its own table."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -26,8 +27,11 @@ def command(
     check_folder("--out", to)
     common = Model.load(model)
     own = common.finished(data, seed=seed)
-    replace_file(to, own.to_json().encode())
-    to.chmod(0o600)
+    before = os.umask(0o077)  # made from private records: at no moment may anybody else read it
+    try:
+        replace_file(to, own.to_json().encode())
+    finally:
+        os.umask(before)
     found = own.record["finished_at_home"]
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.finished/1", "path": str(to), **found}, indent=2))
