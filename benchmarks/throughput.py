@@ -1,6 +1,6 @@
 """Answers a second, one owner and one learner, over mutual TLS on loopback, against a bare gRPC echo in the same run.
 
-    python -m benchmarks.throughput [--records 10000] [--answers 600] [--repeats 5] [--json]
+    python -m benchmarks.throughput [--records 1000 10000] [--answers 400] [--repeats 5] [--json] [--page]
 
 Two processes, one query at a time, 10 parameters, records of the embedded lending table (drawn again and again where it
 has fewer). These are measured in turn, `repeats` times; shown are the best of each, and the median of its ratios
@@ -8,17 +8,11 @@ to the echoes just before and after it: a machine that is busy with other things
 
 - `echo`: frames of the same sizes as queries and answers go to and fro on the same kind of stream, and nothing is done
   with them;
-- `ledger off`: owner, noise, rule and messages as in a run; ledger and store in memory;
-- `noise ahead`: the same, with the noise of an answer drawn while the owner waits for its query;
-- `ledger on`: the ledger on the disk, two flushes an answer (charge, answer); the store in memory;
-- `ahead`: the same with `copriv owner serve --ahead 8`: eight answers paid for ahead, one flush an answer, and noise ahead;
-- `all durable`: as `ledger on`, and the learner's store on the disk as well, one more flush an answer. This is
-  what `copriv` runs.
+- `WAYS`: an owner and a learner as in a run, with more and more of what a run has; the last but one is what `copriv`
+  runs. All but the last two leave out that answers leave at fixed times, which would hide what the rest costs;
+- `ALONE`: what no network can beat.
 
-`owner alone` is how many answers a second the owner computes with nothing in between (its clipped gradient and its
-noise), and `noise alone` how many draws of the noise: what no network can beat. `flush alone` is how often a second this
-disk takes a flush of 4 KiB. `learner, N owners`: answers a second that the learner takes and follows by a query, with N
-owners at work at once, its store in memory and no network.
+`--page` writes the table into docs/how-to/run-a-consortium.md, where the machine has nothing else to do.
 """
 
 import argparse
@@ -26,17 +20,19 @@ import asyncio
 import json
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections import deque
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from benchmarks import throughput_page
 from copriv.agreement import Agreement
 from copriv.data.consortium import load_consortium
 from copriv.errors import Unreachable
@@ -44,9 +40,10 @@ from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.conductor import Conductor
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
-from copriv.network.keys import Keys, issue, make_authority
+from copriv.network.keys import Certified, Keys, issue, make_authority
 from copriv.network.learner import Learner
 from copriv.network.messages import encode
+from copriv.network.signatures import answer_content, query_content, signed_answer, signed_query
 from copriv.network.store import RunStore
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct
@@ -55,10 +52,51 @@ from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from copriv.records import Records
 
 PARAMETERS = 10
+AT_ONCE = 1e-9
+"""Seconds: a slot that is as good as none."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """What of a run is there."""
+
+    words: str
+    signed: bool = True
+    """Queries and answers."""
+    ledger: bool = True
+    """On the disk; else both sides keep what they know in memory."""
+    store: bool = False
+    """The learner's, on the disk."""
+    ahead: int = 0
+    """Answers paid for ahead; above 0, noise is drawn ahead too."""
+    slots: bool = False
+    """Whether answers leave at fixed times."""
+
+
+WAYS = {
+    "unsigned": Way("nothing signed, nothing on a disk", signed=False, ledger=False),
+    "signed": Way("queries and answers signed", ledger=False),
+    "noise ahead": Way("… and the noise drawn ahead", ledger=False, ahead=1),
+    "ledger": Way("signed, the ledger on the disk"),
+    "ledger ahead": Way("… and `--ahead 8`", ahead=8),
+    "store": Way("signed, the ledger and the learner's store on the disk", store=True),
+    "whole": Way("… and answers leave at fixed times: what `copriv` runs", store=True, slots=True),
+    "whole ahead": Way("… and `--ahead 8`", store=True, slots=True, ahead=8),
+}
+ALONE = {
+    "owner alone": "the owner's answer, and nothing else",
+    "noise alone": "the noise, and nothing else",
+    "signatures alone": "two signatures and two checks, and nothing else",
+    "flush alone": "one flush of 4 KiB to that disk, and nothing else",
+    "learner, 10 owners": "the learner's work for an answer with 10 owners, signed, in memory",
+    "learner, 100 owners": "… with 100 owners",
+    "learner, 1,000 owners": "… with 1,000 owners",
+}
 
 
 def agreed(answers: int, n: int) -> Agreement:
@@ -88,17 +126,17 @@ class InMemory:
         return True
 
 
-def owner_process(folder: str, address: str, answers: int, n: int, ledger: bool, ahead: int) -> None:
-    """The owner's side of a run; `ahead`: answers paid for ahead, and noise drawn ahead if above 0."""
+def owner_process(folder: str, address: str, answers: int, n: int, way: Way, slot: float) -> None:
+    """The owner's side of a run."""
     keys = Keys.load(Path(folder) / "bank")
     path = Path(folder) / f"{time.time_ns()}.ledger"
     file = None
-    if ledger:
+    if way.ledger:
         create_ledger(path, "bank", another="a benchmark's")
-        file = LedgerFile.open(path, "bank", Fraction(1000), ahead=ahead)
+        file = LedgerFile.open(path, "bank", Fraction(1000), ahead=way.ahead)
     agent = OwnerAgent(
-        agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys), keys=keys,
-        noise_ahead=ahead > 0,
+        agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys),
+        keys=keys if way.signed else None, noise_ahead=way.ahead > 0, times=ReleaseTime(slot),
     )  # fmt: skip
     asyncio.run(agent.serve())
 
@@ -144,22 +182,25 @@ async def echoed(folder: Path, answers: int) -> float:
             _ended(process)
 
 
-async def conducted(folder: Path, answers: int, n: int, ledger: bool, store: bool, ahead: int) -> float:
-    keys, terms = Keys.load(folder / "learner"), agreed(answers, n)
-    path: Any = folder / f"{time.time_ns()}.db" if store else ":memory:"
+async def conducted(folder: Path, answers: int, n: int, way: Way, slot: float) -> float:
+    """Answers a second; the first 100 do not count, nor does the time until the owner is there."""
+    keys, terms = Keys.load(folder / "learner"), agreed(answers + 100, n)
+    path: Any = folder / f"{time.time_ns()}.db" if way.store else ":memory:"
     run = RunStore.create(path, terms, PARAMETERS)
-    processes: list[Any] = []
+    signing, processes = keys if way.signed else None, list[Any]()
+    slot = slot if way.slots else AT_ONCE
     try:
-        conductor = Conductor(run, Conduct(patience=60.0), time.monotonic())
         learner = Learner(
-            conductor,
+            Conductor(run, Conduct(deadline=60.0, patience=60.0), time.monotonic(), signing),
             GrpcListener("127.0.0.1:0", keys),
-            keys=keys,
+            keys=signing,
             on_listening=lambda at: processes.append(
-                _started(owner_process, str(folder), at, answers, n, ledger, ahead)
+                _started(owner_process, str(folder), at, answers + 100, n, way, slot)
             ),
         )
-        await learner.run()
+        outcome = await learner.run()
+        if outcome.status != "finished":
+            raise SystemExit(f"{way.words}: the run was {outcome.status}: {outcome.reason}")
         times = [event.time for event in run.events("stepped")]
         return (len(times) - 100) / (times[-1] - times[99])
     finally:
@@ -187,8 +228,23 @@ def alone(answers: int, n: int) -> tuple[float, float]:
     return computed, answers / (time.perf_counter() - begun)
 
 
-def conducting(owners: int, answers: int) -> float:
-    """Answers a second that the learner's side takes by itself."""
+def signatures(folder: Path, times: int) -> float:
+    """A second: the learner signs a query and the owner checks it, the owner signs its answer and the learner checks it."""
+    learner, bank = Keys.load(folder / "learner"), Keys.load(folder / "bank")
+    parties = [Certified.by(keys.authority, keys.certificate.decode()) for keys in (learner, bank)]
+    begun = time.perf_counter()
+    for k in range(times):
+        query = signed_query(learner, "run", Query(str(k), "f" * 64, "bank", np.zeros(PARAMETERS), "0" * 64))
+        answer = signed_answer(bank, "run", query, Answer(str(k), "f" * 64, "bank", np.zeros(PARAMETERS), 1, "0" * 64))
+        sound = parties[0].signed(query.signature, query_content("run", query))
+        if not sound or not parties[1].signed(answer.signature, answer_content("run", query, answer)):
+            raise SystemExit("a signature does not hold")
+    return times / (time.perf_counter() - begun)
+
+
+def conducting(folder: Path, owners: int, answers: int) -> float:
+    """Answers a second that the learner's side takes by itself: it signs and checks, and its store is in memory."""
+    learner, bank = Keys.load(folder / "learner"), Keys.load(folder / "bank")
     terms = Agreement.of(
         {
             "agreement": {"rule": "A2", "horizon": 20 * owners, "answers": 20, "step": 0.01},
@@ -198,20 +254,22 @@ def conducting(owners: int, answers: int) -> float:
         }
     )
     store = RunStore.create(":memory:", terms, PARAMETERS)
-    conductor = Conductor(store, Conduct(), 0.0)
+    conductor = Conductor(store, Conduct(), 0.0, learner)
     for name in terms.owner_names:
-        conductor.joined(name, 0.0)
+        conductor.joined(name, 0.0, bank.certificate.decode())
     asked = deque(message for _, message in conductor.take_outbox())
-    answers, unused = min(answers, 15 * owners), 20
+    answers, unused, took = min(answers, 15 * owners), 20, 0.0
     for k in range(unused + answers):
-        if k == unused:
-            begun = time.perf_counter()
         query = asked.popleft()
         assert isinstance(query, Query)
-        conductor.answered(Answer(query.identity, query.fingerprint, query.owner, np.zeros(PARAMETERS), 1, ""), 0.0)
+        plain = Answer(query.identity, query.fingerprint, query.owner, np.zeros(PARAMETERS), 1, "")
+        answer = signed_answer(bank, store.run, query, plain)  # the owner's work
+        begun = time.perf_counter()
+        conductor.answered(answer, 0.0)
         asked += [message for _, message in conductor.take_outbox()]
+        took += time.perf_counter() - begun if k >= unused else 0.0
     store.close()
-    return answers / (time.perf_counter() - begun)
+    return answers / took
 
 
 def flushed(folder: Path, times: int = 200) -> float:
@@ -224,7 +282,7 @@ def flushed(folder: Path, times: int = 200) -> float:
         return times / (time.perf_counter() - begun)
 
 
-def measure(answers: int, n: int, repeats: int) -> dict[str, dict[str, float]]:
+def measure(answers: int, n: int, repeats: int) -> throughput_page.Measured:
     """For each thing, the best number a second and the median ratio to the echo."""
     found: dict[str, list[float]] = {}
     ratios: dict[str, list[float]] = {}
@@ -233,46 +291,52 @@ def measure(answers: int, n: int, repeats: int) -> dict[str, dict[str, float]]:
         make_authority(folder / "authority", "benchmark")
         issue(folder / "authority", folder / "learner", "learner", "learner")
         issue(folder / "authority", folder / "bank", "bank", "owner")
-        run = partial(conducted, folder, answers, n)
+        slot = Owner(agreed(answers, n), "bank", records(n), Squared()).release_time().slot
         before = asyncio.run(echoed(folder, answers))
         for _ in range(repeats):
-            for key, ledger, store, ahead in (
-                ("ledger off", False, False, 0), ("noise ahead", False, False, 1), ("ledger on", True, False, 0),
-                ("ahead", True, False, 8), ("all durable", True, True, 0),
-            ):  # fmt: skip
-                rate = asyncio.run(run(ledger=ledger, store=store, ahead=ahead))
+            for key, way in WAYS.items():
+                rate = asyncio.run(conducted(folder, answers, n, way, slot))
                 after = asyncio.run(echoed(folder, answers))
                 found.setdefault("echo", []).append(after)
                 found.setdefault(key, []).append(rate)
                 ratios.setdefault(key, []).append(2 * rate / (before + after))
                 before = after
             computed, noise = alone(answers, n)
-            for key, rate in (
-                ("owner alone", computed), ("noise alone", noise), ("flush alone", flushed(folder)),
-                *((f"learner, {N:,} owners", conducting(N, answers)) for N in (10, 100, 1000)),
-            ):  # fmt: skip
+            rates = (
+                computed, noise, signatures(folder, answers), flushed(folder),
+                *(conducting(folder, N, answers) for N in (10, 100, 1000)),
+            )  # fmt: skip
+            for key, rate in zip(ALONE, rates, strict=True):
                 found.setdefault(key, []).append(rate)
     best = {key: max(rates) for key, rates in found.items()}
-    return {
-        key: {"a second": rate, "of the echo": median(ratios[key]) if key in ratios else rate / best["echo"]}
-        for key, rate in best.items()
-    }
+    ratio = {key: median(ratios[key]) if key in ratios else rate / best["echo"] for key, rate in best.items()}
+    return throughput_page.Measured(n, slot, best, ratio)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=int, default=10_000)
-    parser.add_argument("--answers", type=int, default=600)
+    parser.add_argument("--records", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--answers", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", action="store_true", help="write the table into the documentation")
     given = parser.parse_args()
-    measured = measure(given.answers, given.records, given.repeats)
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if given.page and load > 0.3 * processors:
+        sys.exit(f"this machine is busy (load {load:.1f} on {processors} processors): try again when it is not")
+    measured = [measure(given.answers, n, given.repeats) for n in given.records]
     if given.json:
-        print(json.dumps(measured))
+        print(
+            json.dumps(
+                {one.records: {"slot": one.slot, "a second": one.best, "of the echo": one.ratio} for one in measured}
+            )
+        )
         return
-    for key, value in measured.items():
-        print(f"{key:21}  {value['a second']:8.0f} a second   {value['of the echo']:.2f} of the echo")
+    text = throughput_page.table(measured, {key: way.words for key, way in WAYS.items()} | ALONE)
+    if given.page:
+        throughput_page.write(text)
+    print(text)
 
 
 def _started(target: Any, *arguments: Any) -> Any:

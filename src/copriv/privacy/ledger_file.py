@@ -40,7 +40,7 @@ from copriv.privacy.run_ledger import RunLedger, begin_run
 from copriv.privacy.witness import Witness, flush, witnessed
 from copriv.validation import count
 
-BINARY = getattr(os, "OBINARY", 0)
+BINARY = getattr(os, "O_BINARY", 0)
 
 
 class LedgerFile:
