@@ -138,9 +138,15 @@ class Certified:
             return False
         return True
 
+    @property
+    def valid(self) -> tuple[datetime, datetime]:
+        """From when and until when, in UTC."""
+        return self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
+
     def valid_at(self, when: datetime) -> bool:
         """Whether the certificate was valid then."""
-        return self._certificate.not_valid_before_utc <= when <= self._certificate.not_valid_after_utc
+        first, last = self.valid
+        return first <= when <= last
 
 
 def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None:

@@ -16,6 +16,7 @@ COMMANDS = {
     "--resume.",
     "predict": "Predict the target of each row of a table, in the table's order.",
     "verify": "Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is.",
+    "report": "Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered.",
     "data": "Look at tables: do they keep to what was agreed?",
     "data fetch": "Download a data set of the papers, or take it from a file; it is then found by `copriv reproduce`.",
     "data check": "Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem.",

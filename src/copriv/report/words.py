@@ -1,0 +1,106 @@
+"""What a report says in words: what no ledger, run or proof covers."""
+
+from typing import Any
+
+from copriv.report.evidence import LedgerRead
+
+ALWAYS = (
+    (
+        "How many",
+        "How many records or persons there are, which columns were used, their bounds and who took part are public.",
+    ),
+    (
+        "Other ways out",
+        "Only what copriv released is counted. A table, a report or a model that the same organisation gave out by other "
+        "means adds to it, and so do other owners' answers about the same people, beyond what the agreement takes for "
+        "shared.",
+    ),
+    (
+        "Who is in the table",
+        "A ledger is tied to an owner's keys and does not know who is in a table. A second ledger about the same people, "
+        "under other keys, would not be noticed.",
+    ),
+    (
+        "People who are alike",
+        "The guarantee is for one record or one person. What follows from a whole group, such as a family or the staff of "
+        "one company, may still be learned, also about somebody who is in no table.",
+    ),
+    (
+        "The machine",
+        "Whoever can read the owner's memory, disk or keys can read its records. Nothing here says anything about that.",
+    ),
+    (
+        "Time",
+        "Answers leave at times that are fixed beforehand. One that was late because the machine was busy was seen to be late.",
+    ),
+    (
+        "What is not released",
+        "A model that the owner finished at home is made from its records, has no guarantee, and is not counted: it must not "
+        "leave.",
+    ),
+    (
+        "The quality of the model",
+        "The guarantee does not rest on the learner, the usefulness of the model does. Nothing here says that any owner's "
+        "records are what it says they are.",
+    ),
+)
+
+
+def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What is not covered, with a title each: first what this very report could not check."""
+    unseen: list[tuple[str, str]] = []
+    if not held.against_witness and not held.against_head:
+        unseen.append(
+            (
+                "An older copy",
+                "The ledger was held against nothing from elsewhere (the keys' folder, or a head that was written down), so "
+                "this report cannot tell whether it is the newest copy.",
+            )
+        )
+    elif not held.against_head:
+        unseen.append(
+            (
+                "Ledger and keys set back together",
+                "The ledger agrees with its witness beside the keys. A copy of both, put back together, would agree too.",
+            )
+        )
+    without_file = [run["run"][:8] for run in runs if run["file"] is None]
+    if without_file:
+        unseen.append(
+            (
+                "Who asked",
+                f"Of {_runs(without_file)} the run's file was not given. The ledger does not say who asked, only what was "
+                "paid and at which points.",
+            )
+        )
+    without_terms = [run["run"][:8] for run in runs if run["agreement"] is None]
+    if without_terms:
+        unseen.append(
+            (
+                "What was promised",
+                f"Of {_runs(without_terms)} no agreement was given. The ledger says what was paid, not for one record or for "
+                "one person, and not with which noise.",
+            )
+        )
+    theirs = [run["run"][:8] for run in runs if run["agreement"] is not None and not run["agreement"]["own_copy"]]
+    if theirs:
+        unseen.append(
+            (
+                "The agreement's text",
+                f"The agreement of {_runs(theirs)} is the one in the run's file. It has the fingerprint that the ledger was "
+                "charged for, so it is the one that the owner answered under.",
+            )
+        )
+    if any(run["file"] is not None for run in runs):
+        unseen.append(
+            (
+                "Answers that are missing",
+                "An answer that the owner paid for and the run does not have was lost on its way, or left out by the learner. "
+                "What the learner wrote after the last signed answer rests on its word, and so does the error of the model.",
+            )
+        )
+    return [{"title": title, "what": what} for title, what in (*unseen, *ALWAYS)]
+
+
+def _runs(names: list[str]) -> str:
+    return f"run{'s' if len(names) > 1 else ''} {', '.join(names)}"

@@ -1,0 +1,379 @@
+"""The report says what the ledger says, shows what does not fit, and takes no number from records."""
+
+import json
+import math
+import re
+import shutil
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from copriv.agreement import Agreement
+from copriv.cli import run as copriv
+from copriv.errors import UsageError
+from copriv.network.store import RunStore
+from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger_reading import verify
+from copriv.report import RunFile, document, page
+from network_parties import agreement
+from report_parties import OWNER, Left, run_left_behind, with_record
+
+REALISED = {"queries": 9, "answers": {OWNER: 3}, "public": {"estimate": 0.0123}}
+FORECAST = {
+    "queries": 9, "answers": {OWNER: 3}, "epsilon": {OWNER: 1.0},
+    "relative_fitness": {"mean": 0.0456, "median": 0.04, "low": 0.011, "high": 0.0991},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    return run_left_behind(
+        tmp_path_factory.mktemp("left"), agreement(horizon=9, answers=3), remark="the loans of Lund",
+        record={"realised": REALISED, "forecast": FORECAST},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def left(honest: Left, tmp_path: Path) -> Left:
+    """A copy that may be spoiled."""
+    folder = tmp_path / "copy"
+    shutil.copytree(honest.folder, folder)
+    return Left(folder, honest.agreed, honest.keys)
+
+
+def told(left: Left, **given: Any) -> dict[str, Any]:
+    authority = left.keys["learner"].authority
+    made = document(left.ledger, [RunFile.at(left.run)], [left.agreed], authority=authority, **given)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    return made
+
+
+class Read(HTMLParser):
+    """What a page shows as text, and which tags and links it has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.said: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1:] != ["style"]:
+            self.said.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.said).split())
+
+
+def test_an_honest_run_is_in_order_and_everything_is_said(honest: Left) -> None:
+    made = told(honest, witness=honest.own_keys)
+    totals = verify(honest.ledger)
+    assert (made["ok"], made["problems"], made["owner"]) == (True, [], OWNER)
+    assert Fraction(made["budget"]["epsilon"]["exactly"]["spent"]) == totals.spent
+    assert Fraction(made["budget"]["epsilon"]["exactly"]["left"]) == 2 - totals.spent
+    (run,) = made["runs"]
+    assert run["answers"] == {"most": 3, "paid": 3, "released": 3, "lost": 0}
+    assert run["compared"] == {
+        "alike": 3, "different": 0, "only_ledger": 0, "only_run": 0, "other_point": 0, "other_head": 0,
+    }  # fmt: skip
+    (learner,) = run["file"]["asked_by"]
+    assert (learner["name"], learner["sha256"]) == ("learner", honest.keys["learner"].fingerprint)
+    text = Read(page(made)).text
+    for said in (
+        "What left bank-1",
+        "answered 3 times in 1 run",
+        "50 % is left",
+        "at most 3 mean gradients of the squared loss over 200 records, each clipped to 2 in L1",
+        "Laplace noise of scale 0.06",
+        "one record, replaced by any other; there are 200",
+        "holds always",
+        honest.keys["learner"].fingerprint,
+        "its witness beside the keys",
+        totals.head,
+        "the loans of Lund",
+        "The model beside it is the run's.",
+        "0.0456 (0.011 to 0.0991)",
+        "0.0123",
+        "What this does not cover",
+        "docs/proofs/laplace.md",
+        "docs/explanation/security.md",
+    ):
+        assert said in text, said
+
+
+def test_words_come_before_numbers_and_symbols_last(honest: Left) -> None:
+    text = Read(page(told(honest))).text
+    places = [text.index(said) for said in ("In words", "The budget", "What left", "The ledger", "In symbols")]
+    first = text[: text.index("The budget")]
+    assert not set("εδθψΞ") & set(first)
+    assert places[0] < places[1] < text.index("Run ") < places[3] < places[4]
+    assert "P(M(D) ∈ S) ≤ e^ε" in text[places[4] :]
+
+
+def test_what_epsilon_means_in_guesses() -> None:
+    """Against the best of all tests on two tables: pure noise that reaches the bound (randomised response)."""
+    from copriv.report.making import meaning
+
+    for ε in (0.1, 1.0, 3.0):
+        honest = math.exp(ε) / (1 + math.exp(ε))  # randomised response is ε-private, and guesses right so often
+        assert meaning(Fraction(ε), Fraction(0))["guess"] == pytest.approx(honest, rel=1e-12)
+        δ = 0.01  # with probability δ everything is shown, else randomised response: (ε, δ)-private
+        assert meaning(Fraction(ε), Fraction(δ))["guess"] >= δ + (1 - δ) * honest - 1e-12
+    assert meaning(Fraction(1), Fraction(0))["factor"] == pytest.approx(math.e)
+    assert meaning(Fraction(0), Fraction(0)) == {"factor": 1.0, "guess": 0.5, "fails": 0.0}
+    assert meaning(Fraction(1000), Fraction(0))["factor"] is None
+
+
+def test_an_answer_that_was_lost_stays_paid_for_and_is_said(tmp_path: Path) -> None:
+    """The last of three answers does not arrive."""
+    left = run_left_behind(
+        tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3)
+    )  # fmt: skip
+    made = told(left)
+    (run,) = made["runs"]
+    assert made["ok"]
+    assert run["compared"]["only_ledger"] == 1
+    assert made["budget"]["epsilon"]["spent"] == 1.0
+    assert "1 left this owner and are not in the run's file" in Read(page(made)).text
+
+
+def test_delta_and_persons_are_said(tmp_path: Path) -> None:
+    agreed = agreement(horizon=9, answers=3, delta=1e-6).replace(agreement={"mechanism": "gaussian"})
+    left = run_left_behind(tmp_path, agreed)
+    made = told(left)
+    assert made["ok"]
+    assert (made["budget"]["delta"]["spent"], made["budget"]["delta"]["left"]) == (1e-6, 1e-6)
+    text = Read(page(made)).text
+    assert "may fail with the small probability that is given" in text
+    assert "normal noise of standard deviation" in text
+    assert "docs/proofs/gaussian.md" in text
+
+
+# What does not fit ------------------------------------------------------------------------------------------------
+
+
+def test_a_changed_line_is_said_first_and_ends_with_4(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = left.ledger.read_bytes().splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"kind":"charge"', b'"kind":"answer"')
+    left.ledger.write_bytes(b"".join(lines))
+    made = told(left)
+    assert not made["ok"]
+    assert not made["ledger"]["whole"]
+    assert "line 4" in made["problems"][0]["what"]
+    text = Read(page(made)).text
+    assert text.index("Not in order") < text.index("In words")
+    assert copriv(["report", str(left.ledger), str(left.run), "--out", str(left.folder / "r.html")]) == 4
+    assert "NOT in order" in capsys.readouterr().out
+
+
+def test_an_older_copy_is_noticed_with_the_keys_and_by_the_run(left: Left) -> None:
+    lines = left.ledger.read_bytes().splitlines(keepends=True)
+    left.ledger.write_bytes(b"".join(lines[:-2]))
+    with_keys = told(left, witness=left.own_keys)
+    assert "older copy" in with_keys["problems"][0]["what"]
+    (run,) = told(left)["runs"]  # without them, the run's file has an answer that the ledger has not
+    assert run["compared"]["only_run"] == 1
+    assert not told(left)["ok"]
+
+
+def test_a_run_that_the_ledger_does_not_know_is_a_problem(left: Left) -> None:
+    create_ledger(left.folder / "empty.ledger", OWNER, left.folder / "elsewhere")
+    made = document(left.folder / "empty.ledger", [RunFile.at(left.run)])
+    assert [one["where"] for one in made["problems"]] == ["run"]
+    assert "knows nothing of it" in made["problems"][0]["what"]
+
+
+def test_a_run_file_that_was_changed_ends_with_3(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    import sqlite3
+
+    with sqlite3.connect(left.run) as file:
+        file.execute("UPDATE turns SET theta = zeroblob(24) WHERE number = 4")
+    file.close()
+    made = told(left)
+    assert {one["where"] for one in made["problems"]} == {"file"}
+    assert not made["runs"][0]["file"]["ok"]
+    assert copriv(["report", str(left.ledger), str(left.run), "--out", str(left.folder / "r.html")]) == 3
+
+
+def test_a_ledger_charged_otherwise_than_agreed_is_a_problem(tmp_path: Path) -> None:
+    """One answer cost half of what the agreement takes: the ledger alone cannot tell, the report can."""
+    agreed = agreement(horizon=8, answers=4)
+    create_ledger(tmp_path / "l", OWNER)
+    with LedgerFile.open(tmp_path / "l", OWNER, Fraction(1)) as file:
+        file.run(agreed.fingerprint, "r" * 32, Fraction(1), 4).charge("q", np.zeros(3), Fraction(1, 8))
+    made = document(tmp_path / "l", [], [agreed])
+    assert ["not what the agreement takes" in one["what"] for one in made["problems"]] == [True]
+
+
+def test_another_learners_authority_is_a_problem(left: Left, tmp_path: Path) -> None:
+    from network_parties import keys
+
+    foreign = keys(tmp_path / "foreign")["learner"].authority
+    made = document(left.ledger, [RunFile.at(left.run)], authority=foreign)
+    assert not made["ok"]
+    assert made["runs"][0]["file"]["asked_by"] == []
+
+
+# What may not be in it --------------------------------------------------------------------------------------------
+
+
+def numbers(value: Any) -> set[float]:
+    if isinstance(value, dict):
+        return set().union(*map(numbers, value.values()), set())
+    if isinstance(value, list):
+        return set().union(*map(numbers, value), set())
+    if isinstance(value, str):
+        return {float(found) for found in re.findall(r"\d+\.\d+(?:e-?\d+)?", value)}
+    return {float(value)} if isinstance(value, int | float) and not isinstance(value, bool) else set()
+
+
+def test_numbers_of_records_that_stand_in_the_learners_file_are_not_taken(left: Left) -> None:
+    """A model file may say anything: only the expected and the public numbers are looked at, by their names."""
+    plain = told(left)
+    with_record(
+        left,
+        owners=[{"name": OWNER, "alone": 0.777123, "spent": 0.777123}],
+        realised={**REALISED, "alone": 0.777123, "public": {"estimate": 0.0123, "private_mean": 0.777123}},
+        forecast={**FORECAST, "alone": {OWNER: 0.777123}},
+    )
+    made = told(left)
+    assert 0.777123 not in numbers(made)
+    assert "0.777123" not in page(made)
+    assert numbers(made) - numbers(plain) <= numbers(made["made_at"])
+    with_record(left, finished_at_home={"rows": 777, "common_share": 0.777123, "private": False})
+    rows = {row["what"]: row for row in told(left)["runs"][0]["beside"]}
+    assert (
+        rows["error"]["realised"] is None
+    )  # a model that was finished at home is made of records: nothing is read of it
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), "0.5", [1], {}, True, 10**400, None])
+def test_what_is_no_number_in_the_learners_file_is_none(left: Left, bad: Any) -> None:
+    with_record(left, forecast={"queries": bad, "relative_fitness": bad, "epsilon": {OWNER: bad}}, realised=bad)
+    rows = {row["what"]: row for row in told(left)["runs"][0]["beside"]}
+    assert (rows["queries"]["forecast"], rows["epsilon"]["forecast"], rows["error"]["realised"]) == (None, None, None)
+
+
+def test_no_table_is_opened_and_no_record_is_made(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    import copriv.data.tables
+    import copriv.records
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("a report reads records")
+
+    monkeypatch.setattr(copriv.records.Records, "__init__", forbidden)
+    monkeypatch.setattr(copriv.data.tables, "read_table", forbidden)
+    assert told(left)["ok"]
+
+
+HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e"
+
+
+def test_names_of_others_stay_text(tmp_path: Path) -> None:
+    agreed = agreement(horizon=9, answers=3).replace(agreement={"name": HOSTILE})
+    left = run_left_behind(tmp_path, agreed, remark=HOSTILE)
+    store = RunStore.read(left.run)
+    store.close()
+    for text in (page(told(left)), page(document(left.ledger, [], [], docs="./docs"))):
+        read = Read(text)
+        assert not {"script", "img", "iframe", "object"} & set(read.tags)
+        assert not [name for name, _ in read.attributes if name.startswith("on")]
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "<script" not in text
+    assert "alert(1)" in Read(page(told(left))).text
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "<b>bank</b>", "bank\nNOT a line of its own"])
+def test_an_owner_with_a_hostile_name(tmp_path: Path, name: str) -> None:
+    create_ledger(tmp_path / "l", name)
+    with LedgerFile.open(tmp_path / "l", name, Fraction(2)) as file:
+        run = file.run("f" * 64, "r" * 32, Fraction(1), answers=4)
+        run.charge("0" * 64, np.zeros(2), Fraction(1, 4))
+        run.record("0" * 64, np.zeros(2))
+    made = document(tmp_path / "l")
+    assert made["ok"]
+    read = Read(page(made))
+    assert {"b", "script", "img"} & set(read.tags) == set()
+    assert read.tags.count("title") == 1
+    assert "no agreement was given" in read.text
+
+
+@pytest.mark.parametrize(
+    "docs", ["javascript:alert(1)", "data:text/html,x", "JavaScript:1", " javascript:1", "vbscript:x"]
+)
+def test_links_lead_nowhere_but_to_documentation(left: Left, docs: str) -> None:
+    with pytest.raises(UsageError, match="--docs"):
+        document(left.ledger, docs=docs)
+
+
+def test_the_page_needs_nothing_else(honest: Left) -> None:
+    text = page(told(honest, docs="https://copriv.example/docs/"))
+    read = Read(text)
+    assert not {"script", "link", "img", "iframe"} & set(read.tags)
+    assert {value for name, value in read.attributes if name in ("href", "src")} == {
+        f"https://copriv.example/docs/{page}" for page in (
+            "proofs/laplace.md", "proofs/composition.md", "proofs/index.md", "explanation/security.md",
+        )
+    }  # fmt: skip
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+
+
+# The command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_page_or_json(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [
+        "report",
+        str(left.ledger),
+        str(left.run),
+        "--agreement",
+        str(left.agreement),
+        "--keys",
+        str(left.own_keys),
+    ]
+    assert copriv(given) == 0
+    written = left.ledger.with_name("data.ledger.report.html")
+    assert f"{written}: all that was checked is in order" in capsys.readouterr().out
+    assert "What left bank-1" in Read(written.read_text(encoding="utf-8")).text
+    written.unlink()
+    assert copriv([*given, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["schema"], made["ok"], written.exists()) == ("copriv.report/1", True, False)
+    assert copriv([*given, "--json", "--out", str(written)]) == 0
+    assert written.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nothing.ledger"], 1), (["{ledger}", "nothing.db"], 1), (["{ledger}", "--head", "x"], 2),
+        (["{ledger}", "--out", "no-such-folder/r.html"], 2), (["{ledger}", "--keys", "no-such-folder"], 3),
+        (["{ledger}", "--agreement", "nothing.toml"], 3), (["{ledger}", "--head", "0" * 64], 4), (["{run}"], 1),
+        (["{ledger}", "{ledger}"], 1),
+    ],
+)  # fmt: skip
+def test_exit_codes(left: Left, words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [word.format(ledger=left.ledger, run=left.run) for word in words]
+    assert copriv(["report", *given]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_agreement_of_others_is_said(left: Left) -> None:
+    other = Agreement.of(left.agreed.to_dict() | {"owner": [{"name": "else", "records": 5, "epsilon": 1.0}]})
+    made = document(left.ledger, [], [other])
+    assert made["runs"][0]["agreement"] is None
+    assert any(one["title"] == "What was promised" for one in made["not_covered"])
