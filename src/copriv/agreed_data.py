@@ -22,7 +22,9 @@ def pipeline(agreement: Agreement) -> dict[str, Any]:
     return {
         "dataset": data.named,
         "components": data.components,
-        "dictionary": _dictionary(data.dictionary if data.components else None),
+        "dictionary": _dictionary(agreement),
+        "fourier_features": data.fourier_features,
+        "fourier_width": data.fourier_width or "auto",
         "unit_records": first.unit_records,
         "public": data.public,
         "public_rows": data.public_rows,
@@ -58,11 +60,23 @@ def own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[A
     return opened.table, opened.schema
 
 
-def _dictionary(path: str | None) -> PublicDictionary | None:
+def as_agreed(agreement: Agreement, dictionary: PublicDictionary) -> PublicDictionary:
+    """A dictionary that was read from a file. Raises AgreementError where it is not of the shape that was agreed on."""
+    agreed, waves = agreement.data.fourier_features, dictionary.waves
+    if agreed != (None if waves is None else waves.features):
+        raise AgreementError(
+            f"data.fourier_features: {agreed or 'none'} agreed, the dictionary has {waves.features if waves else 'none'}; "
+            "make the file again (copriv init --network) or correct the agreement"
+        )
+    return dictionary
+
+
+def _dictionary(agreement: Agreement) -> PublicDictionary | None:
+    path = agreement.data.dictionary if agreement.data.mapped else None
     if path is None:
         return None
     try:
-        return PublicDictionary.from_json(Path(path).read_text(encoding="utf-8"))
+        return as_agreed(agreement, PublicDictionary.from_json(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise AgreementError(
             f"data.dictionary: {path} cannot be read ({error}); run in the folder that the path starts from, or leave "

@@ -16,6 +16,7 @@ from copriv.data.consortium import load_consortium
 from copriv.data.given import as_records, by_owner
 from copriv.data.preparation import public_bound
 from copriv.data.public import load_sample
+from copriv.data.random_features import longest
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.losses import by_name
@@ -63,6 +64,12 @@ class Problem:
                     f"{records.units}; correct the agreement or the data"
                 )
             self.loss.check_target(records.target)
+        waves = self.terms.data.fourier_features
+        if waves is not None and p != {waves}:
+            raise DataError(
+                f"data.fourier_features: {waves} waves are agreed, the records have {sorted(p)[0]} features; arrays are taken "
+                "as they are: map them first (copriv.data.RandomFeatures), or leave the key out"
+            )
         start = self.terms.agreement.start
         if start is not None and len(start) != self.n_parameters:
             raise AgreementError(
@@ -167,7 +174,8 @@ class Problem:
         agreed = self.terms.data.feature_bound
         if self.unbounded_public is None:
             return None if agreed == "auto" else agreed or None
-        return public_bound(self.unbounded_public.features, agreed)
+        waves = self.terms.data.fourier_features
+        return public_bound(self.unbounded_public.features, agreed, np.inf if waves is None else longest(waves))
 
     @cached_property
     def owners(self) -> tuple[Records, ...]:

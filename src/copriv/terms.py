@@ -112,6 +112,10 @@ class DataTerms(_Table):
     """How columns become numbers before the dictionary: as they are declared, or as in the papers."""
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
+    fourier_features: Count | None = None
+    """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
+    fourier_width: Positive | None = None
+    """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
     unlikeness: NonNegative | tuple[NonNegative, NonNegative] | None = None
     """How unlike the owners are, a number or a range (`copriv.unlikeness`): the ψ, on everybody's records, of a perfect
     model of one owner's own population. 0: alike; not given: not known, which is not the same."""
@@ -140,6 +144,11 @@ class DataTerms(_Table):
         return self.dataset
 
     @property
+    def mapped(self) -> bool:
+        """Whether columns go through a public dictionary before they are features."""
+        return self.components > 0 or self.fourier_features is not None
+
+    @property
     def public_count(self) -> int:
         """How many rows are public, as far as the agreement says."""
         return self.public_rows or PUBLIC_ROWS
@@ -152,6 +161,12 @@ class DataTerms(_Table):
         # What categories mean has changed since 0.1.0: `ordered` stands in the fingerprint of all that have any.
         ordered = {"ordered": ()} if value.get("categories") is not None else {}
         return {**({"dataset": "table"} if "features" in value else {}), **ordered, **value}
+
+    @model_validator(mode="after")
+    def _width_of_something(self) -> "DataTerms":
+        if self.fourier_width is not None and self.fourier_features is None:
+            raise ValueError("fourier_width: a width without waves; give fourier_features, or leave it out")
+        return self
 
     @field_validator("unlikeness", mode="before")
     @classmethod

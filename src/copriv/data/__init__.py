@@ -3,6 +3,7 @@
 from copriv.data import datasets
 from copriv.data.consortium import Consortium, load_consortium, open_dataset, prepare_owner
 from copriv.data.dictionary import PublicDictionary
+from copriv.data.random_features import RandomFeatures
 from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
 from copriv.data.tables import read_table
 
@@ -16,6 +17,7 @@ __all__ = [
     "EncodedTable",
     "Number",
     "PublicDictionary",
+    "RandomFeatures",
     "Schema",
     "TwoClasses",
     "check_table",

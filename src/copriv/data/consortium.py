@@ -73,6 +73,8 @@ def load_consortium(
     schema: Schema | None = None,
     dictionary: PublicDictionary | None = None,
     scaling: Scaling | None = None,
+    fourier_features: int | None = None,
+    fourier_width: float | Literal["auto"] = "auto",
 ) -> Consortium:
     """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
 
@@ -87,6 +89,7 @@ def load_consortium(
         a public row, or one held out, is left out of the owners' records.
     scaling: of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers).
     dictionary: use this one instead of fitting one on the public rows; `components` is then ignored.
+    fourier_features, fourier_width: so many random waves of the components are the features (`RandomFeatures`).
 
     Raises DataError, naming the column and row, or what does not fit the table.
     """
@@ -107,9 +110,19 @@ def load_consortium(
     encoded = source.schema.encode(source.table)
     if public is None:
         dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)
-        sample = sample_of(source, dealt.public, encoded.at(dealt.public), *decided)
+        sample = sample_of(
+            source, dealt.public, encoded.at(dealt.public), *decided, (fourier_features, fourier_width, seed)
+        )
     else:
-        sample = load_sample(dataset, *decided, public=public, public_rows=public_rows, **opened)
+        sample = load_sample(
+            dataset,
+            *decided,
+            public=public,
+            public_rows=public_rows,
+            fourier_features=fourier_features,
+            fourier_width=fourier_width,
+            **opened,
+        )
         dealt = deal(source, encoded.unit, sizes, 0, held_out, seed, _known(source, sample))
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)

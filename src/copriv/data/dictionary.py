@@ -17,16 +17,19 @@ Two choices of ours, both public:
   √(public rows/10,000).
 
 `centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
+
+Random waves (`copriv.data.random_features`), where they are agreed, come after it, so that one file makes a row's features.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv.data.random_features import RandomFeatures
 from copriv.errors import DataError
 from copriv.types import Array
 from copriv.validation import count, finite_array
@@ -35,15 +38,24 @@ MEAN_SQUARE = 1e-4
 """Mean square of each feature on the public rows: D of 10,000 rows, as in the papers."""
 
 _FORMAT = "copriv.dictionary/1"
+_WITH_WAVES = "copriv.dictionary/2"
+"""A reader that knows no waves must not take such a file for one without."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicDictionary:
-    """A row-local affine map x = (z − mean) · matrix from encoded columns to features. Made from public rows only."""
+    """A row-local map x = φ((z − mean) · matrix) from encoded columns to features. Made from public rows only."""
 
     mean: Float[Array, " columns"]
     """Zeros where the PCA is uncentred."""
     matrix: Float[Array, "columns components"]
+    waves: RandomFeatures | None = None
+    """φ; None: the components themselves."""
+
+    @classmethod
+    def identity(cls, columns: int) -> "PublicDictionary":
+        """Every column as it is."""
+        return cls(np.zeros(columns), np.eye(columns))
 
     @classmethod
     def fit(
@@ -73,15 +85,31 @@ class PublicDictionary:
         whitened = directions * signs * np.sqrt(MEAN_SQUARE / eigenvalues[largest])
         return cls(mean, np.ascontiguousarray(whitened))
 
+    def with_waves(
+        self,
+        public_features: Float[Array, "records columns"],
+        features: int,
+        width: float | Literal["auto"] = "auto",
+        seed: int = 0,
+    ) -> "PublicDictionary":
+        """This map, followed by random waves of what comes out of it; see `RandomFeatures.draw`."""
+        plain = replace(self, waves=None)
+        return replace(self, waves=RandomFeatures.draw(plain.apply(public_features), features, width, seed))
+
     @property
     def components(self) -> int:
         """How many features come out."""
-        return int(self.matrix.shape[1])
+        return int(self.matrix.shape[1]) if self.waves is None else self.waves.features
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the features are called: pc1, pc2, ..."""
-        return tuple(f"pc{k + 1}" for k in range(self.components))
+        """What the features are called: pc1, pc2, …, or wave1, wave2, …"""
+        return tuple(f"pc{k + 1}" for k in range(self.components)) if self.waves is None else self.waves.names
+
+    @property
+    def longest(self) -> float:
+        """What ‖x‖₁ cannot pass, whatever the row; infinite without waves."""
+        return np.inf if self.waves is None else self.waves.longest
 
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records components"]:
         """Each row through the map, from itself alone. Raises DataError where the columns are not as many."""
@@ -92,11 +120,13 @@ class PublicDictionary:
             )
         # Row by row in effect; einsum keeps a row's result independent of the rows beside it, which BLAS does not.
         mapped: Array = np.einsum("rc,cp->rp", features - self.mean, self.matrix)
-        return mapped
+        return mapped if self.waves is None else self.waves.apply(mapped)
 
     def to_json(self) -> str:
         """A text that `from_json` reads back to the same bits; it holds public numbers only."""
-        value = {"schema": _FORMAT, "mean": self.mean.tolist(), "matrix": self.matrix.tolist()}
+        value: dict[str, Any] = {"schema": _FORMAT, "mean": self.mean.tolist(), "matrix": self.matrix.tolist()}
+        if self.waves is not None:
+            value |= {"schema": _WITH_WAVES, "fourier": self.waves.to_dict()}
         return json.dumps(value, separators=(",", ":"))
 
     @classmethod
@@ -104,15 +134,18 @@ class PublicDictionary:
         """Read what `to_json` wrote. Raises DataError for anything else."""
         try:
             value: Any = json.loads(text)
-            if value["schema"] != _FORMAT:
-                raise DataError(f"dictionary: written as {value['schema']!r}, this version reads {_FORMAT!r}")
+            if value["schema"] not in (_FORMAT, _WITH_WAVES):
+                raise DataError(f"dictionary: written as {value['schema']!r}, this version reads {_WITH_WAVES!r}")
             mean = finite_array("dictionary.mean", value["mean"], 1)
             matrix = finite_array("dictionary.matrix", value["matrix"], 2)
+            waves = RandomFeatures.from_dict(value["fourier"]) if value["schema"] == _WITH_WAVES else None
         except (KeyError, TypeError, json.JSONDecodeError):
             raise DataError("dictionary: not a dictionary file; write one with PublicDictionary.to_json") from None
         if len(mean) != len(matrix):
             raise DataError(f"dictionary: {len(mean)} means for {len(matrix)} rows of the matrix; the file is damaged")
-        return cls(mean, matrix)
+        if waves is not None and len(waves.frequencies) != matrix.shape[1]:
+            raise DataError("dictionary: its waves are made for another number of components; the file is damaged")
+        return cls(mean, matrix, waves)
 
     @property
     def fingerprint(self) -> str:

@@ -23,16 +23,19 @@ BEYOND = 1e-4
 """feature_bound = "auto": the length ‖x‖₁ that this share of records is expected to pass."""
 
 
-def public_bound(features: Float[Array, "records p"], agreed: float | Literal["auto"]) -> float | None:
+def public_bound(
+    features: Float[Array, "records p"], agreed: float | Literal["auto"], longest: float = np.inf
+) -> float | None:
     """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
 
+    longest: what no row can pass by the way features are made; "auto" needs nothing above it.
     "auto" extrapolates the tail of the public rows' lengths, its shape a standard error longer than estimated: their
     largest is no bound for a pool that is larger than they are.
     """
     if agreed != "auto":
         return non_negative("data.feature_bound", agreed) or None
     lengths = np.abs(features).sum(axis=1)
-    return max(Tail.of(lengths).longer().level(BEYOND), float(lengths.max())) or 1.0
+    return min(max(Tail.of(lengths).longer().level(BEYOND), float(lengths.max())), longest) or 1.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class Preparation:
         dictionary: PublicDictionary | None = None,
         intercept: bool = False,
         unit_records: int | None = None,
+        fourier_features: int | None = None,
+        fourier_width: float | Literal["auto"] = "auto",
+        seed: int = 0,
     ) -> "Preparation":
         """The dictionary, unless it is given, and the bound that the public rows decide.
 
@@ -62,8 +68,12 @@ class Preparation:
         """
         if dictionary is None and components > 0:
             dictionary = PublicDictionary.fit(public.features, components)
+        if fourier_features is not None and (dictionary is None or dictionary.waves is None):
+            plain = PublicDictionary.identity(public.features.shape[1]) if dictionary is None else dictionary
+            dictionary = plain.with_waves(public.features, fourier_features, fourier_width, seed)
         made = cls(dictionary, None, intercept, unit_records)
-        return replace(made, feature_bound=public_bound(made.mapped(public).features, feature_bound))
+        longest = np.inf if dictionary is None else dictionary.longest
+        return replace(made, feature_bound=public_bound(made.mapped(public).features, feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
         """The rows through the dictionary."""

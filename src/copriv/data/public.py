@@ -55,6 +55,8 @@ def load_sample(
     unit: str | None = None,
     schema: Schema | None = None,
     scaling: Scaling | None = None,
+    fourier_features: int | None = None,
+    fourier_width: float | Literal["auto"] = "auto",
     beside: int = 1,
 ) -> Sample:
     """The public rows of `load_consortium`, which says what the arguments mean; no other row is encoded.
@@ -84,7 +86,8 @@ def load_sample(
         encoded = source.schema.encode(source.table[at.tolist()])
     except DataError as error:
         raise DataError(f"data.public: {error}" if public is not None else str(error)) from None
-    return sample_of(source, at, encoded, components, feature_bound, dictionary, intercept, unit_records)
+    waves = (fourier_features, fourier_width, seed)
+    return sample_of(source, at, encoded, components, feature_bound, dictionary, intercept, unit_records, waves)
 
 
 def _public_table(
@@ -112,12 +115,18 @@ def sample_of(
     dictionary: PublicDictionary | None = None,
     intercept: bool = False,
     unit_records: int | None = None,
+    waves: tuple[int | None, float | Literal["auto"], int] = (None, "auto", 0),
 ) -> Sample:
-    """What these rows of a table, encoded, decide. Raises DataError where they are too few for the components."""
+    """What these rows of a table, encoded, decide; `waves` as `Preparation.from_public` takes them.
+
+    Raises DataError where they are too few for the components.
+    """
     count("data.components", components, least=0)
     if unit_records is not None:
         count("unit_records", unit_records)
-    preparation = Preparation.from_public(encoded, components, feature_bound, dictionary, intercept, unit_records)
+    preparation = Preparation.from_public(
+        encoded, components, feature_bound, dictionary, intercept, unit_records, *waves
+    )
     records = preparation.records(preparation.mapped(encoded))
     whole = len(source.table)
     which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"

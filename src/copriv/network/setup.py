@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from copriv.agreed_data import own_table, pipeline, schema_of
+from copriv.agreed_data import as_agreed, own_table, pipeline, schema_of
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
@@ -104,16 +104,16 @@ def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
 
 def load_dictionary(agreement: Agreement, beside: str | Path) -> PublicDictionary | None:
     """The dictionary that an agreement names, looked for from the agreement's own place. None where it has none."""
-    if agreement.data.components == 0:
+    if not agreement.data.mapped:
         return None
     if agreement.data.dictionary is None:
         raise AgreementError(
             "data.dictionary: over the network all parties must have one dictionary file; make it with "
-            "copriv init --network, or set components = 0"
+            "copriv init --network, or set components = 0 and no fourier_features"
         )
     path = Path(beside).parent / agreement.data.dictionary
     try:
-        return PublicDictionary.from_json(path.read_text(encoding="utf-8"))
+        return as_agreed(agreement, PublicDictionary.from_json(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise AgreementError(f"data.dictionary: {path} cannot be read ({error.strerror}); copy it there") from None
 
