@@ -12,7 +12,7 @@ import copriv
 from copriv import Agreement, Problem
 from copriv.data import PublicDictionary, RandomFeatures, load_consortium
 from copriv.errors import AgreementError, DataError, InvalidInput
-from copriv.network.setup import load_dictionary, n_parameters, make_consortium
+from copriv.network.setup import load_dictionary, make_consortium, n_parameters
 
 
 def rows(n=200, columns=3, seed=0):
@@ -28,7 +28,10 @@ def test_inner_products_are_a_gaussian_kernel():
 
 
 @given(
-    arrays(np.float64, (5, 3), elements=st.floats(-1e9, 1e9)), st.integers(1, 300), st.floats(1e-3, 1e3), st.integers(0, 9)
+    arrays(np.float64, (5, 3), elements=st.floats(-1e9, 1e9)),
+    st.integers(1, 300),
+    st.floats(1e-3, 1e3),
+    st.integers(0, 9),
 )
 def test_no_row_is_longer_than_proved_in_either_norm(X, features, width, seed):
     made = RandomFeatures.draw(X, features, width, seed)
@@ -49,7 +52,8 @@ def test_a_row_is_mapped_from_itself_alone_and_a_file_gives_the_same_bits():
     again = PublicDictionary.from_json(made.to_json())
     np.testing.assert_array_equal(made.apply(X)[7], again.apply(X[7:8])[0])
     assert made.fingerprint == again.fingerprint
-    assert made.components == 25 and made.names[-1] == "wave25"
+    assert made.components == 25
+    assert made.names[-1] == "wave25"
 
 
 def test_an_older_reader_does_not_take_a_file_with_waves_for_one_without():
