@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-backends test-slow test-ui pictures-ui bench clean
+.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui pictures-ui bench dist clean
 
 setup: $(VENV)/.ready
 
@@ -46,8 +46,27 @@ pictures-ui: setup
 	$(BIN)/python -m pip install --quiet --group browser
 	PYTHONPATH=tests $(BIN)/python tests/ui/pictures.py docs/ui
 
+# The oldest versions that pyproject.toml allows, where each is used: tables, commands, noise, solvers, wire, estimators.
+OLDEST := .venv-oldest
+test-oldest: setup
+	mkdir -p out
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --python-version 3.11 -o out/oldest.txt \
+	  --extra network --extra sql --extra model --extra approximate --extra ui pyproject.toml
+	$(BIN)/uv venv --quiet --clear $(OLDEST) --python $(BIN)/python
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest hypothesis beartype pandas polars
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable .
+	$(OLDEST)/bin/python -m pytest -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
+	  tests/test_solvers.py tests/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py
+
+# The wheel and the source of a release, checked: contents and licences, and each extra alone in an empty environment.
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m pytest tests/distribution
+
 bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

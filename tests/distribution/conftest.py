@@ -1,0 +1,28 @@
+"""The two files that a release uploads, built once from this folder, without the network."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """Where the wheel and the source are."""
+
+    wheel: Path
+    source: Path
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    made = subprocess.run(build, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr + made.stdout
+    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return Distributions(wheel, source)

@@ -1,0 +1,124 @@
+"""The wheel in an empty environment: the quickstart of the README runs there, and each extra alone does what it is for.
+
+Environments are made by uv, from the package index; where none is reached, the tests say so and are skipped.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+UV = [sys.executable, "-m", "uv"]
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+
+COMMANDS = {
+    "approximate": "import dp_accounting; from copriv.privacy import approximate",
+    "network": "from copriv.cli import main; main(['demo', '--network', '--json'])",
+    "flower": "import copriv.network.flower_app as app; app.server_app, app.client_app",
+    "sql": "import duckdb; from copriv.data.sql import read_sql;"
+    "duckdb.connect('t.duckdb').execute('create table t as select 1 as a, 2 as b').close();"
+    "assert len(read_sql('duckdb:t.duckdb', 'select * from t', ('a', 'b'))) == 1",
+    "ray": "import ray; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'ray'])",
+    "dask": "import dask.distributed; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'dask'])",
+    "ui": "import copriv.ui.server, copriv.ui.app; from copriv.cli import main; main(['ui', '--help'])",
+    "model": "import skops.io, sklearn.linear_model as l; import copriv.network.model",
+}
+"""Extra → Python that uses what it brings, and nothing that another extra brings."""
+
+
+def environment():
+    """Nothing of this checkout: neither its source nor its virtual environment."""
+    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | {"OMP_NUM_THREADS": "1"}
+
+
+def run(command, folder, **options):
+    return subprocess.run(
+        [str(word) for word in command], cwd=folder, env=environment(), capture_output=True, text=True, **options
+    )
+
+
+def interpreters():
+    """Every supported version that is on this machine: by its name, or among those of pyenv and of uv."""
+    found = {f"{sys.version_info.major}.{sys.version_info.minor}": sys.executable}
+    home = Path.home()
+    for version in SUPPORTED:
+        kept = [*home.glob(f".pyenv/versions/{version}.*/bin/python"), *home.glob(f".local/bin/python{version}")]
+        for candidate in [shutil.which(f"python{version}"), *kept]:
+            if candidate is not None and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+                found.setdefault(version, candidate)  # pyenv's own names are there for versions that do not run
+    return found
+
+
+INTERPRETERS = interpreters()
+
+
+@pytest.fixture
+def empty(tmp_path, distributions):
+    """Makes an empty environment, installs the wheel with some extras, and gives its Python."""
+
+    def make(extras="", python=sys.executable):
+        where = tmp_path / "environment"
+        made = run([*UV, "venv", "--quiet", "--no-python-downloads", "--python", python, where], tmp_path)
+        assert made.returncode == 0, made.stderr
+        python = where / ("Scripts" if os.name == "nt" else "bin") / "python"
+        wanted = f"copriv{extras} @ {distributions.wheel.as_uri()}"
+        done = run([*UV, "pip", "install", "--quiet", "--python", python, wanted], tmp_path)
+        if done.returncode != 0 and ("error sending request" in done.stderr or "dns error" in done.stderr):
+            pytest.skip(f"no package index is reached: {done.stderr[-200:]}")
+        assert done.returncode == 0, done.stderr
+        return python
+
+    return make
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_the_quickstart_runs_on_every_python(version, empty, tmp_path):
+    if version not in INTERPRETERS:
+        pytest.skip(f"Python {version} is not on this machine")
+    python = empty(python=INTERPRETERS[version])
+    readme = tmp_path / "README.md"
+    readme.write_bytes((ROOT / "README.md").read_bytes())
+    flags = "doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS"
+    tried = f"import doctest; r = doctest.testfile('README.md', module_relative=False, optionflags={flags}); print(r)"
+    done = run([python, "-c", tried + "; assert r.attempted and not r.failed"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run([python.parent / "copriv", "demo", "--runs", "5", "--out", "demo"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
+    assert "together, with privacy" in done.stdout
+
+
+def test_dependencies_have_wheels_for_every_python(tmp_path):
+    """What a version of Python that is not on this machine needs at least."""
+    for version in SUPPORTED:
+        resolve = [*UV, "pip", "compile", "--quiet", "--python-version", version, "--only-binary", ":all:"]
+        done = run([*resolve, "--all-extras", ROOT / "pyproject.toml"], tmp_path)
+        if "error sending request" in done.stderr or "dns error" in done.stderr:
+            pytest.skip("no package index is reached")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("extra", COMMANDS)
+def test_each_extra_alone(extra, empty, tmp_path):
+    done = run([empty(f"[{extra}]"), "-c", COMMANDS[extra]], tmp_path, timeout=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_extra_is_tried():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(COMMANDS) == set(project["optional-dependencies"])
+
+
+def test_the_citation_is_valid(tmp_path):
+    done = run([*UV, "tool", "run", "cffconvert", "--validate", "-i", ROOT / "CITATION.cff"], tmp_path)
+    if "error sending request" in done.stderr or "dns error" in done.stderr:
+        pytest.skip("no package index is reached")
+    assert done.returncode == 0, done.stderr + done.stdout
