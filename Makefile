@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui pictures-ui bench dist clean
+.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist clean
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,11 @@ test-ui: setup
 	@test -x "$(CHROMIUM)" || { echo "no chromium here: apt-get install chromium, or make test-ui CHROMIUM=/path/to/it"; exit 1; }
 	$(BIN)/python -m pip install --quiet --group browser
 	$(BIN)/python -m pytest tests/ui
+
+HOURS ?= 1
+test-long: setup
+	$(BIN)/python -m pip install --quiet --group fuzz
+	$(BIN)/python -m tests.long --hours $(HOURS)
 
 pictures-ui: setup
 	$(BIN)/python -m pip install --quiet --group browser

@@ -8,6 +8,7 @@ lock, and a message leaves only after `Conductor.take_outbox` has made durable w
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from copriv.errors import InvalidInput, Unreachable
 from copriv.network.allowance import Allowance
@@ -76,9 +77,8 @@ class Learner:
             while conductor.outcome is None and self._failure is None:
                 # The clock only matters for those who are late; an eighth of the deadline is near enough.
                 pause = min(conductor.next_deadline() - time.monotonic(), conductor.conduct.deadline / 8, 1.0)
-                over = asyncio.ensure_future(self._over.wait())
-                await asyncio.wait({over}, timeout=max(pause, 0.01))
-                over.cancel()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), max(pause, 0.01))
                 if self._failure is None:
                     conductor.tick(time.monotonic())
                     await self._flush(None)

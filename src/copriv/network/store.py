@@ -118,10 +118,13 @@ class RunStore:
             values = (run, agreement.fingerprint, document, n_parameters)
             connection.execute("INSERT INTO run VALUES (?, ?, ?, ?)", values)
             connection.execute("COMMIT")
+            return cls(connection, writer, run, agreement)
+        except sqlite3.Error as error:
+            _close(connection, writer)
+            raise StoreFailed(f"{path}: no run can be begun there ({error}); give another file") from None
         except BaseException:
             _close(connection, writer)
             raise
-        return cls(connection, writer, run, agreement)
 
     @classmethod
     def resume(cls, path: str | Path, agreement: Agreement) -> "RunStore":
@@ -136,10 +139,13 @@ class RunStore:
             row = connection.execute("SELECT name, fingerprint FROM run").fetchone()
             if row[1] != agreement.fingerprint:
                 raise InvalidInput(f"{path}: its run is under another agreement; give the agreement that it began with")
+            return cls(connection, writer, row[0], agreement)
+        except (sqlite3.Error, TypeError) as error:
+            _close(connection, writer)
+            raise StoreFailed(f"{path}: its run cannot be read ({error}); restore the newest copy") from None
         except BaseException:
             _close(connection, writer)
             raise
-        return cls(connection, writer, row[0], agreement)
 
     @classmethod
     def read(cls, path: str | Path) -> "RunStore":

@@ -1,0 +1,314 @@
+"""A real owner with a real ledger, and a learner that says whatever it is given: what the owner may answer, and nothing else.
+
+Every reply is held against an oracle of its own: who may be answered is said here a second time, in `_may_be_answered`.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections import deque
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from copriv.errors import BudgetRefused, QueryRefused, Unreachable
+from copriv.losses import Squared
+from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
+from copriv.network.grpc_transport import GrpcDialer, GrpcListener
+from copriv.network.keys import KeysRefused
+from copriv.network.messages import Hello, Malformed, Message, Ready, Refusal, Welcome, decode, encode, signed_content
+from copriv.network.transport import Link, MemoryNetwork
+from copriv.privacy.ledger import LedgerDamaged
+from copriv.privacy.ledger_reading import verify
+from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Answer, Query
+from ledger_files import opened
+from long.parties import NAMES, Finding, agreed, certified, fast_folder, records
+from long.said import FIRST, PARAMETERS, spoken
+
+NAME = NAMES[0]
+MARK = b"?"
+"""No message: its refusal says that all before it was handled."""
+MAY_END_WITH = (LearnerRefused, KeysRefused, LedgerDamaged, BudgetRefused, QueryRefused)
+MOST = 2000
+"""Inputs for one ledger."""
+
+
+class OwnerSide:
+    """One owner. `take` gives it an input, and raises Finding where it does what it must not."""
+
+    def __init__(self, kind: str = "memory") -> None:
+        self._kind, self._loop = kind, asyncio.new_event_loop()
+        self.taken = self.answered = 0
+        self._ended, self._fingerprint = True, agreed().fingerprint
+
+    def take(self, data: bytes) -> None:
+        """One input; the parties are made anew where the last one ended them."""
+        self._loop.run_until_complete(asyncio.wait_for(self._take(data or b"\0"), 60))
+        self.taken += 1
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._loop.run_until_complete(self._end())
+        self._loop.close()
+
+    # The parties --------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=fast_folder()))
+        self._file = opened(self._folder / "ledger", NAME, Fraction(2))
+        self._links: asyncio.Queue[Link] = asyncio.Queue()
+        self._link: Link | None = None
+        self._hello: Hello | None = None
+        self._run, self.log, self._given, self._inputs, self._ended = "run", deque[bytes](maxlen=MOST), {}, 0, False
+        self._asked_from: dict[str, str] = {}
+        self._number = 0
+        address = asyncio.get_running_loop().create_future()
+
+        async def serve(link: Link) -> None:
+            self._links.put_nowait(link)
+            await asyncio.Event().wait()
+
+        memory = MemoryNetwork()
+        listener: Any = memory if self._kind == "memory" else GrpcListener("127.0.0.1:0", certified()["learner"])
+
+        async def listening() -> None:
+            async with listener.listening(serve) as at:
+                address.set_result(at)
+                await asyncio.Event().wait()
+
+        self._listening = asyncio.ensure_future(listening())
+        at = await address
+        dialer: Any = memory.dialer(NAME) if self._kind == "memory" else GrpcDialer(at, certified()[NAME])
+        agent = OwnerAgent(
+            agreed(), NAME, records(0, 60), Squared(), self._file, dialer, keys=certified()[NAME],
+            patience=Patience(first=1e-4, longest=1e-4, give_up=1e9), times=ReleaseTime(1e-9),
+        )  # fmt: skip
+        self._serving = asyncio.ensure_future(agent.serve())
+
+    async def _end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._serving.cancel()
+        self._listening.cancel()
+        await asyncio.gather(self._serving, self._listening, return_exceptions=True)
+        self._file.close()
+        totals = verify(self._folder / "ledger", witness=self._folder)
+        if totals.committed > 2 or any(run.charged > agreed().answers for run in totals.runs.values()):
+            raise Finding("the ledger overspent")
+        self.answered += sum(run.answered for run in totals.runs.values())
+        shutil.rmtree(self._folder)
+
+    async def _greeted(self) -> None:
+        """A session in which the owner was greeted as an honest learner does."""
+        if self._link is None:
+            self._link, self._run = await self._dialled(), "run"
+            await self._link.send(encode(self._welcome(self._run)))
+
+    async def _dialled(self) -> Link:
+        link = await self._links.get()
+        said = decode(await link.receive())
+        if not isinstance(said, Hello):
+            raise Finding(f"the owner began with {said}")
+        self._hello = said
+        return link
+
+    def _welcome(self, run: str) -> Welcome:
+        assert self._hello is not None
+        learner = certified()["learner"]
+        signature = learner.sign(signed_content(self._hello, run))
+        return Welcome(run, "choose", 0.0, 0, "", learner.certificate.decode(), signature)
+
+    # One input ----------------------------------------------------------------------------------------------------
+
+    async def _take(self, data: bytes) -> None:
+        if self._ended or self._inputs >= MOST:
+            await self._end()
+            await self._begin()
+        self._inputs += 1
+        self.log.append(data)
+        if data[0] & FIRST:
+            if self._link is not None:
+                await self._link.close()
+            self._link = await self._dialled_or_ended()
+            if self._link is None:
+                return
+        else:
+            await self._greeted()
+        assert self._link is not None
+        frame = spoken(data, self._stands_for(), self._sign)
+        replies = await self._replies(frame, first=bool(data[0] & FIRST))
+        self._judge(frame, replies, first=bool(data[0] & FIRST))
+        if self._serving.done():
+            self._check_end()
+            await self._end()
+
+    async def _dialled_or_ended(self) -> Link | None:
+        dialled = asyncio.ensure_future(self._dialled())
+        await asyncio.wait({dialled, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+        if dialled.done():
+            return dialled.result()
+        dialled.cancel()
+        self._check_end()
+        await self._end()
+        return None
+
+    async def _replies(self, frame: bytes, first: bool) -> list[Message]:
+        """What the owner says to this frame, without its clock's messages."""
+        link, said = self._link, list[Message]()
+        assert link is not None
+        self._charged = self._file.totals.spent
+        try:
+            await link.send(frame)
+            if first:
+                welcome = _message(frame)
+                if isinstance(welcome, Welcome) and await self._took(welcome, link, said):
+                    self._run = welcome.run
+                else:
+                    await self._hung_up(link, said)
+                    return said
+            await link.send(MARK)
+            while True:
+                reply = decode(await link.receive())
+                if isinstance(reply, Refusal) and reply.code == "malformed" and "1 bytes are too few" in reply.reason:
+                    if frame == MARK and not any(isinstance(one, Refusal) for one in said):
+                        said.append(reply)
+                        continue
+                    return said
+                if not isinstance(reply, Ready):
+                    said.append(reply)
+        except Unreachable:
+            await link.close()
+            self._link = None
+            return said
+
+    async def _took(self, welcome: Welcome, link: Link, said: list[Message]) -> bool:
+        """Whether the owner goes on after this welcome: it says so by refusing a mark."""
+        await link.send(MARK)
+        try:
+            while isinstance(reply := decode(await link.receive()), Ready):
+                pass
+        except Unreachable:
+            self._link = None
+            return False
+        if isinstance(reply, Refusal) and reply.code == "malformed" and "1 bytes are too few" in reply.reason:
+            return True
+        said.append(reply)
+        return False
+
+    async def _hung_up(self, link: Link, said: list[Message]) -> None:
+        self._link = None
+        try:
+            while True:
+                said.append(decode(await asyncio.wait_for(link.receive(), 20)))
+        except Unreachable:
+            pass
+        except TimeoutError:
+            raise Finding("the owner neither greets back nor hangs up") from None
+        await link.close()
+
+    def _stands_for(self) -> dict[str, str]:
+        learner = certified()["learner"]
+        self._number += 1
+        older = next(iter(self._given), "q-none")
+        return {
+            "@query": f"q{self._number}", "@older": older, "@fingerprint": self._fingerprint, "@name": NAME,
+            "@other": NAMES[1], "@head": "a" * 64, "@run": "run", "@learner": learner.certificate.decode(),
+            "@certificate": certified()[NAME].certificate.decode(),
+        }  # fmt: skip
+
+    def _sign(self, message: Message) -> Message:
+        learner = certified()["learner"]
+        if isinstance(message, Query):
+            return replace(message, signature=learner.sign(_content(self._run, message)))
+        if isinstance(message, Welcome) and self._hello is not None:
+            return replace(message, signature=learner.sign(signed_content(self._hello, message.run)))
+        return message
+
+    # The oracle ---------------------------------------------------------------------------------------------------
+
+    def _judge(self, frame: bytes, replies: list[Message], first: bool) -> None:
+        message, spent = _message(frame), self._file.totals.spent - self._charged
+        answers = [one for one in replies if isinstance(one, Answer)]
+        if len(replies) > 1:
+            raise Finding(f"{len(replies)} replies to one message: {replies}")
+        if any(not isinstance(one, Answer | Refusal) for one in replies):
+            raise Finding(f"an owner says {replies[0]}")
+        if not answers:
+            if spent:
+                raise Finding(f"{spent} was charged for {message}, and nothing was answered")
+            if isinstance(message, Query) and not first and self._may_be_answered(message, known_too=False):
+                raise Finding(f"an honest query was not answered: {message}: {replies}")
+            return
+        if not isinstance(message, Query) or first or not self._may_be_answered(message, known_too=True):
+            raise Finding(f"{message} was answered")
+        self._judge_answer(message, answers[0], spent)
+
+    def _judge_answer(self, query: Query, answer: Answer, spent: Fraction) -> None:
+        known = self._given.get(query.identity)
+        if spent != (0 if known else Fraction(1, agreed().answers)):
+            raise Finding(f"{spent} was charged for {query}")
+        asked = b"copriv answer\0" + _sha256(_content(self._run, query)) + encode(replace(answer, signature=""))
+        if not _verified(certified()[NAME].certificate, answer.signature, asked):
+            raise Finding("the owner's signature does not hold")
+        said = query.theta.tobytes(), answer.gradient.tobytes(), self._run, query.head
+        if known is not None and known != said:
+            raise Finding(f"another answer to {query}")
+        if (answer.identity, answer.owner) != (query.identity, NAME) or not np.isfinite(answer.gradient).all():
+            raise Finding(f"the answer {answer} is to another query")
+        self._given[query.identity] = said
+
+    def _may_be_answered(self, query: Query, known_too: bool) -> bool:
+        if (query.owner, query.fingerprint) != (NAME, self._fingerprint) or not 1 <= len(query.identity) <= 200:
+            return False
+        θ = query.theta
+        if θ.shape != (PARAMETERS,) or not all(-10.0 <= number <= 10.0 for number in θ):
+            return False
+        if not _verified(certified()["learner"].certificate, query.signature, _content(self._run, query)):
+            return False
+        known = self._given.get(query.identity)
+        if known is not None:
+            return known_too and (known[0], known[2], known[3]) == (θ.tobytes(), self._run, query.head)
+        run = self._file.totals.runs.get(self._run)
+        charged = 0 if run is None else run.charged
+        return charged < agreed().answers or (known_too and charged == agreed().answers)
+
+    def _check_end(self) -> None:
+        error = None if self._serving.cancelled() else self._serving.exception()
+        if error is not None and not isinstance(error, MAY_END_WITH):
+            raise Finding(f"the owner's process ended with {error!r}") from error
+
+
+def _message(frame: bytes) -> Message | None:
+    try:
+        return decode(frame)
+    except Malformed:
+        return None
+
+
+def _content(run: str, query: Query) -> bytes:
+    return b"copriv query\0" + run.encode() + b"\0" + encode(replace(query, signature=""))
+
+
+def _sha256(content: bytes) -> bytes:
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(content)
+    return digest.finalize()
+
+
+def _verified(certificate: bytes, signature: str, content: bytes) -> bool:
+    key = x509.load_pem_x509_certificate(certificate).public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    try:
+        key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
+    except (ValueError, InvalidSignature):
+        return False
+    return True

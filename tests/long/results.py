@@ -1,0 +1,145 @@
+"""What the long runs did so far: a file that grows by a line for each stretch, and the page that says it."""
+
+import json
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reference" / "long-run.md"
+RESULTS = ROOT / "out" / "long" / "results.jsonl"
+AIMS = {"messages": 1_000_000, "kills": 10_000}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One part of a long run."""
+
+    part: str
+    """"messages" or "kills"."""
+    what: str
+    """To whom, and how: "owner, in memory"."""
+    times: int
+    seconds: float
+    guided: bool = False
+    """Whether messages grew by coverage."""
+    answered: int = 0
+    """Answers that were given, or taken."""
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Strikes, by what befell."""
+    findings: int = 0
+    date: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
+    machine: str = field(default_factory=lambda: machine())
+
+    def append(self, path: Path) -> None:
+        """One more line."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as stream:
+            stream.write(json.dumps(asdict(self)) + "\n")
+
+
+def machine() -> str:
+    """Where this runs, in words."""
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    return f"{os.cpu_count()} processors ({platform.machine()}), {system}, Python {platform.python_version()}"
+
+
+def read(path: Path) -> list[Stretch]:
+    """All stretches so far; none where there is no file."""
+    return [Stretch(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def page(stretches: list[Stretch]) -> str:
+    """The page."""
+    messages = [one for one in stretches if one.part == "messages"]
+    kills = [one for one in stretches if one.part == "kills"]
+    kinds = sum((Counter(one.kinds) for one in kills), Counter[str]())
+    dates = sorted({one.date for one in stretches})
+    findings = sum(one.findings for one in stretches)
+    return f"""# Long runs: hostile messages, and kills
+
+Written by `python -m tests.long`, which runs for as long as it is told (`--hours 1`, or `--messages 1000000 --kills 10000`) and
+adds to what it did before. {_when(dates, stretches)}.
+The default tests have a short form of all of it (`tests/long/test_long.py`).
+
+## Hostile messages
+
+{_sum(messages):,} messages of the {AIMS["messages"]:,} that are aimed at, grown from every valid one; {_guided(messages)}.
+
+| to whom | messages | answers given or taken | seconds |
+| --- | --- | --- | --- |
+{_rows(messages, lambda many: f"{sum(one.answered for one in many):,}")}
+
+Each message goes to a real owner, with its ledger, or to a real learner, with its store, and what follows is held against an
+oracle of its own: who may be answered, what it may cost, what may be taken into the run's file, whose session may end. The
+hostile party has its own key, and signs what it likes. At the end of each run its ledger verifies, and its file replays to the
+model.
+
+## Kills, and disks that fail
+
+{_sum(kills):,} times of the {AIMS["kills"]:,} that are aimed at.
+
+| what was killed | times | answers that had left | seconds |
+| --- | --- | --- | --- |
+{_rows(kills, lambda many: f"{sum(one.answered for one in many):,}")}
+
+| what befell | times |
+| --- | --- |
+{_lines(f"| {kind} | {times:,} |" for kind, times in kinds.most_common())}
+
+After each: the ledger is whole and goes with its witness; no less is spent than what left, and no more than was agreed on; what
+left is in the ledger to the bit, and is answered again with the same bits (where the power failed: is paid for); and the
+next process goes on from there. Failing disks refuse, slow down, cut writes short or fill up: real ones (a small disk that is
+mounted), and ones that the system's calls make believe. A failure of the power takes away what was not flushed, in part or
+whole; it, and the clock, are made believe too. Most ledgers lie in memory, where a flush takes no time, one in five on a disk.
+
+## Findings
+
+{_found(findings)}
+"""
+
+
+def _when(dates: list[str], stretches: list[Stretch]) -> str:
+    if not dates:
+        return "It has not run yet"
+    on = ", and on ".join(dict.fromkeys(one.machine for one in stretches))
+    return (f"Last run on {dates[-1]}" if len(dates) == 1 else f"Run from {dates[0]} to {dates[-1]}") + f", on {on}"
+
+
+def _sum(stretches: list[Stretch]) -> int:
+    return sum(one.times for one in stretches)
+
+
+def _guided(messages: list[Stretch]) -> str:
+    by_coverage = _sum([one for one in messages if one.guided])
+    return f"{by_coverage:,} of them were led by coverage (Atheris), the others grew at random"
+
+
+def _rows(stretches: list[Stretch], answered: "Counted") -> str:
+    by_what: dict[str, list[Stretch]] = {}
+    for one in stretches:
+        by_what.setdefault(one.what, []).append(one)
+    return _lines(
+        f"| {what} | {_sum(many):,} | {answered(many)} | {sum(one.seconds for one in many):,.0f} |"
+        for what, many in by_what.items()
+    )
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n".join(lines)
+
+
+def _found(findings: int) -> str:
+    if findings:
+        return f"{findings} in these runs; their inputs are beside the results, and the command ended with exit code 1."
+    return "None in these runs. What was found while they were made was mended first, and has a test of its own."
+
+
+class Counted:
+    """How answers of stretches are told."""
+
+    def __call__(self, stretches: list[Stretch]) -> str: ...
