@@ -9,13 +9,13 @@ import time
 from contextlib import contextmanager
 
 from copriv.ui.app import Pages
-from copriv.ui.server import server, take_place
+from copriv.ui.server import Place, server, take_place
 
 
 @contextmanager
-def in_thread(app=None):
-    """(place, log): the application behind its guard, as `copriv ui` serves it."""
-    place = take_place()
+def in_thread(app=None, place=None):
+    """The place where the application is served behind its guard, as `copriv ui` serves it."""
+    place = place or take_place()
     running = server(app or Pages().app, place)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [place.socket]}, daemon=True)
     thread.start()
@@ -41,6 +41,11 @@ def ask(place, method="GET", path="/join", body=None, *, token=True, **headers):
     text = answer.read().decode()
     connection.close()
     return answer.status, {name.lower(): value for name, value in answer.getheaders()}, text
+
+
+def again(place):
+    """The same place once more, with its token, after its server has ended."""
+    return Place(take_place(port=place.door.port).socket, place.door)
 
 
 @contextmanager

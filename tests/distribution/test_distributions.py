@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGE = ROOT / "src" / "copriv"
+GALLERY = ROOT / "docs" / "gallery"
+"""Pictures and verdicts, which `copriv ui` shows."""
 MOST = 3_000_000
 """Bytes of either file: ten times what code and table come to would mean that something strayed in."""
 
@@ -38,7 +40,8 @@ def source(distributions):
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert held == {name.removeprefix("src/") for name in tracked(PACKAGE)}
+    figures = {name.replace("docs/gallery/", "copriv/ui/figures/") for name in tracked(GALLERY)}
+    assert held == {name.removeprefix("src/") for name in tracked(PACKAGE)} | figures
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         "copriv/ui/static/style.css",
         "copriv/ui/templates/base.html",
         "copriv/ui/texts/en.json",
+        "copriv/ui/figures/sync-fig2.png",
+        "copriv/ui/figures/verdicts.json",
     ],
 )
 def test_what_the_package_cannot_do_without_is_in_the_wheel(wheel, name):
@@ -61,7 +66,7 @@ def test_what_the_package_cannot_do_without_is_in_the_wheel(wheel, name):
 
 def test_the_source_holds_what_builds_the_wheel_and_nothing_else(source):
     beside = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "PKG-INFO", ".gitignore"}
-    assert set(source) == tracked(PACKAGE) | beside
+    assert set(source) == tracked(PACKAGE) | tracked(GALLERY) | beside
 
 
 def test_neither_holds_a_test_a_cache_or_a_file_that_nobody_expects(wheel, source):

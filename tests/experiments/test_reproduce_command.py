@@ -74,4 +74,8 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
     assert page.count("**Verdict**: not reproduced. Because.") == 2
     assert "| slope | −2 | -1.5 | no |" in page
     assert "precision–recall" in page
-    assert sorted(p.name for p in (tmp_path / "docs" / "gallery").iterdir()) == ["sync-fig2.png", "sync-fig3.png"]
+    assert sorted(p.name for p in (tmp_path / "docs" / "gallery").iterdir()) == [
+        "sync-fig2.png",
+        "sync-fig3.png",
+        "verdicts.json",
+    ]

@@ -13,10 +13,11 @@ from page_server import address_in, as_process, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.network]
 
+HORIZON = 400
 NAMES = ("bank-1", "<img src=x onerror=alert(1)>", "bank-3")
 
 
-def terms(horizon=1500, names=NAMES, name="<b>three</b> banks", epsilon=1.0):
+def terms(horizon=HORIZON, names=NAMES, name="<b>three</b> banks", epsilon=1.0):
     return Agreement.of(
         {
             "agreement": {"name": name, "rule": "A1", "horizon": horizon, "answers": horizon, "step": 1e3,
@@ -115,7 +116,7 @@ def test_a_run_is_watched_to_its_end_though_an_owner_is_killed(visitors, tmp_pat
         page.get_by_text("1 away").wait_for(timeout=20_000)
         made.owner(1, at)
         until(page, "document.querySelector('#state').textContent.startsWith('Finished')", 120)
-        assert stepped(page) == 1500
+        assert stepped(page) == HORIZON
         assert page.locator("main img").count() == 0
         assert page.locator("main b").count() == 0
         assert "<img src=x" in page.locator("#owners").inner_text()

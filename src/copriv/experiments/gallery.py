@@ -1,6 +1,7 @@
 """The gallery page: every finished figure with its data, its command, the paper's claim, our number and the verdict.
 
-`copriv reproduce all frontier --out figures --gallery docs` writes docs/gallery.md and copies the pictures to docs/gallery/.
+`copriv reproduce all frontier --out figures --gallery docs` writes docs/gallery.md, and copies the pictures to docs/gallery/,
+beside `verdicts.json`: what the page says of every figure, for the pages of `copriv ui`, which come with that folder.
 """
 
 import json
@@ -37,8 +38,11 @@ below 100-fold, which it draws); features of S's panels have a declared bound; h
 """
 
 
+VERDICTS = "verdicts.json"
+
+
 def write_gallery(figures: Path, docs: Path) -> Path:
-    """Write docs/gallery.md from the finished figures in a folder, with their pictures; return its path."""
+    """Write docs/gallery.md from the finished figures in a folder, with pictures and verdicts; return its path."""
     found = [
         json.loads((figures / f"{figure.identity}.json").read_text(encoding="utf-8"))
         for figure in (*FIGURES, *BEYOND)
@@ -48,9 +52,26 @@ def write_gallery(figures: Path, docs: Path) -> Path:
     pictures.mkdir(parents=True, exist_ok=True)
     for one in found:
         shutil.copyfile(figures / f"{one['id']}.png", pictures / f"{one['id']}.png")
+    verdicts = {"schema": "copriv.gallery/1", "note": "", "figures": [brief(one) for one in found]}
+    (pictures / VERDICTS).write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     page = docs / "gallery.md"
     page.write_text("\n".join([_OPENING, _summary(found), *(_section(one) for one in found)]), encoding="utf-8")
     return page
+
+
+def brief(one: dict[str, Any]) -> dict[str, Any]:
+    """What came out of a figure, in a few lines, from its JSON file."""
+    return {
+        "id": one["id"], "verdict": one["verdict"], "why": one["why"][:1].upper() + one["why"][1:],
+        "command": _command(one), "data": [data["description"] for data in one["data"]],
+        "runs": ", ".join(map(str, one["runs"])),
+        "compared": [{"what": row["what"], "paper": row["paper"], "ours": _number(row["ours"]),
+                      "holds": _WORD[row["holds"]]} for row in one["comparison"]],
+    }  # fmt: skip
+
+
+def _command(one: dict[str, Any]) -> str:
+    return f"copriv reproduce {one['id']}{' --quick' if one['quick'] else ''}"
 
 
 def _summary(found: list[dict[str, Any]]) -> str:
@@ -60,27 +81,23 @@ def _summary(found: list[dict[str, Any]]) -> str:
 
 
 def _section(one: dict[str, Any]) -> str:
-    quick = " --quick" if one["quick"] else ""
+    said = brief(one)
     lines = [
         f'<a id="{one["id"]}"></a>',
         f"## {one['source']}: {one['title']}",
         "",
         f"![{one['title']}](gallery/{one['id']}.png)",
         "",
-        f"- **Command**: `copriv reproduce {one['id']}{quick}`, {one['seconds']:.0f} s",
-        *(f"- **Data**: {data['description']}" for data in one["data"]),
+        f"- **Command**: `{said['command']}`, {one['seconds']:.0f} s",
+        *(f"- **Data**: {description}" for description in said["data"]),
         f"- **The paper's claim**: {one['claim']}",
-        f"- **Verdict**: {one['verdict']}. {one['why'][:1].upper()}{one['why'][1:]}",
-        f"- **Runs** a point: {', '.join(str(runs) for runs in one['runs'])}; seed "
-        f"{', '.join(str(seed) for seed in one['seeds'])}",
+        f"- **Verdict**: {said['verdict']}. {said['why']}",
+        f"- **Runs** a point: {said['runs']}; seed {', '.join(str(seed) for seed in one['seeds'])}",
         *_held_out(one),
         "",
         "| compared | paper | ours | holds |",
         "| --- | --- | --- | --- |",
-        *(
-            f"| {row['what']} | {row['paper']} | {_number(row['ours'])} | {_WORD[row['holds']]} |"
-            for row in one["comparison"]
-        ),
+        *(f"| {row['what']} | {row['paper']} | {row['ours']} | {row['holds']} |" for row in said["compared"]),
         "",
     ]
     return "\n".join(lines)

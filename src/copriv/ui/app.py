@@ -1,7 +1,9 @@
 """The pages for planning, and for reading afterwards: which address shows what."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +28,10 @@ PAGES = ("join", "agreement", "ledger", "gallery")
 
 FILES = ("path", "public", "dictionary")
 """Keys of [data] that name files. A state can come with a link, and a link must not name files to read."""
+
+
+MOST_FILES = 8
+"""That are read together."""
 
 
 class Pages:
@@ -72,7 +78,7 @@ class Pages:
     async def _exact(self, request: Request) -> Any:
         question = self._question(await body(request))
         try:
-            made = await self._forecaster.forecast(question.agreement)
+            made = await self._forecaster.forecast(question.agreement, request.is_disconnected)
         except Superseded:
             return {"kind": "superseded"}
         return await run_in_threadpool(views.exact, question, made)
@@ -85,8 +91,20 @@ class Pages:
         return await run_in_threadpool(self._rows.take, unquote(request.headers.get("x-file-name", "")), content)
 
     async def _read(self, request: Request) -> Any:
-        content = await request.body()
-        return await run_in_threadpool(reading.opened, content)
+        """Files one after the other in one body; their sizes, and a head that was written down, in its headers."""
+        content, sizes = await request.body(), request.headers.get("x-sizes", "").split(",")
+        if (
+            not all(size.isdecimal() for size in sizes)
+            or sum(map(int, sizes)) != len(content)
+            or len(sizes) > MOST_FILES
+        ):
+            raise InvalidInput("the files did not arrive whole; choose them again")
+        ends = list(accumulate(map(int, sizes)))
+        files = [content[end - int(size) : end] for size, end in zip(sizes, ends, strict=True)]
+        head = unquote(request.headers.get("x-head", "")).strip().lower() or None
+        if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+            raise InvalidInput("a head has 64 hexadecimal digits; copriv shows it below the verdict")
+        return await run_in_threadpool(reading.opened, files, head)
 
     async def _figures(self, request: Request) -> Any:
         return await run_in_threadpool(self._gallery.figures)

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from copriv.ui.run_lines import teller
 from copriv.ui.server import Place, server
 from copriv.ui.shell import answered, routes, stream
 
@@ -33,6 +34,8 @@ LOOK = 0.25
 """Seconds between two snapshots."""
 WINDOW = 200
 """Lines of a long list that are given at once."""
+POINTS = 2000
+"""Of the estimate along a run, about."""
 LINGER = 4.0
 """Seconds without a listener, after which the page of a run that is over ends."""
 
@@ -146,6 +149,7 @@ class RunWatch:
     def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
         self.watch = Watch("run")
         self._conductor, self._estimate = conductor, _Estimate(conductor, public)
+        self._told = teller(conductor.agreement)
         for event in conductor.store.events():
             self._line(event)
         before = conductor.store.on_event
@@ -158,7 +162,7 @@ class RunWatch:
         conductor.store.on_event = both
 
     def _line(self, event: "Event") -> None:
-        self.watch.lines.append({"number": event.number, "time": event.time, "kind": event.kind, **event.data})
+        self.watch.lines.append(self._told(event))
 
     def look(self) -> None:
         """Take a snapshot, and carry out a wish to pause."""
@@ -183,7 +187,8 @@ class RunWatch:
             "public": self._estimate.rows, "seen": watch.listeners > 0 or bool(watch.head.get("seen")),
         }  # fmt: skip
         watch.update(head, rows)
-        if not watch.points or watch.points[-1][0] != conductor.stepped:
+        ahead = conductor.stepped - (watch.points[-1][0] if watch.points else -agreement.queries)
+        if ahead * POINTS >= agreement.queries or (ahead > 0 and outcome is not None):
             ψ = self._estimate.now()
             if ψ is not None:
                 watch.points.append([float(conductor.stepped), ψ])

@@ -61,7 +61,7 @@ class Prepared:
 
     def fits(self, agreement: Agreement) -> bool:
         """Whether its curves are of the same data and fitness, and of the same promises (ε, or ε and δ)."""
-        return _asked_of(self.agreement) == _asked_of(agreement)
+        return same_curves(self.agreement, agreement)
 
 
 @dataclass(frozen=True)
@@ -285,6 +285,7 @@ def _document(found: Forecast) -> dict[str, Any]:
     return document
 
 
-def _asked_of(agreement: Agreement) -> tuple[Any, ...]:
-    """What a curve depends on, besides the owners."""
-    return agreement.data, agreement.model, tuple(sorted({owner.delta > 0 for owner in agreement.owner}))
+def same_curves(one: Agreement, other: Agreement) -> bool:
+    """Whether curves of one serve for the other: the same data and fitness, and the same promises (ε, or ε and δ)."""
+    promises, others = ({owner.delta > 0 for owner in agreement.owner} for agreement in (one, other))
+    return (one.data, one.model, promises) == (other.data, other.model, others)

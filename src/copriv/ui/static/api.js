@@ -21,5 +21,5 @@ export const get = (path, signal) => answered(fetch(path, { signal }));
 export const post = (path, content, signal) =>
   answered(fetch(path, { method: "POST", body: JSON.stringify(content), signal }));
 
-export const send = (path, file) =>
-  answered(fetch(path, { method: "POST", body: file, headers: { "x-file-name": encodeURIComponent(file.name) } }));
+export const send = (path, file, headers = { "x-file-name": encodeURIComponent(file.name) }) =>
+  answered(fetch(path, { method: "POST", body: file, headers }));

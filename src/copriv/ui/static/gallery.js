@@ -30,16 +30,37 @@ function curve(now, before, scale, room) {
   return svg("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label }, parts);
 }
 
+const VERDICTS = { reproduced: "✓", "reproduced in shape": "≈", "not reproduced": "✗", "beyond the papers": "+" };
+
+function outcome({ verdict, why }) {
+  if (!verdict) return h("dd", {}, t("gallery.none"));
+  const key = verdict.replaceAll(" ", ".");
+  return h("dd", {}, h("p", { class: "verdict-of" }, h("span", { class: "mark", "aria-hidden": "true" }, VERDICTS[verdict] ?? ""), h("strong", {}, VERDICTS[verdict] ? t(`gallery.is.${key}`) : verdict)), h("p", { lang: "en" }, why ?? ""));
+}
+
+function compared({ compared: rows, data, runs }) {
+  if (!rows?.length) return null;
+  return h("details", {}, h("summary", {}, t("gallery.compared")),
+    h("div", { class: "scroll" }, h("table", {},
+      h("thead", {}, h("tr", {}, ["what", "paper", "ours", "holds"].map((key) => h("th", { scope: "col" }, t(`gallery.compared.${key}`))))),
+      h("tbody", { lang: "en" }, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.what), h("td", {}, row.paper), h("td", {}, row.ours), h("td", {}, row.holds)))))),
+    h("p", { class: "quiet", lang: "en" }, (data ?? []).join(" ")),
+    runs ? h("p", { class: "quiet" }, t("gallery.runs", { runs })) : null);
+}
+
 function card(figure) {
-  const line = (key, text) => [h("dt", {}, t(`gallery.${key}`)), h("dd", { lang: key === "command" ? null : "en" }, text)];
   return h("article", { class: "card" },
     h("h3", { lang: "en" }, `${figure.source}: ${figure.title}`),
-    figure.picture ? h("a", { href: `/gallery/${figure.id}.png` }, h("img", { src: `/gallery/${figure.id}.png`, alt: t("gallery.alt", { title: figure.title }), loading: "lazy" })) : h("p", { class: "quiet" }, t("gallery.none")),
-    h("dl", {}, line("claim", figure.claim), figure.verdict ? line("verdict", `${figure.verdict}. ${figure.why ?? ""}`) : [], line("command", h("code", {}, `copriv reproduce ${figure.id}`))));
+    figure.picture ? h("a", { href: `/gallery/${figure.id}.png` }, h("img", { src: `/gallery/${figure.id}.png`, alt: t("gallery.alt", { title: figure.title }), loading: "lazy" })) : h("p", { class: "quiet absent" }, t("gallery.absent")),
+    h("dl", {},
+      h("dt", {}, t("gallery.claim")), h("dd", { lang: "en" }, figure.claim),
+      h("dt", {}, t("gallery.verdict")), outcome(figure),
+      h("dt", {}, t("gallery.command")), h("dd", {}, h("code", {}, figure.command ?? `copriv reproduce ${figure.id}`))),
+    compared(figure));
 }
 
 async function page() {
-  const { figures, live } = await get("/api/gallery");
+  const { figures, live, note } = await get("/api/gallery");
   let [now, before, scale] = [null, null, null];
   const named = figures.filter((figure) => live.includes(figure.id));
   byId("figure").append(...named.map((figure) => h("option", { value: figure.id, lang: "en" }, `${figure.source}: ${figure.title}`)));
@@ -60,6 +81,7 @@ async function page() {
       [before, now] = [now, found];
       byId("live-lead").textContent = t("gallery.live.lead", { runs: found.runs });
       byId("ends").textContent = t("gallery.ends", { epsilon: number(found.epsilon), value: percent(found.mean.at(-1)) });
+      byId("made-from").textContent = found.description;
       draw();
     } catch (error) {
       byId("ends").textContent = error.message;
@@ -73,10 +95,13 @@ async function page() {
   });
   byId("figure").addEventListener("change", () => {
     [now, before, scale] = [null, null, null];
+    byId("ends").textContent = t("gallery.running");
     ask();
   });
   new ResizeObserver(draw).observe(byId("curve"));
   byId("figures").append(...figures.map(card));
+  byId("note").textContent = note;
+  byId("note").hidden = !note;
   label();
   ask();
 }

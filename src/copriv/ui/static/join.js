@@ -15,6 +15,7 @@ import { begin } from "./site.js";
 import { fromAddress, keepSoon } from "./state.js";
 import { t } from "./text.js";
 
+const AGAIN = 1500; // milliseconds until what could not be answered is asked again
 const PATIENCE = 350; // milliseconds without a change, after which the full forecast is asked for
 
 async function page() {
@@ -30,14 +31,33 @@ async function page() {
 
   function asked() {
     // A person may not have named everybody yet; an agreement needs names, and different ones.
-    const seats = state.owners.map((seat, i) => ({ ...seat, terms: { ...seat.terms, name: nameOf(seat, i) } }));
-    return { ...state, owners: seats };
+    return { ...state, owners: state.owners.map((seat, i) => ({ ...seat, terms: { ...seat.terms, name: nameOf(seat, i) } })) };
   }
 
-  function nameOf(seat, i) {
-    const name = String(seat.terms.name ?? "").trim() || t("owner.number", { number: i + 1 });
-    const before = state.owners.slice(0, i).filter((other) => String(other.terms.name ?? "").trim() === name);
-    return before.length ? `${name} (${before.length + 1})` : name;
+  let names = null; // for one task, in which many ask for them
+
+  function allNames() {
+    if (names) return names;
+    queueMicrotask(() => {
+      names = null;
+    });
+    const seen = new Map();
+    names = state.owners.map((seat, i) => {
+      const name = String(seat.terms.name ?? "").trim() || t("owner.number", { number: i + 1 });
+      const times = (seen.get(name) ?? 0) + 1;
+      seen.set(name, times);
+      return times > 1 ? `${name} (${times})` : name;
+    });
+    return names;
+  }
+
+  const nameOf = (seat, i) => allNames()[i];
+
+  /** An answer to what stood there a moment ago is shown while the next one is made, where it is about the same people. */
+  function inTime(found, of) {
+    if (of === changes) return found;
+    const same = found.owners.length === state.owners.length && found.owners.every((row, i) => row.name === nameOf(state.owners[i], i) && row.joined === state.owners[i].joined);
+    return same ? { ...found, kind: "quick" } : null;
   }
 
   function show(found) {
@@ -67,7 +87,9 @@ async function page() {
       const of = changes;
       try {
         const found = await post("/api/join/quick", asked());
-        if (found.kind !== "none" && of > settled) show(found);
+        const now = found.kind !== "none" && of > settled ? inTime(found, of) : null;
+        if (now) show(now);
+        else if (found.kind === "none") setTimeout(() => of === changes && of > settled && quickly(), AGAIN);
       } catch (error) {
         if (of > settled) fail(error);
       }
@@ -82,7 +104,11 @@ async function page() {
     const of = changes;
     try {
       const found = await post("/api/join/exact", asked(), signal);
-      if (found.kind !== "exact" || signal.aborted) return;
+      if (signal.aborted) return;
+      if (found.kind === "superseded") {
+        setTimeout(exactlySoon, AGAIN); // another window came first
+        return;
+      }
       settled = of;
       show(found);
     } catch (error) {

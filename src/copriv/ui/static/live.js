@@ -17,7 +17,7 @@ export function listen(show) {
   source.onmessage = (event) => {
     const found = JSON.parse(event.data);
     for (const [i, row] of Object.entries(found.rows ?? {})) state.rows[i] = row;
-    state.points.push(...(found.points ?? []));
+    for (const point of found.points ?? []) state.points.push(point); // any number of them
     for (const key of ["head", "lines", "band"]) if (found[key] !== undefined) state[key] = found[key];
     show(state, found);
   };

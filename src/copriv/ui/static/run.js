@@ -4,19 +4,12 @@ import { post } from "./api.js";
 import { byId, h } from "./dom.js";
 import { listen, longList, stopButton } from "./live.js";
 import { estimate } from "./estimate.js";
+import { eventText } from "./events.js";
 import { begin } from "./site.js";
-import { count, listed, number, percent, t } from "./text.js";
+import { count, number, percent, t } from "./text.js";
 import { windowed } from "./windowed.js";
 
 const MARKS = { asked: "●", here: "○", away: "–", out: "×" };
-
-function eventText(one) {
-  const { number: _, time, kind, ...rest } = one;
-  const values = { ...rest, owner: rest.owner ?? "", owners: listed((rest.owners ?? []).map(String)), reason: rest.reason ?? "" };
-  const key = `event.${kind}`;
-  const text = t(key, values);
-  return text === key ? `${kind} ${JSON.stringify(rest)}` : text;
-}
 
 async function page() {
   let state = null;

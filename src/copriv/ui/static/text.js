@@ -23,11 +23,16 @@ export function count(value) {
   return new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value);
 }
 
-/** 0.0123 as "1.2 %"; beyond 1,000 % as a multiple, below 0.001 % as that. */
+function large(value) {
+  if (value >= 1e15) return new Intl.NumberFormat(language, { maximumSignificantDigits: 2, notation: "scientific" }).format(value);
+  return new Intl.NumberFormat(language, { maximumSignificantDigits: 2, notation: "compact", compactDisplay: "long" }).format(value);
+}
+
+/** 0.0123 as "1.2 %"; what is very large in words such as "1.2 million %", what is below 0.001 % as that. */
 export function percent(ratio) {
   if (ratio === null || ratio === undefined) return t("site.none");
   if (ratio === 0) return t("site.nothing");
-  if (ratio >= 10) return t("site.decimal.times", { number: number(1 + ratio, 2) });
+  if (ratio >= 1000) return t("site.percent", { number: large(100 * ratio) });
   const small = Math.abs(ratio) < 1e-5;
   const shown = t("site.percent", { number: number(100 * (small ? 1e-5 : ratio), 2) });
   return small ? t("site.below", { number: shown }) : shown;

@@ -53,6 +53,12 @@ export function windowed(place, { line, want = () => {}, label }) {
       if (follow && top) scroller.scrollTop = total * ROW;
       drawSoon();
     },
+    /** Bring a line into sight, and the keyboard to the list. */
+    to(i) {
+      scroller.scrollTop = Math.max(0, (i - 2) * ROW);
+      scroller.focus();
+      drawSoon();
+    },
     draw: drawSoon,
   };
 }
