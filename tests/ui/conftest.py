@@ -75,6 +75,13 @@ class Visitor:
         """Wait for the full forecast."""
         self.page.wait_for_selector("#status[data-kind=exact]", timeout=1000 * wait)
 
+    def keep(self, name):
+        """A picture of the screen as it is, in out/ui, for people to look at."""
+        folder = Path(os.environ.get("COPRIV_PICTURES", "out/ui"))
+        folder.mkdir(parents=True, exist_ok=True)
+        size, scheme = self.settings["viewport"]["width"], self.settings["color_scheme"]
+        self.page.screenshot(path=folder / f"{name}-{size}-{scheme}.png", full_page=True)
+
     def axe(self):
         """What axe finds that is serious, in words."""
         # A page's own policy lets no foreign script in: it is put in by the driver, past the policy.

@@ -1,6 +1,7 @@
 """ "Should we join?" as a person does it, in a real browser, on real loans."""
 
 import json
+import math
 import re
 import tomllib
 
@@ -212,6 +213,21 @@ def test_lines_from_a_spreadsheet_fill_several(visitor):
     until(page, "document.querySelectorAll('#owners > li').length === 6")
     assert [name(page, i).input_value() for i in (3, 4, 5)] == ["North", "South", "East"]
     assert [records(page, i).input_value() for i in (3, 4, 5)] == ["400", "900", "50"]
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 1.0986, 4.0, 20.0])
+def test_an_epsilon_is_told_as_odds_and_a_small_one_is_no_warning(visitor, epsilon):
+    """Of two records, each as likely, the best guess is right with e^ε/(1 + e^ε), whatever the mechanism."""
+    page = visitor.enter()
+    page.locator("#same").fill(str(epsilon))
+    share = 100 * math.exp(epsilon) / (1 + math.exp(epsilon))
+    said = re.search(r"is right for at most ([\d.]+)\.", page.locator("#meaning").inner_text())[1]
+    assert share <= float(said) <= max(math.ceil(share), share + 1e-2)
+    dots = page.locator("#meaning svg.people")
+    assert dots.locator(".coin").count() == 50
+    assert dots.locator(".more").count() == min(math.ceil(share), 100) - 50
+    assert page.locator("[role=alert]").count() == 0
+    assert page.locator("#owners .error, #owners .wrong, #owners .note").count() == 0
 
 
 def test_by_keyboard_alone(visitor):

@@ -1,6 +1,11 @@
 """What passes from a run to its page: snapshots and wishes; what did not change is not sent again."""
 
-from copriv.ui.live import WINDOW, OwnerWatch, Watch
+from types import SimpleNamespace
+
+import pytest
+from starlette.routing import WebSocketRoute
+
+from copriv.ui.live import POINTS, WINDOW, OwnerWatch, RunWatch, Watch, application
 
 
 def rows(n, answers=0):
@@ -34,3 +39,31 @@ def test_an_owners_page_holds_nothing_that_could_answer():
     watch = OwnerWatch("a", "f" * 64, "learner", "promise")
     held = {type(value).__name__ for value in (*vars(watch).values(), *vars(watch.watch).values())}
     assert held <= {"Watch", "dict", "str", "list", "bool", "int", "NoneType"}
+
+
+@pytest.mark.parametrize(("page", "wishes"), [("owner", {"/api/stop"}), ("run", {"/api/stop", "/api/hold/{what}"})])
+def test_a_page_can_wish_for_an_end_or_a_pause_and_for_nothing_else(page, wishes):
+    routes = application(Watch(page)).routes
+    assert {
+        route.path
+        for route in routes
+        if {"POST", "PUT", "DELETE", "PATCH"} & (getattr(route, "methods", None) or set())
+    } == wishes
+    assert not [route for route in routes if isinstance(route, WebSocketRoute)]
+
+
+def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
+    conductor = SimpleNamespace(
+        agreement=SimpleNamespace(
+            owner=(), queries=1_000_000, fingerprint="f", agreement=SimpleNamespace(name="")),
+        store=SimpleNamespace(events=lambda: iter(()), run="r", on_event=None),
+        held=False, outcome=None, stepped=0, waiting_for=(), parties={}, model=None,
+    )  # fmt: skip
+    watch = RunWatch.__new__(RunWatch)
+    watch.watch, watch._conductor = Watch("run"), conductor
+    watch._estimate = SimpleNamespace(rows=1, now=lambda: 0.5)
+    for step in range(0, 1_000_001, 50):
+        conductor.stepped = step
+        watch.look()
+    assert POINTS <= len(watch.watch.points) <= POINTS + 2
+    assert watch.watch.points[-1][0] == 1_000_000

@@ -149,7 +149,7 @@ def test_an_owner_sees_its_own_budget_and_stops(visitors, tmp_path):
         visitor = visitors(address_in(made.log(0), process))
         page = enter(visitor)
         page.get_by_text("Questions are answered as agreed.").wait_for()
-        until(page, "document.querySelector('#gauge').value > 0", 60)
+        until(page, "Number(document.querySelector('#gauge').ariaValueNow) > 0", 60)
         assert re.search(r"ε \S+ of 1 is spent", page.locator("#left").inner_text())
         text = page.locator("main").inner_text()
         assert not re.search(r"\bb\b", text)  # of other owners it shows nothing

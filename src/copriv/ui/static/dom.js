@@ -40,3 +40,12 @@ export function download(name, type, content) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
+
+/** How much of `most` is used, drawn; browsers' own <meter> cannot be given colours and heights in one way. */
+export function gauge(value, most, label, element = h("span", { class: "gauge", role: "meter", "aria-valuemin": 0 }, h("span", {}))) {
+  element.setAttribute("aria-valuemax", most);
+  element.setAttribute("aria-valuenow", value);
+  element.setAttribute("aria-label", label);
+  element.firstElementChild.style.width = `${(100 * Math.min(most > 0 ? value / most : 1, 1)).toFixed(2)}%`;
+  return element;
+}

@@ -1,10 +1,10 @@
 // A ledger or a run, afterwards: whether it is whole, when and by whom what was spent, and every line.
 
 import { send } from "./api.js";
-import { byId, h } from "./dom.js";
+import { byId, gauge, h } from "./dom.js";
 import { eventText } from "./events.js";
 import { begin } from "./site.js";
-import { count, number, percent, t } from "./text.js";
+import { count, moment, number, percent, t } from "./text.js";
 import { timeline } from "./timeline.js";
 import { windowed } from "./windowed.js";
 
@@ -20,7 +20,7 @@ function lineText(one) {
 
 function when({ time }) {
   const at = typeof time === "number" ? new Date(1000 * time) : new Date(time);
-  return Number.isNaN(at.valueOf()) ? String(time) : new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" }).format(at);
+  return Number.isNaN(at.valueOf()) ? String(time) : moment(at);
 }
 
 function ofAll(row) {
@@ -29,10 +29,10 @@ function ofAll(row) {
 }
 
 function spent(rows) {
-  return h("table", {}, h("tbody", {}, rows.map((row) => h("tr", {},
+  return h("table", { class: "spent" }, h("tbody", {}, rows.map((row) => h("tr", {},
     h("th", { scope: "row", class: "mono" }, row.name.length > 40 ? `${row.name.slice(0, 40)}…` : row.name),
     h("td", {}, t("run.answers", { answers: count(row.answers ?? 0), most: count(row.most ?? 0) }), row.missing ? `; ${t("read.missing", { number: count(row.missing) })}` : ""),
-    h("td", {}, h("meter", { min: 0, max: row.epsilon || 1, value: row.spent ?? 0, "aria-label": ofAll(row) })),
+    h("td", {}, gauge(row.spent ?? 0, row.epsilon || 1, ofAll(row))),
     h("td", {}, ofAll(row))))));
 }
 
@@ -90,7 +90,7 @@ function show(found) {
     line(i) {
       const one = found.lines[i];
       const bad = wrong.has(one.number);
-      return h("div", { class: bad ? "wrong" : null }, h("span", { class: "quiet" }, count(one.number)), h("time", {}, when(one)),
+      return h("div", { class: bad ? "wrong" : null }, h("span", { class: "number" }, count(one.number)), h("time", {}, when(one)),
         bad ? h("strong", {}, t("read.wrong")) : null, h("span", {}, ledger ? lineText(one) : eventText(one)));
     },
   });

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { byId, h } from "./dom.js";
-import { t } from "./text.js";
+import { moment, t } from "./text.js";
 import { windowed } from "./windowed.js";
 
 const PAGE = 200; // lines that are fetched at once
@@ -63,7 +63,7 @@ export function longList(place, text) {
 }
 
 function clock(seconds) {
-  return new Intl.DateTimeFormat(document.documentElement.lang, { timeStyle: "medium", hourCycle: "h23" }).format(new Date(1000 * seconds));
+  return moment(new Date(1000 * seconds), { timeStyle: "medium" });
 }
 
 /** Stop, after a person said twice that they want it. */

@@ -1,9 +1,9 @@
 // An owner's own page: its lifetime budget, what was asked and by whom, and a big stop. It can cause no answer.
 
-import { byId, h } from "./dom.js";
+import { byId, gauge, h } from "./dom.js";
 import { listen, longList, stopButton } from "./live.js";
 import { begin } from "./site.js";
-import { count, number, percent, t } from "./text.js";
+import { count, number, t } from "./text.js";
 import { windowed } from "./windowed.js";
 
 async function page() {
@@ -15,7 +15,8 @@ async function page() {
       const row = state?.rows[i];
       if (!row) return null;
       return h("div", { class: "party" },
-        h("span", { class: "mark", "aria-hidden": "true" }, "●"), h("span", { class: "who mono" }, row.name.slice(0, 8)),         h("meter", { min: 0, max: row.epsilon, value: row.spent, "aria-label": t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) }) }),
+        h("span", { class: "mark", "aria-hidden": "true" }, "●"), h("span", { class: "who mono" }, row.name.slice(0, 8)),
+        gauge(row.spent, row.epsilon, t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) })),
         h("span", { class: "much" }, t("run.answers", { answers: count(row.answers), most: count(row.most) }), ", ε ", number(row.spent)));
     },
   });
@@ -28,12 +29,10 @@ async function page() {
     byId("which").textContent = t("mine.which", { fingerprint: head.fingerprint.slice(0, 16) });
     byId("learner").textContent = t("mine.learner", { learner: head.learner });
     byId("promise").textContent = head.promise;
-    const share = head.lifetime > 0 ? head.spent / head.lifetime : 1;
-    byId("gauge").max = head.lifetime;
-    byId("gauge").value = head.spent;
-    byId("gauge").textContent = percent(share);
+    const values = { spent: number(head.spent, 6), lifetime: number(head.lifetime, 6), left: number(Math.max(0, head.lifetime - head.spent - head.ahead), 6), ahead: number(head.ahead, 6) };
+    gauge(head.spent + head.ahead, head.lifetime, t("run.spent.of", { spent: values.spent, all: values.lifetime }), byId("gauge"));
     byId("state").textContent = head.over ? t("mine.over", { reason: head.over }) : state.connected ? t("mine.serving") : t("run.lost");
-    byId("left").textContent = t("mine.left", { spent: number(head.spent), lifetime: number(head.lifetime), left: number(Math.max(0, head.lifetime - head.spent)) });
+    byId("left").textContent = t(head.ahead > 0 ? "mine.left.ahead" : "mine.left", values);
     byId("stop").hidden = Boolean(head.over);
     if (found.rows) runs.resize(state.rows.length);
     if (found.lines !== undefined) resize(state.lines);

@@ -1,7 +1,7 @@
 // A run, live: who answers now, what it has spent, the estimate over the forecast's band, events, pause and stop.
 
 import { post } from "./api.js";
-import { byId, h } from "./dom.js";
+import { byId, gauge, h } from "./dom.js";
 import { listen, longList, stopButton } from "./live.js";
 import { estimate } from "./estimate.js";
 import { eventText } from "./events.js";
@@ -22,7 +22,7 @@ async function page() {
       const said = t(`run.is.${row.state}`);
       return h("div", { class: `party ${row.state}` },
         h("span", { class: "mark", "aria-hidden": "true" }, MARKS[row.state]), h("span", { class: "who", title: row.name }, row.name), h("span", { class: "is", title: row.out }, said),
-        h("meter", { min: 0, max: row.epsilon, value: row.spent, "aria-label": t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) }) }),
+        gauge(row.spent, row.epsilon, t("run.spent.of", { spent: number(row.spent), all: number(row.epsilon) })),
         h("span", { class: "much" }, t("run.answers", { answers: count(row.answers), most: count(row.most) }), ", ε ", number(row.spent)));
     },
   });

@@ -50,3 +50,9 @@ export function tick(ratio) {
   const shown = new Intl.NumberFormat(language, { maximumSignificantDigits: 1, notation: ratio >= 100 ? "compact" : "standard" }).format(100 * ratio);
   return t("site.percent", { number: shown });
 }
+
+/** A date and time as the person's own country writes them, where its language is the page's. */
+export function moment(at, style = { dateStyle: "short", timeStyle: "medium" }) {
+  const country = navigator.languages.find((one) => one.startsWith(language)) ?? language;
+  return new Intl.DateTimeFormat(country, { ...style, ...(style.timeStyle || style.second ? { hourCycle: "h23" } : {}) }).format(at);
+}

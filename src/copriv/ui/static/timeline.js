@@ -1,16 +1,19 @@
 // What was spent, or answered, along time: a stair that only rises, under the most that was agreed.
 
 import { svg } from "./dom.js";
-import { number, t } from "./text.js";
+import { moment, number, t } from "./text.js";
 
 const HEIGHT = 240;
 const EDGE = { left: 62, right: 16, top: 22, bottom: 40 };
 const MARKS = 4;
 const DAY = 86_400;
 
-function moment(seconds, span) {
-  const style = span > 2 * DAY ? { dateStyle: "short" } : span > DAY / 2 ? { dateStyle: "short", timeStyle: "short", hourCycle: "h23" } : { timeStyle: "medium", hourCycle: "h23" };
-  return new Intl.DateTimeFormat(document.documentElement.lang, style).format(new Date(1000 * seconds));
+/** How fine the labels are: days, minutes, seconds, or parts of them. */
+function styleFor(span) {
+  if (span > 2 * DAY) return { dateStyle: "short" };
+  if (span > DAY / 2) return { dateStyle: "short", timeStyle: "short" };
+  if (span > 10) return { timeStyle: "medium" };
+  return { minute: "2-digit", second: "2-digit", fractionalSecondDigits: 2 };
 }
 
 /** `points` are [seconds since 1970, value]; `most` is the line that none may cross, `label` what it is called. */
@@ -20,7 +23,7 @@ export function timeline({ points, most, label, alt }, room) {
   const [right, bottom] = [width - EDGE.right, HEIGHT - EDGE.bottom];
   const [first, last] = [points[0][0], points.at(-1)[0]];
   const highest = Math.max(most, ...points.map((point) => point[1])) || 1;
-  const span = Math.max(last - first, 1);
+  const span = last - first || 1;
   const X = (at) => EDGE.left + ((at - first) / span) * (right - EDGE.left);
   const Y = (value) => bottom - (value / highest) * (bottom - EDGE.top);
   const stair = points.map(([at, value], i) => `${i ? `H${X(at).toFixed(1)}V` : `M${EDGE.left} ${bottom}V`}${Y(value).toFixed(1)}`).join("");
@@ -38,7 +41,7 @@ export function timeline({ points, most, label, alt }, room) {
   for (let i = 0; i < marks; i += 1) {
     const at = first + (span * i) / (marks - 1);
     const anchor = i === 0 ? "start" : i === marks - 1 ? "end" : "middle";
-    parts.push(svg("text", { class: "tick", x: X(at), y: bottom + 18, "text-anchor": anchor }, moment(at, span)));
+    parts.push(svg("text", { class: "tick", x: X(at), y: bottom + 18, "text-anchor": anchor }, moment(new Date(1000 * at), styleFor(span))));
   }
   parts.push(svg("text", { class: "axis", x: (EDGE.left + right) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, t("read.time")));
   return [svg("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": alt }, parts)];

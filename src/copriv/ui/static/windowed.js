@@ -4,6 +4,8 @@ import { h } from "./dom.js";
 
 const ROW = 36; // pixels, as in style.css
 const SPARE = 6; // lines beyond each edge
+const PRINTED = 1000; // lines that go on paper; a file has them all
+const paper = matchMedia("print");
 
 /** `line(i)` gives the element of line i, or null while it is not there yet; `want(from, to)` hears what is in sight. */
 export function windowed(place, { line, want = () => {}, label }) {
@@ -14,8 +16,8 @@ export function windowed(place, { line, want = () => {}, label }) {
   place.replaceChildren(scroller);
 
   function draw() {
-    const from = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
-    const to = Math.min(total, Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW) + SPARE);
+    const from = paper.matches ? 0 : Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
+    const to = Math.min(total, paper.matches ? PRINTED : Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW) + SPARE);
     want(from, to);
     const lines = [];
     for (let i = from; i < to; i += 1) {
@@ -26,9 +28,11 @@ export function windowed(place, { line, want = () => {}, label }) {
       made.style.top = `${i * ROW}px`;
       lines.push(made);
     }
-    inner.style.height = `${total * ROW}px`;
+    inner.style.height = `${(paper.matches ? to : total) * ROW}px`;
     inner.replaceChildren(...lines);
   }
+
+  paper.addEventListener("change", draw); // at once: the browser prints what is there when it asks
 
   let asked = false;
   function drawSoon() {
