@@ -15,8 +15,9 @@ from copriv.network.verify import verify_run
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_lines import Totals
 from copriv.privacy.ledger_making import create_ledger
+from copriv.report import document, page
 from copriv.ui.gallery import LIVE, Gallery, transient
-from copriv.ui.reading import opened
+from copriv.ui.reading import opened, report
 from copriv.ui.words import texts
 from network_parties import keys
 from signed_run import damaged, signed_run
@@ -117,13 +118,34 @@ def test_files_that_do_not_belong_together_are_refused_in_words(finished, ledger
     run = finished[0].read_bytes()
     for contents, said in (
         ([run, run], "two files"),
-        ([run, ledger], "one after the other"),
+        ([ledger, ledger, run], "two files"),
         ([run, b"-----BEGIN PRIVATE KEY-----\nabc"], "private key"),
         ([run, b"[agreement]\nrule = 3"], "agreement that was given"),
         ([], "no ledger"),
     ):
         with pytest.raises(InvalidInput, match=said):
             opened(contents)
+
+
+def test_the_report_is_that_of_the_command_line(ledger, tmp_path):
+    path = tmp_path / "bank.ledger"
+    path.write_bytes(ledger)
+    made, expected = report([ledger], names=["bank.ledger"]), page(document(path))
+    minute = r"\d\d:\d\d(:\d\d)?"
+    assert re.sub(minute, "", made) == re.sub(minute, "", expected)
+    assert "<b>bank</b>" not in made
+    assert "bank.ledger" in made
+    for name in ("../../etc/passwd", "", ".", "..", "x" * 500, "a\0b", "<b>.ledger"):
+        assert "What left" in report([ledger], names=[name])
+    with pytest.raises(InvalidInput, match="choose it too"):
+        report([])
+
+
+def test_a_run_that_the_ledger_did_not_pay_for_is_a_problem_of_the_ledger(ledger, finished):
+    found = opened([ledger, finished[0].read_bytes()], names=["bank.ledger", "run.db"])
+    assert (found["kind"], found["beside"]) == ("ledger", 1)
+    assert found["problems"]
+    assert all("/" not in one["what"].split(" ")[0] for one in found["problems"])
 
 
 def test_every_kind_of_line_has_a_text():

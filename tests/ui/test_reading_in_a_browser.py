@@ -44,6 +44,19 @@ def test_a_broken_ledger_says_which_line_and_shows_it(visitor, ledger):
     assert visitor.axe() == []
 
 
+def test_the_report_of_a_ledger_is_saved(visitor, ledger, tmp_path):
+    page = visitor.enter("ledger")
+    page.locator("#open").set_input_files([{**given(ledger)[0], "name": "bank-1.ledger"}])
+    with page.expect_download() as found:
+        page.get_by_role("button", name="Save the report").click()
+    found.value.save_as(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "What left" in text
+    assert "bank-1.ledger" in text
+    assert "<b>bank</b>" not in text
+    assert "<script" not in text
+
+
 def test_an_older_copy_is_noticed_by_a_head_that_was_written_down(visitor, ledger):
     page = visitor.enter("ledger")
     page.locator("#open").set_input_files(given(ledger))

@@ -49,6 +49,7 @@ class Pages:
                 Route("/api/agreement", answered(self._draft), methods=["POST"]),
                 Route("/api/file/rows", answered(self._take_rows), methods=["POST"]),
                 Route("/api/file/read", answered(self._read), methods=["POST"]),
+                Route("/api/file/report", answered(self._report), methods=["POST"]),
                 Route("/api/gallery", answered(self._figures)),
                 Route("/api/gallery/transient", answered(self._transient), methods=["POST"]),
                 Route("/gallery/{identity}.png", self._picture),
@@ -91,20 +92,10 @@ class Pages:
         return await run_in_threadpool(self._rows.take, unquote(request.headers.get("x-file-name", "")), content)
 
     async def _read(self, request: Request) -> Any:
-        """Files one after the other in one body; their sizes, and a head that was written down, in its headers."""
-        content, sizes = await request.body(), request.headers.get("x-sizes", "").split(",")
-        if (
-            not all(size.isdecimal() for size in sizes)
-            or sum(map(int, sizes)) != len(content)
-            or len(sizes) > MOST_FILES
-        ):
-            raise InvalidInput("the files did not arrive whole; choose them again")
-        ends = list(accumulate(map(int, sizes)))
-        files = [content[end - int(size) : end] for size, end in zip(sizes, ends, strict=True)]
-        head = unquote(request.headers.get("x-head", "")).strip().lower() or None
-        if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
-            raise InvalidInput("a head has 64 hexadecimal digits; copriv shows it below the verdict")
-        return await run_in_threadpool(reading.opened, files, head)
+        return await run_in_threadpool(reading.opened, *await _files(request))
+
+    async def _report(self, request: Request) -> Any:
+        return {"html": await run_in_threadpool(reading.report, *await _files(request))}
 
     async def _figures(self, request: Request) -> Any:
         return await run_in_threadpool(self._gallery.figures)
@@ -128,3 +119,17 @@ class Pages:
             if (path := data.get(key)) is not None and path != agreed and not self._rows.holds(str(path)):
                 raise InvalidInput(f"data.{key}: this file is not at hand any more; choose it again")
         return question
+
+
+async def _files(request: Request) -> tuple[list[bytes], str | None, list[str]]:
+    """Files one after the other in one body, with sizes and names in headers; and a head that was written down."""
+    content, sizes = await request.body(), request.headers.get("x-sizes", "").split(",")
+    known = len(sizes) <= MOST_FILES and all(size.isdecimal() and len(size) < 12 for size in sizes)
+    if not known or sum(map(int, sizes)) != len(content):
+        raise InvalidInput(f"the files did not arrive whole, or are more than {MOST_FILES}; choose them again")
+    ends = accumulate(map(int, sizes))
+    files = [content[end - int(size) : end] for size, end in zip(sizes, ends, strict=True)]
+    head = unquote(request.headers.get("x-head", "")).strip().lower() or None
+    if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
+        raise InvalidInput("a head has 64 hexadecimal digits; copriv shows it below the verdict")
+    return files, head, [unquote(name) for name in request.headers.get("x-names", "").split(",")]

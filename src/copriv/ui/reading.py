@@ -1,19 +1,23 @@
 """A ledger or a run, afterwards: what a file holds, whether it is whole, and what is wrong where it is not.
 
-A person gives one ledger, run or model, and beside it, as files of the same choice, what it is to be held against: their
-own copy of the agreement, the authority's certificate, the model. What each file is, its first bytes say.
+A person gives a ledger, a run or a model, and beside it, as files of the same choice, what it is to be held against: their
+own copy of the agreement, the authority's certificate, the model; beside a ledger, the runs that it paid for. What each
+file is, its first bytes say. Of a ledger there is a report, the one of `copriv report`.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, InvalidInput
+from copriv.errors import AgreementError, CoprivError, InvalidInput
+from copriv.network.store import RunStore
+from copriv.report import RunFile, document, page
 from copriv.ui.reading_ledger import ledger, without
 from copriv.ui.reading_run import run
 
@@ -27,40 +31,78 @@ _FIRST = 64
 class Given:
     """The files of one choice, by what they are."""
 
-    ledger: Path | None = None
-    run: Path | None = None
-    model: Path | None = None
-    agreement: Agreement | None = None
-    authority: bytes | None = None
+    ledger: list[Path] = field(default_factory=list)
+    run: list[Path] = field(default_factory=list)
+    model: list[Path] = field(default_factory=list)
+    agreement: list[Agreement] = field(default_factory=list)
+    authority: list[bytes] = field(default_factory=list)
+
+    def one(self, kind: str) -> Any:
+        """The file of this kind, or None. Raises InvalidInput where there are several."""
+        found = getattr(self, kind)
+        if len(found) > 1:
+            raise InvalidInput(f"two files of the same kind ({kind}): choose one of them")
+        return found[0] if found else None
+
+    def runs(self) -> list[RunFile]:
+        """Every run, with the model that names it."""
+        models = {str(json.loads(path.read_bytes())["record"].get("run")): path for path in self.model}
+        found = []
+        for path in self.run:
+            with closing(RunStore.read(path)) as store:
+                found.append(RunFile(path, models.get(store.run)))
+        return found
 
 
-def opened(contents: Sequence[bytes], head: str | None = None) -> dict[str, Any]:
-    """What these files are and say. `head`: one that was written down elsewhere.
+def opened(contents: Sequence[bytes], head: str | None = None, names: Sequence[str] = ()) -> dict[str, Any]:
+    """What these files are and say. `head`: one that was written down elsewhere; `names`: of the files, for a report.
 
     Raises InvalidInput for what is neither a ledger, a run nor a model.
     """
-    with _sorted(contents) as given:
-        if given.ledger is not None and given.run is not None:
-            raise InvalidInput("a ledger and a run are read one after the other: choose one of them")
-        if given.run is not None:
-            return run(given.run, given.agreement, given.authority, given.model, head)
-        if given.ledger is not None:
-            return ledger(given.ledger, head)
-        if given.model is not None:
-            return _model(json.loads(given.model.read_bytes()))
+    with _sorted(contents, names) as given:
+        if given.one("ledger") is not None:
+            found = ledger(given.ledger[0], head)
+            if given.run:
+                # What the runs' files say of what this ledger paid: problems of the ledger itself stand there already.
+                said = _document(given, head)["problems"]
+                found["problems"] += [{"line": None, "what": one["what"]} for one in said if one["where"] != "ledger"]
+            return {**found, "beside": len(given.run)}
+        if given.one("run") is not None:
+            return run(given.run[0], given.one("agreement"), given.one("authority"), given.one("model"), head)
+        if given.one("model") is not None:
+            return _model(json.loads(given.model[0].read_bytes()))
         raise InvalidInput("this is no ledger, no run and no model: choose one, and beside it what it is held against")
 
 
+def report(contents: Sequence[bytes], head: str | None = None, names: Sequence[str] = ()) -> str:
+    """`copriv report` of these files, among which is a ledger: one HTML file for a data-protection officer."""
+    with _sorted(contents, names) as given:
+        if given.one("ledger") is None:
+            raise InvalidInput("a report is on an owner's ledger: choose it too")
+        return page(_document(given, head))
+
+
+def _document(given: Given, head: str | None) -> dict[str, Any]:
+    try:
+        return document(given.ledger[0], given.runs(), given.agreement, authority=given.one("authority"), head=head)
+    except InvalidInput:
+        raise
+    except CoprivError as error:
+        folder = given.ledger[0].parents[1]
+        raise InvalidInput(re.sub(re.escape(str(folder)) + r"/\d+/", "", str(error))) from None
+
+
 @contextmanager
-def _sorted(contents: Sequence[bytes]) -> Iterator[Given]:
+def _sorted(contents: Sequence[bytes], names: Sequence[str]) -> Iterator[Given]:
     with TemporaryDirectory(prefix="copriv-read-") as folder:
         given = Given()
         for i, content in enumerate(contents):
-            kind, path = _kind(content), Path(folder) / f"file-{i}"
-            if getattr(given, kind) is not None:
-                raise InvalidInput(f"two files of the same kind ({kind}): choose one of them")
+            # Its own name, as far as it is one: a report says from which files it was made.
+            kind, name = _kind(content), re.sub(r"[^\w.-]", "_", names[i] if i < len(names) else "")[-80:].lstrip(".")
+            path = Path(folder) / str(i) / (name or "file")
+            path.parent.mkdir()
             path.write_bytes(content)
-            setattr(given, kind, _AS[kind](path) if kind in _AS else path)
+            getattr(given, kind).append(_AS[kind](path) if kind in _AS else path)
         yield given
 
 

@@ -1,7 +1,7 @@
 // A ledger or a run, afterwards: whether it is whole, when and by whom what was spent, and every line.
 
 import { send } from "./api.js";
-import { byId, gauge, h } from "./dom.js";
+import { byId, download, gauge, h } from "./dom.js";
 import { eventText } from "./events.js";
 import { begin } from "./site.js";
 import { count, moment, number, percent, t } from "./text.js";
@@ -63,7 +63,10 @@ function verdict({ kind, problems, rounding }) {
 /** What it was held against, and what only the file itself says. */
 function heldAgainst(found) {
   if (found.kind === "model") return [];
-  if (found.kind === "ledger") return [t(found.held_against_head ? "read.held.head" : "read.own.head")];
+  if (found.kind === "ledger") {
+    const beside = found.beside ? t("read.held.runs", { number: count(found.beside) }) : t("read.own.runs");
+    return [t(found.held_against_head ? "read.held.head" : "read.own.head"), beside];
+  }
   const { from_elsewhere: yes } = found;
   const said = ["agreement", "authority", "model"].map((key) => t(`read.${yes[key] ? "held" : "own"}.${key}`));
   return yes.head ? [...said, t("read.held.head")] : said;
@@ -79,6 +82,8 @@ function show(found) {
   byId("sums").textContent = sums(found);
   byId("held").replaceChildren(...heldAgainst(found).map((text) => h("li", {}, text)));
   byId("head").replaceChildren(...(found.head ? [t("read.head"), " ", h("code", {}, found.head)] : []));
+  byId("report").hidden = !ledger;
+  byId("report-said").textContent = ledger ? t("read.report.lead") : "";
   byId("by").textContent = t(ledger ? "read.by" : "read.by.owner");
   byId("runs").replaceChildren(found.runs.length ? spent(found.runs) : h("p", { class: "quiet" }, t("read.runs.none")));
   byId("lines-text").textContent = found.all_lines > found.lines.length
@@ -111,13 +116,15 @@ function show(found) {
 let draw = () => {};
 
 async function page() {
+  const files = () => [...byId("open").files];
+  const ask = (path) => send(path, new Blob(files()), { "x-sizes": files().map((file) => file.size).join(","), "x-names": files().map((file) => encodeURIComponent(file.name)).join(","), "x-head": encodeURIComponent(byId("head-known").value) });
+
   async function read() {
-    const files = [...byId("open").files];
-    if (!files.length) return;
+    if (!files().length) return;
     byId("said").textContent = t("read.reading");
     byId("found").hidden = true;
     try {
-      const found = await send("/api/file/read", new Blob(files), { "x-sizes": files.map((file) => file.size).join(","), "x-head": encodeURIComponent(byId("head-known").value) });
+      const found = await ask("/api/file/read");
       byId("said").textContent = "";
       show(found);
     } catch (error) {
@@ -125,6 +132,15 @@ async function page() {
     }
   }
 
+  byId("report").addEventListener("click", async () => {
+    byId("report-said").textContent = t("read.report.making");
+    try {
+      download("copriv-report.html", "text/html", (await ask("/api/file/report")).html);
+      byId("report-said").textContent = t("read.report.made");
+    } catch (error) {
+      byId("report-said").textContent = error.message;
+    }
+  });
   byId("open").addEventListener("change", read);
   byId("head-known").addEventListener("change", read);
   byId("print").addEventListener("click", () => window.print());
