@@ -130,3 +130,13 @@ def test_a_written_file_is_read_back_with_the_same_fingerprint(tmp_path):
     agreement = Agreement.of(document)
     (tmp_path / "written.toml").write_text(agreement.to_toml(), encoding="utf-8")
     assert Agreement.load(tmp_path / "written.toml").fingerprint == agreement.fingerprint
+
+
+@pytest.mark.parametrize("path", ["owner.epsilon", "agreement.step", "agreement.horizon", "owner.records"])
+def test_a_number_that_no_computer_holds_is_refused_in_words(path, tmp_path):
+    with pytest.raises(AgreementError, match=path.split(".")[1]):
+        Agreement.of(changed(path, 10**400))
+    file = tmp_path / "agreement.toml"
+    file.write_text(f"[agreement]\nhorizon = 1{'0' * 5000}\n")
+    with pytest.raises(AgreementError):
+        Agreement.load(file)

@@ -47,10 +47,10 @@ class Agreement(AgreedTerms):
             raise AgreementError(f"{path}: cannot read the agreement ({error}); give the path of a TOML file") from None
         try:
             return cls.of(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise AgreementError(f"{path}: not valid TOML: {error}") from None
         except AgreementError as error:
             raise AgreementError(f"{path}: {error}") from None
+        except ValueError as error:  # also of a number with more digits than Python reads
+            raise AgreementError(f"{path}: not valid TOML: {error}") from None
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> "Agreement":

@@ -15,9 +15,16 @@ from copriv.types import Array
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
 PUBLIC_ROWS = 2000
 """Of a built-in data set, where the agreement does not say how many rows are public."""
+
+
+def _real(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"is a whole number of {len(str(value))} digits, which no computer calculates with") from None
 
 
 class _Table(BaseModel):
@@ -29,7 +36,7 @@ class _Table(BaseModel):
         # TOML's 1 is an int; a field that wants a real number takes it. True is not a number.
         annotation = str(cls.model_fields[info.field_name].annotation)
         if isinstance(value, int) and not isinstance(value, bool) and "float" in annotation and "int" not in annotation:
-            return float(value)
+            return _real(value)
         return value
 
 
@@ -41,7 +48,7 @@ class Terms(_Table):
     def _lists_of_numbers(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return tuple(cls._lists_of_numbers(v) for v in value)
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return _real(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     name: str = "consortium"
     rule: str

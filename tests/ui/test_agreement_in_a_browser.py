@@ -54,12 +54,21 @@ def test_an_error_stands_beside_its_field(visitor, tmp_path):
     page.locator(".wrong .error").wait_for()
     assert horizon.get_attribute("aria-invalid") == "true"
     assert page.locator(".wrong").count() == 1
-    assert "whole number" in page.locator(".wrong").inner_text() or "integer" in page.locator(".wrong").inner_text()
+    assert "This must be a whole number." in page.locator(".wrong").inner_text()
     horizon.fill("12")
     page.get_by_text("Complete: every rule holds.").wait_for()
     page.locator("#open").set_input_files({"name": "x.toml", "mimeType": "text/plain", "buffer": b"[[[<b>"})
     page.locator("#others li").wait_for()
     assert page.locator("#others b").count() == 0
+
+
+@pytest.mark.parametrize("locale", ["en-GB", "de-DE"])
+def test_errors_are_in_the_language_of_the_page(visitors, address, locale):
+    page = visitors(address, locale=locale).enter("agreement")
+    page.locator(
+        "#form .error", has_text={"en-GB": "This must not be empty.", "de-DE": "Das darf nicht leer sein."}[locale]
+    ).first.wait_for()
+    assert "String should" not in page.locator("#form").inner_text()
 
 
 def test_what_was_entered_goes_from_page_to_page(visitor):

@@ -98,6 +98,30 @@ def test_a_broken_question_is_answered_in_words(place, body):
         assert "error" in json.loads(text) or json.loads(text)["errors"]
 
 
+HUGE = ["1e400", "1" + "0" * 400, "1e308", "1e-320", "-1", "null", "true", "[]", "{}", '"\\ud800"', '"\\u0000"']
+
+
+@pytest.mark.parametrize(
+    "field",
+    [("agreement", "horizon"), ("agreement", "answers"), ("agreement", "step"), ("model", "regularization"),
+     ("data", "components"), ("data", "public_rows"), ("owner", "records"), ("owner", "epsilon"), ("owner", "delta"),
+     ("owner", "overlap"), ("owner", "name"), ("owner", "unit")],
+)  # fmt: skip
+def test_numbers_and_names_that_make_no_sense_are_answered_in_words(place, field):
+    table, key = field
+    state = json.loads(ask(place, path="/api/start")[2])["state"]
+    for i, seat in enumerate(state["owners"]):
+        seat["terms"]["name"] = f"o{i}"
+    (state["owners"][0]["terms"] if table == "owner" else state[table])[key] = "@"
+    owners = [seat["terms"] for seat in state["owners"]]
+    written = {**{name: state[name] for name in ("agreement", "model", "data")}, "owner": owners}
+    for value in HUGE:
+        for path, document in (("/api/join/quick", state), ("/api/agreement", written)):
+            status, _, text = ask(place, "POST", path, json.dumps(document).replace('"@"', value))
+            assert status in (200, 422), (path, value[:20], text)
+            json.loads(text)
+
+
 def test_what_is_too_large_is_refused(place):
     assert ask(place, "POST", "/api/join/quick", b" " * (MOST_BYTES + 1))[0] == 413
 

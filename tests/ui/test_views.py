@@ -10,7 +10,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
-from copriv.ui import drafts, views
+from copriv.ui import drafts, shell, views
 
 
 def state(sizes=(300, 900, 2000), epsilons=(1.0, 1.0, 1.0), **changes):
@@ -120,3 +120,15 @@ def test_a_verdict_comes_with_the_probability_that_it_is_right(made):
         pays = said[row["name"]]["joining_pays_probability"]
         assert row["probability"] == pytest.approx(pays if row["joining_pays"] else 1 - pays)
         assert row["probability"] >= 0.5
+
+
+@pytest.mark.parametrize("records", [1, 10**15])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-6, 1e6, 1e300])
+@pytest.mark.parametrize("target", [1e-300, 1e300])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_huge_or_tiny_is_answered(made, records, epsilon, target):
+    document = state((records, 900, 2000), (epsilon, 1.0, epsilon), target=target)
+    view = views.quick(views.Question.of(document), made)
+    assert len(view["owners"]) == 3
+    assert isinstance(shell._finite(view), dict)
+    json.dumps(shell._finite(view), allow_nan=False)

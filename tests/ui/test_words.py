@@ -3,6 +3,9 @@
 import re
 from importlib.resources import files
 
+import pytest
+
+from copriv.ui import drafts
 from copriv.ui.words import LANGUAGES, preferred, texts
 
 ROOT = files("copriv.ui")
@@ -28,6 +31,25 @@ def test_every_text_that_is_asked_for_is_there():
     }
     assert len(asked) > 50
     assert asked <= texts("en").keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("horizon", "x"), ("horizon", 1.5), ("horizon", 0), ("horizon", None), ("step", "x"), ("schedule", "?"),
+     ("nonsense", 1), ("name", 3), ("window", -1)],
+)  # fmt: skip
+def test_every_error_beside_a_field_has_words_in_every_language(change):
+    document = drafts.first(None)
+    owners = [{"name": f"o{i}", "records": 100, "epsilon": 1.0} for i in range(2)]
+    key, value = change
+    tables = {table: document[table] for table in ("agreement", "model", "data")}
+    found = drafts.checked({**tables, "agreement": {**document["agreement"], key: value}, "owner": owners})["errors"]
+    assert found
+    for error in found:
+        text = texts("en").get(f"problem.{error.get('kind')}")
+        assert text is not None or error["kind"] in ("value_error", "union_tag_invalid"), error
+        if text is not None:
+            assert set(blanks(text)) <= error["values"].keys()
 
 
 def test_no_page_has_words_of_its_own():

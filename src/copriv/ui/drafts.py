@@ -76,12 +76,12 @@ def checked(document: Any) -> dict[str, Any]:
     if isinstance(document, dict) and isinstance(document.get("toml"), str):
         try:
             document = tomllib.loads(document["toml"])
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also a number with more digits than Python reads
             return {"errors": [{"path": [], "message": str(error)}]}
     try:
         agreement = Agreement.model_validate(document)
     except ValidationError as error:
-        told = [_told(one) for one in error.errors(include_url=False, include_context=False)]
+        told = [_told(one) for one in error.errors(include_url=False)]
         # "Too few owners" only because those that are there were not valid says nothing new.
         deeper = any(one["path"][:1] == ["owner"] and len(one["path"]) > 1 for one in told)
         return {"errors": [one for one in told if not (deeper and one["path"] == ["owner"])]}
@@ -118,7 +118,10 @@ def _promise(agreement: Agreement, i: int) -> dict[str, Any]:
 def _told(error: Any) -> dict[str, Any]:
     path = [part for part in error["loc"] if not str(part).startswith(("constrained", "literal", "function"))]
     message = str(error["msg"]).removeprefix("Value error, ")
-    return {"path": path, "message": message} if path else _placed(message)
+    if not path:
+        return _placed(message)
+    limits = {key: value for key, value in error.get("ctx", {}).items() if isinstance(value, str | int | float)}
+    return {"path": path, "message": message, "kind": error["type"], "values": limits}
 
 
 def _placed(message: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { byId, download, h, later } from "./dom.js";
-import { table } from "./form.js";
+import { said, table } from "./form.js";
 import { odds } from "./join/meaning.js";
 import { begin } from "./site.js";
 import { fromAddress, keep } from "./state.js";
@@ -58,7 +58,7 @@ async function page() {
     for (const part of parts) rest = part.tell(rest);
     byId("standing").textContent = made ? t("draft.complete") : t(found.errors.length === 1 ? "draft.error" : "draft.errors", { number: found.errors.length });
     byId("standing").dataset.kind = made ? "exact" : "few";
-    byId("others").replaceChildren(...rest.map((error) => h("li", {}, [error.path.join("."), error.message].filter(Boolean).join(": "))));
+    byId("others").replaceChildren(...rest.map((error) => h("li", {}, [error.path.join("."), said(error)].filter(Boolean).join(": "))));
     byId("made").hidden = !made;
     if (!made) return;
     byId("fingerprint").textContent = made.fingerprint;

@@ -31,6 +31,11 @@ function read(text, kind) {
   }
 }
 
+/** A sentence of the source, in which `names` are marked as names. */
+function coded(sentence) {
+  return sentence.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 let lists = 0;
 
 /** One key of a table: its element, and how to show its errors. `known` are names that a text may be. */
@@ -67,7 +72,7 @@ export function field(key, one, { values, meaning, known, needed, label, changed
   const element = h("div", { class: kind === "flag" ? "field flag" : "field" },
     kind === "flag" ? h("label", { class: "tick", for: id }, input, name) : [h("label", { for: id }, name), input],
     choices.length && input.tagName === "INPUT" ? h("datalist", { id: `${id}-l` }, choices.map((value) => h("option", { value }))) : null,
-    meaning ? h("p", { class: "quiet", id: `${id}-m`, lang: "en" }, meaning) : null, error);
+    meaning ? h("p", { class: "quiet", id: `${id}-m`, lang: "en" }, coded(meaning)) : null, error);
   return {
     element,
     tell(messages) {
@@ -76,6 +81,12 @@ export function field(key, one, { values, meaning, known, needed, label, changed
       error.textContent = messages.join("; ");
     },
   };
+}
+
+/** An error in the page's language, where it is of a known kind; else in copriv's own words. */
+export function said({ kind, values, message }) {
+  const text = kind ? t(`problem.${kind}`, values ?? {}) : "";
+  return text && text !== `problem.${kind}` ? text : message;
 }
 
 /** The fields of one table: what is required or given first, the others folded away. `path` is where errors name it. */
@@ -96,7 +107,7 @@ export function table(definition, settings) {
       const here = (error) => path.every((part, i) => error.path[i] === part);
       const about = (key) => errors.filter((error) => here(error) && error.path[path.length] === key);
       for (const [key, one] of fields) {
-        const found = about(key).map((error) => error.message);
+        const found = about(key).map(said);
         one.tell(found);
         if (found.length && more.some(([other]) => other === key)) folded.open = true;
       }

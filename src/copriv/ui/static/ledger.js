@@ -28,6 +28,8 @@ function ofAll(row) {
   return row.delta > 0 ? `${said}, ${t("read.delta", { spent: number(row.spent_delta ?? 0), all: number(row.delta) })}` : said;
 }
 
+const said = (text) => h("span", { title: text }, text);
+
 function spent(rows) {
   return h("table", { class: "spent" }, h("tbody", {}, rows.map((row) => h("tr", {},
     h("th", { scope: "row", class: "mono" }, row.name.length > 40 ? `${row.name.slice(0, 40)}…` : row.name),
@@ -96,7 +98,7 @@ function show(found) {
       const one = found.lines[i];
       const bad = wrong.has(one.number);
       return h("div", { class: bad ? "wrong" : null }, h("span", { class: "number" }, count(one.number)), h("time", {}, when(one)),
-        bad ? h("strong", {}, t("read.wrong")) : null, h("span", {}, ledger ? lineText(one) : eventText(one)));
+        bad ? h("strong", {}, t("read.wrong")) : null, said(ledger ? lineText(one) : eventText(one)));
     },
   });
   list.resize(found.lines.length);

@@ -35,7 +35,7 @@ export function longList(place, text) {
     label: t("run.events"),
     line(i) {
       const one = pages.get(Math.floor(i / PAGE))?.[i % PAGE];
-      return one ? h("div", {}, h("time", { datetime: new Date(1000 * one.time).toISOString() }, clock(one.time)), " ", h("span", {}, text(one))) : null;
+      return one ? h("div", {}, h("time", { datetime: new Date(1000 * one.time).toISOString() }, clock(one.time)), " ", h("span", { title: text(one) }, text(one))) : null;
     },
     want(from, to) {
       for (let page = Math.floor(from / PAGE); page * PAGE < to; page += 1) fetchPage(page);

@@ -12,13 +12,19 @@ function scaleOf(view) {
   return 1.15 * Math.max(view.together.high, Math.min(view.public_only, 3 * view.together.high), Math.min(middle, 6 * view.together.high), 1e-12);
 }
 
+/** On own records the scale is that of all organisations' own records: there nothing is torn off. */
+function ownScaleOf(view) {
+  const values = view.owners.flatMap((row) => (row.joined && row.own ? [row.own.alone, row.own.together, row.own.finished ?? 0] : []));
+  return 1.15 * Math.max(...values, 1e-12);
+}
+
 function bar(kind, value, most, band) {
   const label = t("owner.bar.alt", { what: t(`owner.bar.${kind}`), value: percent(value) });
   const length = Math.max(2, Math.min(value / most, 1) * WIDTH);
   const torn = value > most;
   const drawn = svg("svg", { class: "bar", viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("rect", { class: "track", x: 0, y: 6.5, width: WIDTH, height: 1 }),
-    svg("rect", { class: kind, x: 0, y: kind === "alone" ? 4 : 2, width: length, height: kind === "alone" ? 6 : 10 }));
+    svg("rect", { class: kind === "finished" ? "together finished" : kind, x: 0, y: kind === "alone" ? 4 : 2, width: length, height: kind === "alone" ? 6 : 10 }));
   if (torn) drawn.append(svg("path", { class: "tear", d: `M${WIDTH - 14} 0 l-6 5 l6 4 l-6 5 h8 l6 -5 l-6 -4 l6 -5 z` }));
   if (band) {
     const [from, to] = band.map((end) => Math.min(end / most, 1) * WIDTH);
@@ -30,14 +36,15 @@ function bar(kind, value, most, band) {
 
 export function bars(row, view) {
   if (!row.joined) return [];
-  const most = scaleOf(view);
+  const [most, ownMost] = [scaleOf(view), ownScaleOf(view)];
   const { low, high, mean } = view.together;
   const spread = mean > 0 ? [row.together * (low / mean), row.together * (high / mean)] : [low, high];
   return [
     h("p", { class: "on" }, t("owner.everybody")),
     h("div", { class: "lines" }, bar("alone", row.alone, most), bar("together", row.together, most, spread)),
     h("p", { class: "on" }, t("owner.own"), row.own ? "" : ": ", row.own ? "" : h("em", {}, t("owner.own.unknown"))),
-    row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, most), bar("together", row.own.together, most)) : null,
+    row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost), bar("together", row.own.together, ownMost),
+      typeof row.own.finished === "number" ? bar("finished", row.own.finished, ownMost) : null) : null,
     row.own ? h("p", { class: "says own" }, ownVerdict(row.own)) : null,
   ].filter(Boolean);
 }

@@ -50,7 +50,7 @@ export function drawing(view, width) {
   parts.push(svg("text", { class: "axis", x: (EDGE.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, t("join.frontier.x")));
   parts.push(svg("text", { class: "axis", x: 14, y: (EDGE.top + bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(EDGE.top + bottom) / 2})` }, t("join.frontier.y")));
   parts.push(svg("text", { class: "region", x: EDGE.left + 10, y: EDGE.top + 20 }, t("join.frontier.not")));
-  if (ever) parts.push(svg("text", { class: "region yes", x: right - 10, y: EDGE.top + 20, "text-anchor": "end" }, t("join.frontier.pays")));
+  if (ever) parts.push(svg("text", { class: "region yes", x: right - 10, y: bottom - 12, "text-anchor": "end" }, t("join.frontier.pays")));
   const [x, y] = [X(here.epsilon), Y(Math.min(here.owners, most))];
   const side = x > (EDGE.left + right) / 2 ? -1 : 1;
   parts.push(svg("circle", { class: "here", cx: x, cy: y, r: 7 }), svg("circle", { class: "here core", cx: x, cy: y, r: 2.5 }));
