@@ -112,6 +112,13 @@ class OneAnswer(Mechanism):
     def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
         """The answer of an owner with these records, for simulations."""
 
+    def exact(
+        self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common
+    ) -> Float[Array, " answer"]:
+        """What an owner that learns for itself puts in the place of its own answer: no noise. NOT PRIVATE."""
+        draft = self.draft(agreed, owner, records, common)
+        return draft.answer(*(np.zeros(noise.scale.shape) for noise in draft.noises))
+
     @abstractmethod
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,

@@ -226,6 +226,19 @@ class Statistics(OneAnswer):
         noise = Noise(Law.LAPLACE, self.scales(agreed, owner, common.n_parameters, B))
         return Draft((noise,), lambda drawn: exact + drawn)
 
+    def exact(
+        self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common
+    ) -> Float[Array, " answer"]:
+        """Nothing is clipped, and no record counts for less: the owner's own gradient and moments as they are."""
+        start = agreed.agreement.start
+        θ = np.zeros(common.n_parameters) if start is None else np.array(start)
+        share, x = records.weight / records.total, records.features
+        gradient = share @ common.loss.gradients(θ, x, records.target)
+        if agreed.agreement.moments_share == 0:
+            return np.asarray(gradient)
+        row, column = np.triu_indices(common.n_parameters)
+        return np.concatenate([gradient, ((x * share[:, None]).T @ x)[row, column]])
+
     def rule(
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,

@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController
 from copriv.agreement import Agreement
 from copriv.errors import NotCertified, UsageError
 from copriv.fitness import relative_fitness
-from copriv.mechanisms import OneAnswer
 from copriv.privacy.simulated_noise import SIMULATED
 from copriv.problem import Problem
 from copriv.records import Records
@@ -105,44 +104,15 @@ def simulate(
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
     """
-    problem = _problem(agreement, data, public)
-    options = _Options(
+    problem = problem_of(agreement, data, public)
+    options = Options(
         count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress
     )
-    return _run(problem, noise_scales(problem.agreement, problem.feature_bound), options)
+    return run_problem(problem, noise_scales(problem.agreement, problem.feature_bound), options)
 
 
-def own_learners(
-    agreement: Agreement | Problem,
-    data: Sequence[Any] | None = None,
-    *,
-    public: Any = None,
-    budget: str = "split",
-    **options: Any,
-) -> tuple[Simulation, ...]:
-    """Every owner as its own learner (S, §V): one simulation each, with no noise on the learner's own answers.
-
-    N learners ask every owner N times over. `budget = "split"`: each owner's ε is divided over the N − 1 learners that
-    are not itself; "multiplied": each learner gets the whole ε, so that the owner spends N − 1 times as much.
-    `options` are those of `simulate`.
-    """
-    if budget not in ("split", "multiplied"):
-        raise UsageError(f'budget: must be "split" or "multiplied", not {budget!r}')
-    problem = _problem(agreement, data, public)
-    mechanism = problem.agreement.mechanism
-    if isinstance(mechanism, OneAnswer) and not mechanism.divisible:
-        raise UsageError(f'own learners: a budget for "{mechanism.name}" cannot be split by scaling its noise')
-    others = max(problem.agreement.n_owners - 1, 1)
-    scales = noise_scales(problem.agreement) * (others if budget == "split" else 1)
-    results = []
-    for j in range(problem.agreement.n_owners):
-        own = scales.copy()
-        own[j] = 0.0
-        results.append(_run(problem, own, _Options(**options)))
-    return tuple(results)
-
-
-def _problem(agreement: Agreement | Problem, data: Sequence[Any] | None, public: Any) -> Problem:
+def problem_of(agreement: Agreement | Problem, data: Sequence[Any] | None, public: Any) -> Problem:
+    """What `simulate` works on, from what it is given."""
     if isinstance(agreement, Problem):
         if data is not None:
             raise UsageError(
@@ -153,8 +123,8 @@ def _problem(agreement: Agreement | Problem, data: Sequence[Any] | None, public:
 
 
 @dataclass(frozen=True, eq=False)
-class _Options:
-    """What `simulate` documents."""
+class Options:
+    """What `simulate` documents, and `given`."""
 
     runs: int = 100
     seed: int | None = None
@@ -166,6 +136,13 @@ class _Options:
     alone: bool = True
     starts: Float[Array, "runs p"] | None = None
     progress: Callable[[int, int], None] | None = None
+    given: Sequence[Float[Array, "runs answer"]] | None = None
+    """Answers at hand, one an owner and run, where each owner answers once; None: they are drawn."""
+
+    def streams(self, problem: Problem) -> list[Any]:
+        """Each run's seeds: of its schedule, and of its noise."""
+        seed = problem.agreement.agreement.seed if self.seed is None else self.seed
+        return [np.random.SeedSequence(seed, spawn_key=(self.first_run + r,)).spawn(2) for r in range(self.runs)]
 
 
 @cache
@@ -174,19 +151,20 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _run(problem: Problem, scales: Array, options: _Options) -> Simulation:
+def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Options) -> Simulation:
+    """`simulate` with these scales of the owners' noise in place of the agreed ones."""
     # Products of a block are too small for several BLAS threads, which wait for each other by spinning.
     with _threads().limit(limits=1, user_api="blas"):
         return _run_here(problem, scales, options)
 
 
-def _run_here(problem: Problem, scales: Array, options: _Options) -> Simulation:
+def _run_here(problem: Problem, scales: Array, options: Options) -> Simulation:
     begun = time.perf_counter()
-    agreement, runs = problem.agreement, options.runs
+    agreement = problem.agreement
     terms = agreement.agreement
     seed = terms.seed if options.seed is None else options.seed
     workers = options.workers or os.cpu_count() or 1
-    seeds = [np.random.SeedSequence(seed, spawn_key=(options.first_run + r,)).spawn(2) for r in range(runs)]
+    seeds = options.streams(problem)
     played = (_play_one_answer if agreement.one_answer else _play)(problem, scales, options, seeds, workers)
     kept, owner_of = played.kept, played.talker
 
@@ -235,7 +213,7 @@ class _Played:
     clipped: float
 
 
-def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
+def _play(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     talkers = _Talkers.of(agreement, scales)
     # Owners whose clocks differ talk in proportion to their rates, whether agreed or given.
@@ -279,13 +257,13 @@ def _play(problem: Problem, scales: Array, options: _Options, seeds: Sequence[An
     return _Played(recorded, kept, owner_of, talkers.agreed.members, events[0], clipped)
 
 
-def _play_one_answer(problem: Problem, scales: Array, options: _Options, seeds: Sequence[Any], workers: int) -> _Played:
+def _play_one_answer(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
     """Every owner once, one after another in the order of each run; the model stands after any number of them."""
     if options.noise is not None or options.starts is not None or options.schedule is not None:
         raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
     N, runs = problem.agreement.n_owners, options.runs
     answers = one_answers(problem, [s[1] for s in seeds], scales)
-    given = [answers(i) for i in range(N)]
+    given = [answers(i) for i in range(N)] if options.given is None else options.given
     owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
     talkers = Talkers.of(problem.agreement)
     rule = agreed_rule(problem.agreement, talkers, problem.n_parameters, feature_bound=problem.feature_bound)

@@ -1,0 +1,89 @@
+"""Every owner as its own learner (S, §V): no central model, and no noise on the learner's own part.
+
+As the paper has it, N learners ask every owner N times over, so a budget ε is shared among the N − 1 others, or spent by
+each. Where owners answer once, at a public start, neither is needed: what a private answer says may be used by anybody
+without end (post-processing). Each owner answers once under its whole ε, everybody gets that answer, and learner j puts
+its own exact part where its private answer stood. The noise on its model's input is then
+
+    Σ_{i≠j} w_i²·b_i²,        b_i the scale of the noise at the whole ε_i,
+
+smaller than the common model's by its own term, and by (N − 1)² than with budgets that are split. The model of learner j
+holds j's records without noise: it is j's own, and must stay with j.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from copriv.agreement import Agreement
+from copriv.errors import UsageError
+from copriv.mechanisms import OneAnswer
+from copriv.problem import Problem
+from copriv.simulation.engine import Options, noise_scales, problem_of, run_problem
+from copriv.simulation.one_answer import common_of, one_answers
+from copriv.simulation.result import Simulation
+from copriv.types import Array
+
+BUDGETS = ("split", "multiplied", "shared")
+
+
+def own_learners(
+    agreement: Agreement | Problem,
+    data: Sequence[Any] | None = None,
+    *,
+    public: Any = None,
+    budget: str = "split",
+    owners: Sequence[int] | None = None,
+    **options: Any,
+) -> tuple[Simulation, ...]:
+    """Every owner as its own learner: one simulation each, with no noise on the learner's own answers.
+
+    budget: "split": each owner's ε is divided over the N − 1 learners that are not itself; "multiplied": each learner
+        gets the whole ε, so that the owner spends N − 1 times as much; "shared": owners answer once under the whole ε, and
+        all learners use the same answers. That needs a mechanism of one answer ("statistics", "objective").
+    owners: the indices of those who learn; all when None.
+    `options` are those of `simulate`. Simulation j is relative to the same θ* of all records together as any other.
+
+    Raises UsageError for a budget that is none of these, or that the agreed mechanism does not allow.
+    """
+    if budget not in BUDGETS:
+        raise UsageError(f"budget: must be one of {', '.join(map(repr, BUDGETS))}, not {budget!r}")
+    problem = problem_of(agreement, data, public)
+    learners = range(problem.agreement.n_owners) if owners is None else owners
+    return (_shared if budget == "shared" else _apart)(problem, learners, budget, Options(**options))
+
+
+def _apart(problem: Problem, learners: Sequence[int], budget: str, options: Options) -> tuple[Simulation, ...]:
+    mechanism = problem.agreement.mechanism
+    if isinstance(mechanism, OneAnswer) and not mechanism.divisible:
+        raise UsageError(f'own learners: a budget for "{mechanism.name}" cannot be split by scaling its noise')
+    others = max(problem.agreement.n_owners - 1, 1)
+    scales = noise_scales(problem.agreement, problem.feature_bound) * (others if budget == "split" else 1)
+    return tuple(run_problem(problem, _without(scales, j), options) for j in learners)
+
+
+def _shared(problem: Problem, learners: Sequence[int], budget: str, options: Options) -> tuple[Simulation, ...]:
+    agreed = problem.agreement
+    mechanism = agreed.mechanism
+    if not isinstance(mechanism, OneAnswer):
+        raise UsageError(
+            f'own learners: answers can be shared where each owner gives one, at a public start; "{mechanism.name}" has '
+            'many, at points that depend on them. Agree on mechanism = "statistics" (squared loss) or "objective"'
+        )
+    scales = noise_scales(agreed, problem.feature_bound)
+    answers = one_answers(problem, [stream[1] for stream in options.streams(problem)], scales)
+    given: list[Array] = [answers(i) for i in range(agreed.n_owners)]
+    made = []
+    for j in learners:
+        exact = mechanism.exact(agreed, agreed.owner[j], problem.owners[j], common_of(problem))
+        mine = [np.tile(exact, (options.runs, 1)) if i == j else given[i] for i in range(agreed.n_owners)]
+        made.append(run_problem(problem, _without(scales, j), replace(options, given=mine)))
+    return tuple(made)
+
+
+def _without(scales: Array, j: int) -> Array:
+    own = scales.copy()
+    own[j] = 0.0
+    return own
