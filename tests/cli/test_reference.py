@@ -60,7 +60,7 @@ def test_documented_defaults_are_the_defaults(name):
 
 
 def test_every_documented_command_is_there():
-    documented = re.findall(r"^## `(copriv [a-z ]+?)(?: [A-Z\[`]|`)", COMMAND_LINE, flags=re.MULTILINE)
+    documented = re.findall(r"^## `(copriv [a-z -]+?)(?: [A-Z\[`]|`)", COMMAND_LINE, flags=re.MULTILINE)
     assert set(documented) == set(COMMANDS)
 
 
@@ -109,4 +109,4 @@ def test_every_file_of_a_command_is_on_the_list():
     files = {
         path.stem for path in Path(listed.__file__).parent.glob("*.py") if "def command(" in path.read_text("utf-8")
     }
-    assert files == {name.removeprefix("copriv ").replace(" ", "_") for name in COMMANDS}
+    assert files == {name.removeprefix("copriv ").replace(" ", "_").replace("-", "_") for name in COMMANDS}

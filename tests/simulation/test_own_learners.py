@@ -32,7 +32,7 @@ def agreed(tables, bound=20.0, share=0.0, mechanism="statistics", loss="squared"
             },
             "model": {"loss": loss, "theta_max": 100.0, "gradient_bound": bound},
             "data": {"feature_bound": 2.0},
-            "owner": [{"name": f"o{i}", "records": n, "epsilon": e} for i, (n, e) in enumerate(zip(SIZES, EPSILONS, strict=True))],
+            "owner": [{"name": f"o{i}", "records": SIZES[i], "epsilon": EPSILONS[i]} for i in range(len(SIZES))],
         }
     )  # fmt: skip
 

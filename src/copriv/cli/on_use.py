@@ -28,7 +28,9 @@ def loaded_on_use(commands: Mapping[str, str], within: str = "") -> type[TyperGr
             made.callback()(lambda: None)
         else:
             made = typer.Typer(add_completion=False, rich_markup_mode=None)
-            made.command(short)(import_module(f"copriv.cli.commands.{name.replace(' ', '_')}").command)
+            made.command(short)(
+                import_module(f"copriv.cli.commands.{name.replace(' ', '_').replace('-', '_')}").command
+            )
         command = typer.main.get_command(made)
         command.name = short
         return command

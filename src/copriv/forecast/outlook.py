@@ -235,7 +235,7 @@ def forecast(
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
     unlikeness = unlikeness_of(problem)
-    unlike = _unlike(sample, problem.terms, unlikeness, seed)
+    unlike = worlds_unlike(sample, problem.terms, unlikeness, seed)
     agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample, unlike)
     report(3, 4)
     recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed, sample, unlike)
@@ -266,7 +266,7 @@ def forecast(
     )
 
 
-def _unlike(
+def worlds_unlike(
     sample: PublicSample, terms: Agreement, unlikeness: Unlikeness, seed: int
 ) -> tuple[UnlikeWorld, ...] | None:
     """The forecast's worlds with owners that differ, by levels spread over what unlikeness may be; None: alike."""

@@ -8,6 +8,8 @@ COMMANDS = {
     "init": "Write a commented agreement to start from; with --network, the files of every party of a consortium.",
     "forecast": "What an agreement will cost, what the best terms would, and for whom joining pays: no private record "
     "is read.",
+    "own-learners": "Without a central model: each owner answers once, and learns from everybody's answers. For whom does "
+    "it pay?",
     "simulate": "Run an agreement many times with simulated noise: what the collaboration would give.",
     "reproduce": "Regenerate figures of the two papers. A finished figure is not computed again unless its settings "
     "change.",
@@ -24,6 +26,8 @@ COMMANDS = {
     "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
     "is spent.",
     "owner finish": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "
+    "released.",
+    "owner learn": "Learn an own model from everybody's answers in a run's file. It costs no budget, because it is not "
     "released.",
     "ledger": "What an owner has spent.",
     "ledger create": "Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow.",
