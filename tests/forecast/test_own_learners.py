@@ -28,6 +28,10 @@ TERMS = {
 }
 
 
+ONE_WAY = {"rule": "auto", "horizon": 3, "answers": 1, "mechanism": "statistics"}
+"""So that only one mechanism is planned."""
+
+
 @pytest.fixture(scope="module")
 def outlook():
     return forecast_own_learners(Agreement.of(TERMS), rows(400, 9))
@@ -48,7 +52,9 @@ def test_an_owner_of_nearly_everything_has_nearly_no_noise_in_its_model(outlook)
 
 
 def test_owners_of_one_kind_are_forecast_once():
-    many = Agreement.of({**TERMS, "owner": [{"name": f"o{i}", "records": 500, "epsilon": 1.0} for i in range(9)]})
+    many = Agreement.of(
+        {**TERMS, "agreement": ONE_WAY, "owner": [{"name": f"o{i}", "records": 500, "epsilon": 1.0} for i in range(9)]}
+    )
     found = forecast_own_learners(many, rows(100, 9), runs=32)
     assert len({(one.learning, one.alone) for one in found.learners}) == 1
 
@@ -59,7 +65,9 @@ def test_an_absolute_loss_has_no_mechanism_of_one_answer_and_that_is_said():
 
 
 def test_the_command(tmp_path, capsys):
-    terms = Agreement.of({**TERMS, "data": {"dataset": "lending-embedded", "components": 3, "public_rows": 300}})
+    terms = Agreement.of(
+        {**TERMS, "agreement": ONE_WAY, "data": {"dataset": "lending-embedded", "components": 3, "public_rows": 300}}
+    )
     (tmp_path / "a.toml").write_text(terms.to_toml())
     assert copriv(["own-learners", str(tmp_path / "a.toml"), "--runs", "32"]) == 0
     said = capsys.readouterr().out
