@@ -92,3 +92,39 @@ def test_an_old_ledger_is_refused_and_upgraded(keys: Path, tmp_path: Path, capsy
     assert (code, "copriv ledger upgrade" in said) == (1, True)
     code, said = copriv(capsys, "ledger", "upgrade", old, path, "--keys", keys)
     assert (code, "begins with 0.875 spent" in said) == (0, True)
+
+
+def test_a_witness_can_be_kept_where_the_keys_cannot_be_written_to(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, elsewhere = tmp_path / "loans.ledger", tmp_path / "elsewhere"
+    there = ("--keys", keys, "--witness", elsewhere)
+    files = sorted(keys.iterdir())
+    code, said = copriv(capsys, "ledger", "create", path, *there)
+    assert (code, sorted(keys.iterdir())) == (0, files), "nothing was written beside the keys"
+    old = path.read_bytes()
+    charged(path, elsewhere)
+    assert copriv(capsys, "ledger", "verify", path, "--witness", elsewhere)[0] == 0
+    assert copriv(capsys, "ledger", "verify", path, *there)[0] == 0
+    code, said = copriv(capsys, "ledger", "verify", path, "--keys", keys)
+    assert (code, "there is no witness of it" in said) == (4, True)
+    path.write_bytes(old)
+    code, said = copriv(capsys, "ledger", "verify", path, *there)
+    assert (code, "older copy" in said) == (4, True)
+
+
+def test_another_folder_for_the_witness_is_no_way_to_a_second_ledger(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, second, elsewhere = tmp_path / "loans.ledger", tmp_path / "second.ledger", tmp_path / "elsewhere"
+    copriv(capsys, "ledger", "create", path, "--keys", keys)
+    head = charged(path, keys)
+    code, said = copriv(capsys, "ledger", "create", second, "--keys", keys, "--witness", elsewhere)
+    assert (code, "bank has a ledger already" in said) == (4, True)
+    code, said = copriv(capsys, "ledger", "adopt", path, "--keys", keys, "--witness", elsewhere, "--head", head)
+    assert (code, "moving its file" in said) == (4, True)
+    assert not second.exists()
+    elsewhere.mkdir()
+    (witness,) = keys.glob("ledger-*.witness")
+    witness.rename(elsewhere / witness.name)
+    assert copriv(capsys, "ledger", "verify", path, "--keys", keys, "--witness", elsewhere)[0] == 0

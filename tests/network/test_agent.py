@@ -168,3 +168,29 @@ def test_noise_is_drawn_ahead_if_asked_for_and_for_one_connection(
     assert len(sessions) > 2
     assert sessions[-1] == "", "nothing is drawn after a connection has ended"
     assert ("answer draw_ahead" in sessions[0]) == noise_ahead
+
+
+def test_the_sampler_is_there_before_anybody_is_dialled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from copriv.privacy.laplace import LaplaceAnswer
+
+    drawn: list[int] = []
+    original = LaplaceAnswer.release
+
+    def release(self: LaplaceAnswer, exact: Any) -> Any:
+        drawn.append(1)
+        return original(self, exact)
+
+    class Dialled(Exception):
+        pass
+
+    class Nobody:
+        async def dial(self) -> Any:
+            raise Dialled
+
+    monkeypatch.setattr(LaplaceAnswer, "release", release)
+    with opened(tmp_path / "ledger", NAMES[0], Fraction(1)) as file:
+        agent = OwnerAgent(agreement(), NAMES[0], records(0), Squared(), file, Nobody())
+        with pytest.raises(Dialled):
+            asyncio.run(agent.serve())
+        assert file.totals.spent == 0
+    assert drawn, "the first answer would wait for it, and its slot would not be long enough"

@@ -36,10 +36,12 @@ def create_ledger(
     another: str = "",
     carry: str = "",
     before: Before | None = None,
+    keys: str | Path | None = None,
 ) -> None:
     """Make a new ledger and its witness. Its lifetime budget is 0 until it is opened with one.
 
-    witness: the folder of the owner's keys, for the witness; that of the ledger, when None.
+    witness: a folder for the witness, best that of the owner's keys; that of the ledger, when None.
+    keys: the folder of the owner's keys, where the witness is in another: a ledger that they had is refused as well.
     another: where this owner has a ledger already, why this one counts for other people. It stands in the file.
     carry: the identity (or its beginning) of a ledger that is lost: this one begins with what that had spent.
     before: what another ledger, which this one replaces, had spent.
@@ -48,7 +50,7 @@ def create_ledger(
     path = Path(path).resolve()
     folder = path.parent if witness is None else Path(witness).resolve()
     _refuse_traces(path)
-    known = witnessed(folder, owner)
+    known = _known(folder, keys, owner)
     begun = [seen for seen in known if seen.lines == 0 and not Path(seen.file).exists()]  # a crash came between
     lost = [seen for seen in known if carry and seen.ledger.startswith(carry)]
     if carry and len(lost) != 1:
@@ -88,8 +90,10 @@ def create_ledger(
         kept.close()
 
 
-def adopt(path: str | Path, owner: str, head: str, witness: str | Path) -> Totals:
+def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: str | Path | None = None) -> Totals:
     """Begin a witness for a whole ledger that has none in this folder: keys were renewed, or the witness is lost.
+
+    keys: the folder of the owner's keys, where that is another one: a witness there is refused as well.
 
     head: of the ledger, as it was written down or is shown: it is a person who says that this is the newest copy.
     Raises LedgerDamaged where a witness is there already, or the head is another one.
@@ -100,15 +104,24 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path) -> Total
         raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
     if totals.owner != owner:
         raise BudgetRefused(f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys")
-    known = witnessed(folder, owner)
+    known = _known(folder, keys, owner)
     if known:
-        raise LedgerDamaged(f"{folder}: these keys have a ledger already: {named(known)}; nothing was changed")
+        raise LedgerDamaged(
+            f"{folder}: these keys have a ledger already: {named(known)}; nothing was changed. A witness is brought to "
+            "another folder by moving its file"
+        )
     ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
     Witness.create(folder, Seen(totals.identity, owner, str(path)[:1000], totals.lines, head, ε, δ, True)).close()
     return totals
 
 
-def upgrade(old: str | Path, path: str | Path, owner: str, witness: str | Path | None = None) -> Before:
+def upgrade(
+    old: str | Path,
+    path: str | Path,
+    owner: str,
+    witness: str | Path | None = None,
+    keys: str | Path | None = None,
+) -> Before:
     """Bring what a ledger of version 0.1.0 had spent into a new ledger at `path`; gives that.
 
     Paid ahead counts as spent, and runs that were going on do not continue. The old file is left as it is, and no command
@@ -120,7 +133,7 @@ def upgrade(old: str | Path, path: str | Path, owner: str, witness: str | Path |
     writer = OneWriter.claim(old, "ledger")
     try:
         before = _spent_before(old, owner)
-        create_ledger(path, owner, witness, before=before)
+        create_ledger(path, owner, witness, before=before, keys=keys)
     finally:
         writer.release()
     return before
@@ -162,6 +175,12 @@ def _spent_before(old: Path, owner: str) -> Before:
     except (sqlite3.Error, ValueError, ZeroDivisionError, AttributeError) as error:
         raise LedgerDamaged(f"{old}: cannot be read as a ledger of copriv 0.1.0 ({error})") from None
     return ε, δ, head
+
+
+def _known(folder: Path, keys: str | Path | None, owner: str) -> list[Seen]:
+    """The ledgers that this owner has used, by the witnesses in one or two folders."""
+    other = None if keys is None else Path(keys).resolve()
+    return witnessed(folder, owner) + ([] if other is None or other == folder else witnessed(other, owner))
 
 
 def _refuse_traces(path: Path) -> None:

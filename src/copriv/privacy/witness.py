@@ -85,7 +85,8 @@ class Witness:
             flush_folder(folder)
         except OSError as error:
             raise LedgerFailed(
-                f"{folder}: no witness can be written ({error.strerror}); nothing was answered"
+                f"{folder}: no witness can be written ({error.strerror}); nothing was answered. Give another folder "
+                "that can be written to (--witness), always the same one"
             ) from None
         witness = cls.open(folder, seen.ledger)
         assert witness is not None
@@ -101,7 +102,8 @@ class Witness:
             return None
         except OSError as error:
             raise LedgerFailed(
-                f"{path}: cannot be used as a witness ({error.strerror}); nothing was answered"
+                f"{path}: cannot be used as a witness ({error.strerror}); nothing was answered. Where this folder cannot "
+                "be written to any more, move the file to one that can, and give that (--witness)"
             ) from None
         try:
             if hasattr(os, "fchmod"):

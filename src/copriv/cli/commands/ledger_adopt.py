@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath
+from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessFolder
 from copriv.cli.commands.party import party_keys
 from copriv.cli.show.ledger import show_made
 from copriv.errors import UsageError
@@ -16,6 +16,7 @@ def command(
     path: LedgerPath,
     head: Annotated[str, typer.Option(metavar="HASH", help="The ledger's head, as it was written down last.")],
     keys: KeysFolder = None,
+    witness: WitnessFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Begin a new witness for a whole ledger: its keys were renewed, or their folder is lost."""
@@ -23,4 +24,4 @@ def command(
         raise UsageError(f"--head: a head has 64 hexadecimal digits, not {head!r}; `copriv ledger show` prints it")
     name = party_keys(keys, "owner").name
     assert keys is not None
-    show_made(adopt(path, name, head, keys), path, "copriv.ledger-adopted/1", as_json)
+    show_made(adopt(path, name, head, witness or keys, keys), path, "copriv.ledger-adopted/1", as_json)

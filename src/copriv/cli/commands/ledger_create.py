@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath
+from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessFolder
 from copriv.cli.commands.party import party_keys
 from copriv.cli.show.ledger import show_made
 from copriv.privacy.ledger_making import create_ledger
@@ -14,6 +14,7 @@ from copriv.privacy.ledger_reading import verify
 def command(
     path: LedgerPath,
     keys: KeysFolder = None,
+    witness: WitnessFolder = None,
     another: Annotated[
         str, typer.Option(metavar="WHY", help="These keys have a ledger, and this one counts for other people.")
     ] = "",
@@ -21,5 +22,5 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow."""
-    create_ledger(path, party_keys(keys, "owner").name, keys, another=another, carry=carry)
-    show_made(verify(path, witness=keys), path, "copriv.ledger-created/1", as_json)
+    create_ledger(path, party_keys(keys, "owner").name, witness or keys, another=another, carry=carry, keys=keys)
+    show_made(verify(path, witness=witness or keys), path, "copriv.ledger-created/1", as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath
+from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessFolder
 from copriv.cli.show.console import out
 from copriv.cli.show.ledger import spent, totals_fields
 from copriv.errors import UsageError
@@ -17,12 +17,13 @@ def command(
     path: LedgerPath,
     head: Annotated[str | None, typer.Option(metavar="HASH", help="A head that was written down elsewhere.")] = None,
     keys: KeysFolder = None,
+    witness: WitnessFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put back."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise UsageError(f"--head: a head has 64 hexadecimal digits, not {head!r}; `copriv ledger show` prints it")
-    totals = verify(path, head, keys)
+    totals = verify(path, head, witness or keys)
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.ledger-verified/1", "ok": True, **totals_fields(totals)}, indent=2))
     else:

@@ -18,3 +18,13 @@ KeysFolder = Annotated[
     typer.Option("--keys", metavar="DIR", help="This party's folder of keys.", envvar="COPRIV_KEYS", file_okay=False),
 ]
 LedgerPath = Annotated[Path, typer.Argument(metavar="LEDGER", help="An owner's ledger file.", envvar="COPRIV_LEDGER")]
+WitnessFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--witness",
+        metavar="DIR",
+        help="Where the ledger's witness is kept; the folder of the keys.",
+        envvar="COPRIV_WITNESS",
+        file_okay=False,
+    ),
+]

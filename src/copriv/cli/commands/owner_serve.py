@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import KeysFolder
+from copriv.cli.commands.options import KeysFolder, WitnessFolder
 from copriv.cli.commands.party import check_address, party_keys
 from copriv.cli.commands.watching import Ui, UiPort, owner_watch, serving
 from copriv.cli.show.console import log
@@ -37,6 +37,7 @@ def command(
     new_ledger: Annotated[
         bool, typer.Option("--new-ledger", help="Make the ledger if these keys never had one.")
     ] = False,
+    witness: WitnessFolder = None,
     keys: KeysFolder = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which owner; that of the keys.", envvar="COPRIV_OWNER")
@@ -83,8 +84,8 @@ def command(
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
     ε, δ = rules.lifetime(terms, name)
     if new_ledger and not ledger.exists():
-        create_ledger(ledger, name, keys)
-    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness=keys) as file:
+        create_ledger(ledger, name, witness or keys, keys=keys)
+    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness=witness or keys) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         promise = terms.mechanism.promise(terms, terms.owner[terms.owner_names.index(name)])
         log(f"policy: {policy_file or 'none; whatever the agreement says is answered, once'}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AsJson, LedgerPath
+from copriv.cli.commands.options import AsJson, LedgerPath, WitnessFolder
 from copriv.cli.commands.party import check_folder
 from copriv.cli.show.console import log
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, UsageError
@@ -30,6 +30,7 @@ def command(
             envvar="COPRIV_KEYS", file_okay=False,
         ),
     ] = None,
+    witness: WitnessFolder = None,
     head: Annotated[
         str | None, typer.Option(metavar="HASH", help="A head of the ledger that was written down elsewhere.")
     ] = None,
@@ -51,7 +52,7 @@ def command(
     check_folder("--out", target)
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
-        authority=None if keys is None else _authority(keys), witness=keys, head=head, docs=docs,
+        authority=None if keys is None else _authority(keys), witness=witness or keys, head=head, docs=docs,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(made, indent=2, allow_nan=False))
