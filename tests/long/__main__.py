@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 from long import results
 from long.results import Stretch
 
-STRETCH = 60.0
+STRETCH = {"messages": 240.0, "kills": 60.0}
 """Seconds."""
 PARTIES = (
     ("owner", "memory"), ("learner", "memory"), ("owner", "memory"), ("learner", "memory"),
@@ -60,38 +60,34 @@ def messages(side: str, kind: str, most: int, seconds: float, folder: Path) -> S
 
 def kills(what: str, most: int, seconds: float, folder: Path) -> Stretch:
     """One kind of process, killed as often as goes into the time."""
-    begun, seed = time.monotonic(), random.randrange(2**31)
-    found, times, left, kinds = 0, 0, 0, dict[str, int]()
+    from long.kills import Struck, owners_killed
+    from long.whole_runs import runs_killed
+
+    begun, seed, found, struck = time.monotonic(), random.randrange(2**31), 0, Struck()
     try:
         if what == "an owner":
-            from long.kills import owners_killed
-
-            struck = owners_killed(most, seed, seconds)
-            times, left, kinds = struck.times, struck.left, dict(struck.kinds)
+            owners_killed(most, seed, seconds, struck)
         elif what == "a whole consortium in one process":
-            from long.whole_runs import runs_killed
-
-            struck, _ = runs_killed(most, seed, seconds)
-            times, left, kinds = struck.times, struck.left, dict(struck.kinds)
+            runs_killed(most, seed, seconds, struck)
         else:
-            times, kinds = processes_killed(min(most, 20), seed)
+            struck.kinds["killed, stopped or cut off at any time"] = processes_killed(min(most, 20), seed)
     except Exception:
         found = 1
         (folder / "findings").mkdir(parents=True, exist_ok=True)
         (folder / "findings" / f"kill-{seed}.txt").write_text(traceback.format_exc())
-    return Stretch("kills", what, times, time.monotonic() - begun, False, left, kinds, found)
+    kinds = dict(struck.kinds)
+    return Stretch("kills", what, struck.times, time.monotonic() - begun, False, struck.left, kinds, found)
 
 
-def processes_killed(times: int, seed: int) -> tuple[int, dict[str, int]]:
+def processes_killed(times: int, seed: int) -> int:
     """Real processes over gRPC (tests/network/test_chaos.py), killed, stopped or cut off."""
     from tests.network.test_chaos import fire
 
     with tempfile.TemporaryDirectory() as folder:
-        struck = fire(Path(folder), times, seed, most=10)["kills"]
-    return struck, {"killed, stopped or cut off at any time": struck}
+        return fire(Path(folder), times, seed, most=10)["kills"]
 
 
-WHAT = ("an owner", "a whole consortium in one process", "an owner", "an owner", "processes over gRPC", "an owner")
+WHAT = ("an owner", "a whole consortium in one process", "an owner") * 3 + ("processes over gRPC",)
 
 
 def main() -> int:
@@ -131,7 +127,9 @@ def go_on(most: dict[str, int], until: float, path: Path, page: Path) -> int:
             break
         if most[part] <= 0:
             continue
-        stretch = ways[part](*next(turns[part]), most[part], min(STRETCH, max(until - time.monotonic(), 1.0)), folder)
+        stretch = ways[part](
+            *next(turns[part]), most[part], min(STRETCH[part], max(until - time.monotonic(), 1.0)), folder
+        )
         most[part] -= stretch.times
         found += stretch.findings
         stretch.append(path)

@@ -180,12 +180,12 @@ class Struck:
         return sum(self.kinds.values())
 
 
-def owners_killed(times: int, seed: int, seconds: float = float("inf")) -> Struck:
-    """So many strikes, or fewer in that time, over ledgers one after another. Raises Finding.
+def owners_killed(times: int, seed: int, seconds: float = float("inf"), so_far: Struck | None = None) -> Struck:
+    """So many strikes, or fewer in that time, over ledgers one after another. Raises Finding; `so_far` counts until then.
 
     Most ledgers are in memory, where a flush costs nothing; one in five is on the disk, and one in five on a small one.
     """
-    chance, struck, grounds = random.Random(seed), Struck(), 0
+    chance, struck, grounds = random.Random(seed), so_far or Struck(), 0
     warm()
     until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory(dir=fast_folder()) as fast:

@@ -51,10 +51,8 @@ class Watched(Learner):
         self.something = asyncio.Event()
 
     async def _hear(self, owner: str, link: Link) -> None:
-        try:
-            await super()._hear(owner, link)
-        finally:
-            self._count(owner)
+        await super()._hear(owner, link)  # where that raises, the session ends, and counts
+        self._count(owner)
 
     async def _session(self, link: Link) -> None:
         try:
@@ -178,7 +176,7 @@ class LearnerSide:
     async def _let_in(self, name: str) -> Link | None:
         """The owner's link, as an honest one comes to it; None for one that is out of the run."""
         link = self._links.get(name)
-        if link is not None and not self._hearing[name].done():
+        if link is not None and name in self._learner._links and not self._hearing[name].done():
             return link
         if link is not None:
             await self._left(name, link)
@@ -213,7 +211,7 @@ class LearnerSide:
         name = NAMES[(data[0] & WHO) % len(NAMES)]
         self._clock.now += 40.0 if data[0] & LATER else 0.02
         first = bool(data[0] & FIRST)
-        before = {other for other, link in self._links.items() if not self._hearing[other].done()}
+        before = set(self._learner._links)
         link = await (self._dialled(name) if first else self._let_in(name))
         if link is None:
             self._inputs += 20  # whoever is out says nothing more: a new run soon
@@ -221,9 +219,9 @@ class LearnerSide:
         frame = spoken(data, self._stands_for(name), lambda message: self._sign(name, message))
         await self._say(name, link, frame, first)
         self._judge(name, frame, first)
-        for other in before - {name}:
-            if self._hearing[other].done() and self._conductor.outcome is None:
-                raise Finding(f"{other}'s session ended by what {name} said")
+        ended = before - {name} - set(self._learner._links)
+        if ended and self._conductor.outcome is None:
+            raise Finding(f"{ended}: their sessions ended by what {name} said")
 
     async def _say(self, name: str, link: Link, frame: bytes, first: bool) -> None:
         learner = self._learner
@@ -234,16 +232,17 @@ class LearnerSide:
         except Unreachable:
             return
         if first:
-            message = _message(frame)
-            if isinstance(message, Hello):
-                reply = await self._reply(link)
-                if isinstance(reply, Welcome):  # then it is this owner's link from here on
-                    if old := self._links.get(name):
-                        await self._left(name, old)
-                    self._links[name] = link
-                    self._hear(name, link)
-                    return
-            await link.close()
+            reply = await self._reply(link)
+            if isinstance(reply, Welcome):  # then it is this owner's link from here on
+                if not isinstance(_message(frame), Hello):
+                    raise Finding(f"{_message(frame)} was greeted")
+                if old := self._links.get(name):
+                    await self._left(name, old)
+                self._links[name] = link
+                self._hear(name, link)
+            else:
+                await link.close()
+            return
         async with asyncio.timeout(20):
             while learner.handled[name] == count and not self._running.done():
                 learner.something.clear()

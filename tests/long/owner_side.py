@@ -34,11 +34,10 @@ from long.parties import NAMES, Finding, agreed, certified, fast_folder, records
 from long.said import FIRST, PARAMETERS, spoken
 
 NAME = NAMES[0]
-MARK = b"?"
-"""No message: its refusal says that all before it was handled."""
 MAY_END_WITH = (LearnerRefused, KeysRefused, LedgerDamaged, BudgetRefused, QueryRefused)
 MOST = 2000
 """Inputs for one ledger."""
+RESTARTS = 12
 
 
 class OwnerSide:
@@ -91,6 +90,7 @@ class OwnerSide:
             agreed(), NAME, records(0, 60), Squared(), self._file, dialer, keys=certified()[NAME],
             patience=Patience(first=1e-4, longest=1e-4, give_up=1e9), times=ReleaseTime(1e-9),
         )  # fmt: skip
+        self._agent, self._restarts = agent, 0
         self._serving = asyncio.ensure_future(agent.serve())
 
     async def _end(self) -> None:
@@ -148,8 +148,19 @@ class OwnerSide:
         replies = await self._replies(frame, first=bool(data[0] & FIRST))
         self._judge(frame, replies, first=bool(data[0] & FIRST))
         if self._serving.done():
-            self._check_end()
+            await self._again()
+
+    async def _again(self) -> None:
+        """Serve once more, as a person would start the command again; or end it all, after a few times."""
+        self._check_end()
+        self._restarts += 1
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+        if self._restarts > RESTARTS:
             await self._end()
+        else:
+            self._serving = asyncio.ensure_future(self._agent.serve())
 
     async def _dialled_or_ended(self) -> Link | None:
         dialled = asyncio.ensure_future(self._dialled())
@@ -157,8 +168,8 @@ class OwnerSide:
         if dialled.done():
             return dialled.result()
         dialled.cancel()
-        self._check_end()
-        await self._end()
+        await asyncio.gather(dialled, return_exceptions=True)
+        await self._again()
         return None
 
     async def _replies(self, frame: bytes, first: bool) -> list[Message]:
@@ -175,13 +186,11 @@ class OwnerSide:
                 else:
                     await self._hung_up(link, said)
                     return said
-            await link.send(MARK)
+            mark, refused = _mark(frame)
+            await link.send(mark)
             while True:
                 reply = decode(await link.receive())
-                if isinstance(reply, Refusal) and reply.code == "malformed" and "1 bytes are too few" in reply.reason:
-                    if frame == MARK and not any(isinstance(one, Refusal) for one in said):
-                        said.append(reply)
-                        continue
+                if isinstance(reply, Refusal) and reply.reason == refused:
                     return said
                 if not isinstance(reply, Ready):
                     said.append(reply)
@@ -192,14 +201,15 @@ class OwnerSide:
 
     async def _took(self, welcome: Welcome, link: Link, said: list[Message]) -> bool:
         """Whether the owner goes on after this welcome: it says so by refusing a mark."""
-        await link.send(MARK)
+        mark, refused = _mark(encode(welcome))
+        await link.send(mark)
         try:
             while isinstance(reply := decode(await link.receive()), Ready):
                 pass
         except Unreachable:
             self._link = None
             return False
-        if isinstance(reply, Refusal) and reply.code == "malformed" and "1 bytes are too few" in reply.reason:
+        if isinstance(reply, Refusal) and reply.reason == refused:
             return True
         said.append(reply)
         return False
@@ -285,6 +295,12 @@ class OwnerSide:
         error = None if self._serving.cancelled() else self._serving.exception()
         if error is not None and not isinstance(error, MAY_END_WITH):
             raise Finding(f"the owner's process ended with {error!r}") from error
+
+
+def _mark(frame: bytes) -> tuple[bytes, str]:
+    """What is no message, unlike this frame, and how it is refused: then all before it was handled."""
+    kind = 253 if frame[7:8] == b"\xfe" else 254
+    return b"COPRIV\x02" + bytes([kind]), f"message: no message has the number {kind}"
 
 
 def _message(frame: bytes) -> Message | None:

@@ -63,7 +63,11 @@ def valid() -> list[bytes]:
         *(Refusal("", code, "no") for code in ("malformed", "ledger", "policy", "connection")),
         Offer(1), Ready(0), Ready(1), Busy(0), Finished("all 8 queries are answered"),
     ]  # fmt: skip
-    return [bytes([flags]) + encode(one) for one in said for flags in (0, 1, 2, SIGNED, SIGNED | 1, SIGNED | FIRST)]
+    return [
+        bytes([flags]) + encode(one)
+        for one in said
+        for flags in (0, 1, 2, SIGNED, SIGNED | 1, SIGNED | 2, SIGNED | FIRST)
+    ]
 
 
 def spoken(data: bytes, stands_for: Mapping[str, str], sign: Callable[[Message], Message]) -> bytes:
@@ -87,7 +91,10 @@ def grown(data: bytes, chance: random.Random, by_bytes: Callable[[bytes], bytes]
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         how = chance.random()
         if how < 0.15:
-            data = bytes([data[0] ^ chance.choice((1, 2, 3, SIGNED, FIRST, LATER))]) + data[1:]
+            data = (
+                bytes([data[0] ^ chance.choice((1, 2, 3, SIGNED, SIGNED, LATER, chance.choice((FIRST, 1, 2))))])
+                + data[1:]
+            )
         elif how < 0.65:
             data = data[:1] + _other_field(data[1:], chance)
         elif how < 0.72:

@@ -155,9 +155,11 @@ class Run:
                 raise AssertionError(f"the learner has an answer of {answer.owner} that its ledger does not have")
 
 
-def runs_killed(times: int, seed: int, seconds: float = float("inf")) -> tuple[Struck, int]:
+def runs_killed(
+    times: int, seed: int, seconds: float = float("inf"), so_far: Struck | None = None
+) -> tuple[Struck, int]:
     """So many strikes, or fewer in that time, over runs one after another; and how many runs ended. Raises Finding."""
-    chance, struck, runs = random.Random(seed), Struck(), 0
+    chance, struck, runs = random.Random(seed), so_far or Struck(), 0
     warm()
     certified()
     until = time.monotonic() + seconds

@@ -559,3 +559,19 @@ def test_a_run_is_charged_for_its_own_agreement_only(tmp_path: Path) -> None:
         for other, delta in (("g", Fraction(0)), ("f", Fraction(1, 10))):
             with pytest.raises(BudgetRefused, match="another agreement"):
                 file.run("f", "r", ONE, 3).open_for(other, delta)
+
+
+@pytest.mark.parametrize("call", ["flush", "fchmod", "fstat"])
+def test_a_disk_that_fails_while_a_ledger_is_opened_is_told_in_words(
+    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(tmp_path / "ledger", "bank", Fraction(1)).close()
+
+    def fails(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_file if call == "flush" else os, call, fails)
+        with pytest.raises(LedgerFailed, match="Input/output error"):
+            opened(tmp_path / "ledger", "bank", Fraction(1))
+    opened(tmp_path / "ledger", "bank", Fraction(1)).close()  # and nobody holds its lock

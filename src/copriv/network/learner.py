@@ -59,7 +59,7 @@ class Learner:
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._dictionary, self._pace, self._on_listening = dictionary, pace, on_listening
         self._links: dict[str, Link] = {}
-        names = conductor.agreement.owner_names
+        names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
         self._messages = {name: Allowance(*_MESSAGES) for name in names}
         self._comings = {name: Allowance(*_COMINGS) for name in names}
         self._at_the_door: dict[str, int] = {}
@@ -176,7 +176,7 @@ class Learner:
             return f"the certificate is that of {peer!r}, not of {hello.owner!r}"
         if self._keys is not None and not self._is_that_of(hello.certificate, hello.owner):
             return f"the certificate in the hello is not that of {hello.owner!r}"
-        if hello.fingerprint != agreement.fingerprint:
+        if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
         if hello.dictionary != self._dictionary:
             return "the public dictionaries differ; exchange the dictionary file again"

@@ -236,12 +236,12 @@ class RunStore:
 
     def queries(self) -> Iterator[tuple[int, int, Query]]:
         """(turn, sequence number, query) of every query."""
-        turns = self.turns()
+        turns, fingerprint = self.turns(), self.agreement.fingerprint
         for identity, turn, owner, sequence, head, signature in self._connection.execute(
             "SELECT * FROM queries ORDER BY rowid"
         ):
             θ = np.array(turns[turn][1])
-            yield turn, sequence, Query(identity, self.agreement.fingerprint, owner, θ, head, signature)
+            yield turn, sequence, Query(identity, fingerprint, owner, θ, head, signature)
 
     def answers(self) -> Iterator[Answer]:
         """Every answer, in the order in which they came."""
@@ -249,9 +249,10 @@ class RunStore:
             "SELECT identity, owner, gradient, answered, chain_head, answers.signature FROM answers "
             "JOIN queries USING (identity) ORDER BY answers.rowid"
         )
+        fingerprint = self.agreement.fingerprint
         for identity, owner, gradient, answered, head, signature in rows:
             numbers = np.array(np.frombuffer(gradient))
-            yield Answer(identity, self.agreement.fingerprint, owner, numbers, answered, head, signature)
+            yield Answer(identity, fingerprint, owner, numbers, answered, head, signature)
 
     def close(self) -> None:
         """Commit, and let go of the file."""

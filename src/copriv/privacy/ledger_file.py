@@ -108,6 +108,9 @@ class LedgerFile:
                 raise LedgerDamaged(unwitnessed(path, folder, known))
             file._load(owner)
             file._say_lifetime(lifetime, lifetime_delta)
+        except OSError as error:  # a disk that fails while what a crash left is looked at
+            os.close(descriptor) if file is None else file.close()
+            raise LedgerFailed(f"{path.name}: cannot be read or written ({error}); nothing was answered") from None
         except BaseException:
             os.close(descriptor) if file is None else file.close()
             raise
