@@ -1,7 +1,6 @@
 """`copriv owner finish MODEL`: the owner's own model, made at home from the common one and its own table."""
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from copriv.cli.commands.options import AsJson
 from copriv.cli.commands.party import check_folder
 from copriv.cli.show.console import log
-from copriv.cli.show.output import replace_file
+from copriv.cli.show.output import replace_own_file
 from copriv.cli.show.words import percent
 
 
@@ -27,11 +26,7 @@ def command(
     check_folder("--out", to)
     common = Model.load(model)
     own = common.finished(data, seed=seed)
-    before = os.umask(0o077)  # made from private records: at no moment may anybody else read it
-    try:
-        replace_file(to, own.to_json().encode())
-    finally:
-        os.umask(before)
+    replace_own_file(to, own.to_json().encode())
     found = own.record["finished_at_home"]
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.finished/1", "path": str(to), **found}, indent=2))

@@ -1,7 +1,6 @@
 """`copriv owner learn RUN`: the owner's own model, from the others' private answers and its own exact records."""
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 from copriv.cli.commands.options import AsJson
 from copriv.cli.commands.party import check_folder
 from copriv.cli.show.console import log
-from copriv.cli.show.output import replace_file
+from copriv.cli.show.output import replace_own_file
 from copriv.cli.show.words import listed
 from copriv.errors import InvalidInput
 
@@ -38,11 +37,7 @@ def command(
     except OSError as error:
         raise InvalidInput(f"--keys: {keys} has no ca.pem that can be read ({error.strerror})") from None
     made = own_model(run, model or run.with_suffix(".json"), name, str(data), authority)
-    before = os.umask(0o077)  # made from private records: at no moment may anybody else read it
-    try:
-        replace_file(to, made.to_json().encode())
-    finally:
-        os.umask(before)
+    replace_own_file(to, made.to_json().encode())
     found = made.record["learned_at_home"]
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.learned/1", "path": str(to), **found}, indent=2))

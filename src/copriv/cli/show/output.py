@@ -50,6 +50,15 @@ def replace_file(path: Path, content: bytes) -> Path:
     return path
 
 
+def replace_own_file(path: Path, content: bytes) -> Path:
+    """As `replace_file`, for what is made from private records: at no moment may anybody else read it."""
+    before = os.umask(0o077)
+    try:
+        return replace_file(path, content)
+    finally:
+        os.umask(before)
+
+
 def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
     # matplotlib takes half a second to import, which only those who want a picture should wait for.
