@@ -15,7 +15,7 @@ import traceback
 from fractions import Fraction
 from pathlib import Path
 
-from copriv.errors import CoprivError, InvalidInput
+from copriv.errors import CoprivError, InvalidInput, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.conductor import Conductor
@@ -34,7 +34,8 @@ from long.strikes import AT_A_CALL, BY_ANOTHER, OF_THE_DISK, OF_TIME, Disk, Stri
 
 KINDS = (*AT_A_CALL, *OF_THE_DISK, *BY_ANOTHER, *BY_ANOTHER, *OF_TIME)
 RULES = (("A2", 12, "choose"), ("A1", 12, "broadcast"), ("S2", 5, "choose"))
-CONDUCT = {"deadline": 5.0, "patience": 20.0}
+CONDUCT = {"deadline": 5.0, "patience": 60.0}
+STOPPED = 5
 
 
 class Run:
@@ -60,7 +61,7 @@ class Run:
         os.close(heard)
         code = os.waitstatus_to_exitcode(status)
         error = self.folder / "error"
-        if code not in (0, 4, -9) or (code == 4 and not strike.may_refuse):
+        if code not in (0, 4, STOPPED, -9) or (code == 4 and not strike.may_refuse):
             raise Finding(f"after {strike}: exit code {code}: {error.read_text() if error.exists() else ''}")
         for name in NAMES:
             totals = verify(self.folder / f"{name}.ledger", witness=self.folder / f"keys-{name}")
@@ -68,7 +69,7 @@ class Run:
                 raise Finding(f"after {strike}: {name} overspent")
         if code == 0:
             self._finish(strike)
-        return "ended" if code == 0 else "killed" if code < 0 else "refused"
+        return {0: "ended", 4: "refused", STOPPED: "stopped"}.get(code, "killed")
 
     def _finish(self, strike: Strike) -> None:
         self.over = True
@@ -85,6 +86,8 @@ class Run:
             Disk(strike).stand_between(says)
             asyncio.run(self._together(says))
             code = 0
+        except Unreachable:  # nobody came for too long: the machine is very busy
+            code = STOPPED
         except CoprivError as error:
             code = 4
             self._note(repr(error))
@@ -124,7 +127,16 @@ class Run:
             owners = [asyncio.ensure_future(self._own(k, files[name], memory)) for k, name in enumerate(NAMES)]
             os.write(says, b"begun")
             try:
-                await asyncio.gather(running, *owners)
+                waiting = {running, *owners}
+                while not running.done():
+                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()  # a disk that failed one of them
+                if running.result().status != "finished":
+                    raise Unreachable("the run stopped")
+                await asyncio.wait(
+                    owners, timeout=1
+                )  # an owner that comes too late to hear of the end waits for another
             finally:
                 for task in (running, *owners):
                     task.cancel()
