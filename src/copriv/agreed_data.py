@@ -33,6 +33,7 @@ def pipeline(agreement: Agreement) -> dict[str, Any]:
         "unit": first.unit,
         "schema": schema_of(agreement, unit=None),
         "scaling": data.scaling,
+        "mean_square": data.mean_square,
     }
 
 

@@ -112,6 +112,8 @@ class DataTerms(_Table):
     public_rows: Count | None = None
     """How many rows are public, the last ones; None: all of `public`, or `PUBLIC_ROWS` of a built-in data set."""
     components: Annotated[int, Field(ge=0)] = 10
+    mean_square: Positive | None = None
+    """Of each feature of the public dictionary, on the public rows; None: 1/10,000, as of the papers' loans."""
     feature_bound: NonNegative | Literal["auto"] = "auto"
     """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
     from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Picture
 from PIL import Image
 
 from copriv.errors import UsageError
-from copriv.experiments import Effort, drawing, reproduce, runner, trials
+from copriv.experiments import Effort, consortia, drawing, reproduce, runner, trials
 from copriv.experiments.consortia import A_LENDING, S_LENDING, Mechanism
 from copriv.experiments.figures.grids import final_rows
 from copriv.experiments.runner import Cell, Comparison, Judgement, Row
@@ -74,6 +74,44 @@ def test_writes_rows_picture_and_what_they_are(tmp_path: Path) -> None:
     assert document["held_out"]["sound"] is not None
     assert len((tmp_path / "tiny.csv").read_text().splitlines()) == 5
     assert Image.open(tmp_path / "tiny.png").width > 300
+
+
+def test_a_figure_of_other_loans_is_compared_on_those_that_everybody_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other table stands in the document with its numbers; where the figure is of that table already, there is none."""
+    assert run(tmp_path / "same").document["other_tables"] == []
+
+    @dataclass(frozen=True)
+    class OfOthers(Tiny):
+        def plan(self, effort: Effort) -> list[Cell]:
+            cells = super().plan(effort)
+            if effort.paths.get("lending") == consortia.INSIDE:
+                return cells
+            named = [c.trial.agreement.replace(data={"dataset": "lending", "path": "x"}) for c in cells]
+            return [replace(c, trial=replace(c.trial, agreement=a)) for c, a in zip(cells, named, strict=True)]
+
+    figure = OfOthers()
+    cells = figure.plan(Effort(True))
+    others = runner._on_the_other_table(figure, cells, Effort(True))
+    assert {c.trial.mechanism for c in others} == {"as published"}
+    assert runner._on_the_other_table(figure, cells, Effort(True, {"lending": "loan.csv"})) == []
+    outcomes = runner.outcomes_of(others, tmp_path / "other", "other", workers=1, backend="threading")
+    (told,) = runner._other_tables(figure, others, outcomes)
+    assert "lending_club_9857" in told["data"][0]["description"]
+    assert told["comparison"] == [{"what": "rows", "paper": "4", "ours": 2.0, "holds": False}]
+
+
+def test_a_plan_sees_no_more_public_rows_than_it_is_given() -> None:
+    one = trial("planned")
+    problem = trials.loaded(one.data)
+    seen = trials._seen(problem, 300)
+    assert problem.unbounded_public is not None
+    assert seen.unbounded_public is not None
+    assert len(problem.unbounded_public) == 2000
+    np.testing.assert_array_equal(seen.unbounded_public.features, problem.unbounded_public.features[-300:])
+    assert one.key != replace(one, planned_on=300).key
+    assert trial("sound").key == replace(trial("sound"), planned_on=300).key
 
 
 def test_a_finished_figure_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What the figures run, and what they say of it: verdicts on made-up rows whose truth is known."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,12 +10,24 @@ import pytest
 from PIL import Image
 
 from copriv.data.datasets import hospital, hospital_simulated
-from copriv.experiments import BEYOND, FIGURES, Effort, consortia, drawing
-from copriv.experiments.consortia import A_HOSPITAL, HOSPITAL_RECORDS, S_LENDING, hospital_records
+from copriv.experiments import BEYOND, FIGURES, Effort, consortia, drawing, trials
+from copriv.experiments.clipping_law import with_clipping
+from copriv.experiments.consortia import (
+    A_HOSPITAL,
+    A_LENDING,
+    HOSPITAL_RECORDS,
+    INSIDE,
+    S_LENDING,
+    hospital_records,
+    public_sample,
+)
+from copriv.experiments.departures import departures
 from copriv.experiments.figures.grids import slope
 from copriv.experiments.figures.region import MECHANISMS, OWNERS, Frontier, Region, frontier
 from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
+from copriv.experiments.figures.slopes import kink_law
 from copriv.experiments.figures.timing import TIMINGS
+from copriv.experiments.trials import Trial
 from copriv.problem import Problem
 
 BY_ID = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
@@ -57,6 +70,36 @@ def test_private_panels_are_judged_too() -> None:
     assert "(sound) have slopes from -2.60 to -2.60: there 72% of all gradients are clipped" in judged.why
     assert "every slope of the paper's own settings is −2" in judged.why
     assert any("sound: slope against epsilon" in c.what and "72% clipped" in c.what for c in judged.comparisons)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_law_of_a_kink_is_found_again(power: float) -> None:
+    """a + b/(nε) + c/(nε)² has no other solution with a, b, c ≥ 0 where the points are of it."""
+    rows = grid_rows(BY_ID["async-fig11"], lambda n, ε: 0.01 + 3e2 / (n * ε) + 5e5 / (n * ε) ** 2)
+    a, b, c = kink_law([r for r in rows if r["mechanism"] == "sound"])
+    assert (a, b, c) == pytest.approx((0.01, 3e2, 5e5), rel=1e-6)
+    bare = grid_rows(BY_ID["async-fig11"], lambda n, ε: 7.0 / (n * ε) ** power)
+    if power != 0.5:
+        assert kink_law(bare)[int(power)] == pytest.approx(7.0)
+
+
+def test_the_law_with_clipping_is_what_clipped_runs_do() -> None:
+    """Runs are its oracle. A law that ignored clipping is ten times too low where half of the gradients are clipped."""
+    setting = replace(A_LENDING, dataset="lending-embedded", horizon=300, step=600.0)
+
+    def both(epsilon: float, bound: float) -> tuple[float, float, float]:
+        agreement = setting.agreement([3000] * 3, [epsilon] * 3, "sound", {})
+        agreement = agreement.replace(model={"gradient_bound": bound})
+        one = Trial(agreement, "sound", 40, 200)
+        found = trials.outcome(one, shared := trials.reference(one), [trials.batch(one, shared, 0, 40)])
+        return found.mean[-1], with_clipping(one), found.clipped
+
+    ran, law, clipped = both(10.0, 5.0)
+    assert clipped < 0.02
+    assert law == pytest.approx(ran, rel=0.3)
+    ran, law, clipped = both(0.3, 5.0)
+    assert 0.2 < clipped < 0.9
+    assert 0.4 < ran / law < 2.5
 
 
 def test_the_mark_of_what_is_not_private_keeps_its_colour(tmp_path: Path) -> None:
@@ -286,3 +329,33 @@ def test_with_the_papers_hospital_file_each_owner_is_one_hospital(
     assert [len(owner) for owner in problem.owners] == list(records)
     # A table that does not name hospitals keeps the 86 of the other data.
     assert hospital_records(A_HOSPITAL, {"hospital": str(tmp_path / "none.csv")}) == HOSPITAL_RECORDS
+
+
+def test_hospital_features_are_of_the_papers_scale() -> None:
+    """A PCA with whitening of 50,000 rows: mean square 1/50,000, where loans have 1/10,000."""
+    simulated = replace(A_HOSPITAL, dataset="hospital-simulated", public_rows=2000)
+    assert np.mean(public_sample(simulated, None).features ** 2, axis=0) == pytest.approx(np.full(9, 1 / 50_000))
+    loans = S_LENDING.on({"lending": INSIDE})
+    assert loans.dataset == "lending-embedded"
+    assert np.mean(public_sample(loans, None).features ** 2, axis=0) == pytest.approx(np.full(10, 1e-4))
+
+
+def test_settings_that_are_not_the_papers_are_listed() -> None:
+    setting = replace(A_LENDING, dataset="lending-embedded")
+    published = setting.agreement([500] * 3, [1.0] * 3, "as published", {}, start="random")
+    sound = setting.agreement([500] * 3, [1.0] * 3, "sound", {})
+    assert (published.agreement.learner_step, sound.agreement.learner_step) == ("printed", "corrected")
+    said = " ".join(departures([Trial(published, "as published", 100, 0), Trial(sound, "sound", 20, 0)]))
+    for part in (
+        "Ξ = p/2",
+        "Alg. 1 prints 0",
+        "§V prints 10⁻⁵",
+        "c_L = 1/2",
+        "20 runs",
+        "the last 2,000 rows, not 10,000",
+    ):
+        assert part in said
+    assert "100 runs" not in said
+    s = S_LENDING.on({"lending": INSIDE}).agreement([500] * 3, [1.0] * 3, "as written", {})
+    assert s.data.feature_bound == 0.0
+    assert "S prints no Ξ, c₁ or θ[1]" in departures([Trial(s, "as written", 100, 0)])[1]

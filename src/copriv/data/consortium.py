@@ -75,6 +75,7 @@ def load_consortium(
     scaling: Scaling | None = None,
     fourier_features: int | None = None,
     fourier_width: float | Literal["auto"] = "auto",
+    mean_square: float | None = None,
 ) -> Consortium:
     """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
 
@@ -87,6 +88,7 @@ def load_consortium(
     intercept: append a feature that is always 1, after bounding.
     unit, unit_records: the column that names the person, and how many rows of a person count at most. A person who has
         a public row, or one held out, is left out of the owners' records.
+    mean_square: of each feature of the public dictionary on the public rows; None: 1/10,000, as in the papers' lending data.
     scaling: of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers).
     dictionary: use this one instead of fitting one on the public rows; `components` is then ignored.
     fourier_features, fourier_width: so many random waves of the components are the features (`RandomFeatures`).
@@ -111,7 +113,12 @@ def load_consortium(
     if public is None:
         dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)
         sample = sample_of(
-            source, dealt.public, encoded.at(dealt.public), *decided, (fourier_features, fourier_width, seed)
+            source,
+            dealt.public,
+            encoded.at(dealt.public),
+            *decided,
+            (fourier_features, fourier_width, seed),
+            mean_square,
         )
     else:
         sample = load_sample(
@@ -121,6 +128,7 @@ def load_consortium(
             public_rows=public_rows,
             fourier_features=fourier_features,
             fourier_width=fourier_width,
+            mean_square=mean_square,
             **opened,
         )
         dealt = deal(source, encoded.unit, sizes, 0, held_out, seed, _known(source, sample))

@@ -14,7 +14,8 @@ Two choices of ours, both public:
   smallest, so the same privacy costs less noise.
 - Steps and bounds depend on the scale of x, and the papers' scale comes from their 10,000 public rows: the mean
   square of each feature there is 1/10,000. It is kept whatever the number of public rows, by the factor
-  √(public rows/10,000).
+  √(public rows/10,000). Whoever wants another scale agrees on one (`data.mean_square`; 1/50,000 is that of A's hospitals,
+  whose PCA is of 50,000 rows).
 
 `centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
 
@@ -32,7 +33,7 @@ from jaxtyping import Float
 from copriv.data.random_features import RandomFeatures
 from copriv.errors import DataError
 from copriv.types import Array
-from copriv.validation import count, finite_array
+from copriv.validation import count, finite_array, positive
 
 MEAN_SQUARE = 1e-4
 """Mean square of each feature on the public rows: D of 10,000 rows, as in the papers."""
@@ -59,14 +60,19 @@ class PublicDictionary:
 
     @classmethod
     def fit(
-        cls, public_features: Float[Array, "records columns"], components: int, centred: bool = False
+        cls,
+        public_features: Float[Array, "records columns"],
+        components: int,
+        centred: bool = False,
+        mean_square: float = MEAN_SQUARE,
     ) -> "PublicDictionary":
-        """The leading `components` directions of the public rows, whitened.
+        """The leading `components` directions of the public rows, whitened: each has this mean square there.
 
         Raises DataError where the public rows do not have that many directions: too few rows, or constant columns.
         """
         z = finite_array("public_features", public_features, 2)
         count("components", components)
+        positive("mean_square", mean_square)
         rows, columns = z.shape
         mean = z.mean(axis=0) if centred else np.zeros(columns)
         z = z - mean
@@ -82,7 +88,7 @@ class PublicDictionary:
         directions = vectors[:, largest]
         # The sign of an eigenvector is arbitrary: fixed, so that equal rows give equal dictionaries everywhere.
         signs = np.sign(directions[np.argmax(np.abs(directions), axis=0), np.arange(components)])
-        whitened = directions * signs * np.sqrt(MEAN_SQUARE / eigenvalues[largest])
+        whitened = directions * signs * np.sqrt(mean_square / eigenvalues[largest])
         return cls(mean, np.ascontiguousarray(whitened))
 
     def with_waves(

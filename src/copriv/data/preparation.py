@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.data.dictionary import PublicDictionary
+from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
 from copriv.data.schema import EncodedTable
 from copriv.records import Records
 from copriv.tails import Tail
@@ -61,13 +61,14 @@ class Preparation:
         fourier_features: int | None = None,
         fourier_width: float | Literal["auto"] = "auto",
         seed: int = 0,
+        mean_square: float | None = None,
     ) -> "Preparation":
         """The dictionary, unless it is given, and the bound that the public rows decide.
 
         Raises DataError where the public rows are too few for the components.
         """
         if dictionary is None and components > 0:
-            dictionary = PublicDictionary.fit(public.features, components)
+            dictionary = PublicDictionary.fit(public.features, components, mean_square=mean_square or MEAN_SQUARE)
         if fourier_features is not None and (dictionary is None or dictionary.waves is None):
             plain = PublicDictionary.identity(public.features.shape[1]) if dictionary is None else dictionary
             dictionary = plain.with_waves(public.features, fourier_features, fourier_width, seed)

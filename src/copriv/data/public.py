@@ -57,6 +57,7 @@ def load_sample(
     scaling: Scaling | None = None,
     fourier_features: int | None = None,
     fourier_width: float | Literal["auto"] = "auto",
+    mean_square: float | None = None,
     beside: int = 1,
 ) -> Sample:
     """The public rows of `load_consortium`, which says what the arguments mean; no other row is encoded.
@@ -87,7 +88,9 @@ def load_sample(
     except DataError as error:
         raise DataError(f"data.public: {error}" if public is not None else str(error)) from None
     waves = (fourier_features, fourier_width, seed)
-    return sample_of(source, at, encoded, components, feature_bound, dictionary, intercept, unit_records, waves)
+    return sample_of(
+        source, at, encoded, components, feature_bound, dictionary, intercept, unit_records, waves, mean_square
+    )
 
 
 def _public_table(
@@ -116,6 +119,7 @@ def sample_of(
     intercept: bool = False,
     unit_records: int | None = None,
     waves: tuple[int | None, float | Literal["auto"], int] = (None, "auto", 0),
+    mean_square: float | None = None,
 ) -> Sample:
     """What these rows of a table, encoded, decide; `waves` as `Preparation.from_public` takes them.
 
@@ -125,7 +129,7 @@ def sample_of(
     if unit_records is not None:
         count("unit_records", unit_records)
     preparation = Preparation.from_public(
-        encoded, components, feature_bound, dictionary, intercept, unit_records, *waves
+        encoded, components, feature_bound, dictionary, intercept, unit_records, *waves, mean_square
     )
     records = preparation.records(preparation.mapped(encoded))
     whole = len(source.table)

@@ -12,8 +12,10 @@ A *mechanism* is how an answer is made private, or is not:
 A's published code takes Ξ = p/2 and m = T (erratum 7), which is the noise of all three. S prints no Ξ; the same one is
 used. What else the papers do not print is chosen here from public rows alone and written into each figure's JSON:
 
-- S2's first step c₁: one over the largest curvature of the fitness on the public rows, or one over the regulariser's
-  strength where the loss has no curvature (hinge).
+- S2's first step c₁: half of one over the largest curvature of the fitness on the public rows, or one over the
+  regulariser's strength where the loss has no curvature (hinge). One long private record makes the largest curvature of
+  the pool seven times that of the public rows; with all of it the first steps overshoot, and what they leave at T = 100
+  is more than the noise.
 - S2's θ[1]: the optimum of the public rows. The average θ̄[T] remembers θ[1] with a weight of about T^−(1+1/√T), so a
   start at 0 leaves a floor of ψ ≈ 0.006 (lending) under everything that noise does; sync-fig2 draws both.
 - A1's ρ on card data: of a grid of powers of 10^¼, the one that does best on the public rows with the noise of the
@@ -46,6 +48,8 @@ NOT_PRIVATE: tuple[Mechanism, ...] = ("as published", "as written")
 
 Start = Literal["zero", "random", "public"]
 
+INSIDE = "inside"
+"""In place of a path for lending: the table inside the package, which everybody has."""
 
 SHARED = Path("..") / "shared" / "data"
 """Where a checkout may have larger public tables beside it."""
@@ -88,11 +92,15 @@ class Setting:
     held_out: int
     middle: int = 0
     """Where the step is tuned: records of each of three owners with ε = 1."""
+    mean_square: float | None = None
+    """Of features; None: 1/10,000, of a PCA of 10,000 rows."""
 
     def on(self, paths: Mapping[str, str]) -> "Setting":
         """The same on the papers' own file, where there is a path to it: their public rows, more rows held out."""
         if self.dataset not in paths:
             return self
+        if self.dataset == "lending" and paths["lending"] == INSIDE:
+            return replace(self, dataset="lending-embedded")
         if self.dataset == "lending":
             return replace(self, public_rows=10_000, held_out=10_000)
         if self.dataset == "hospital" and _facility_sizes(paths["hospital"]):
@@ -138,6 +146,8 @@ class Setting:
             "seed": seed,
             "schedule": schedule,
             "start": list(started(self, start or self.start, path)),
+            # A's eq. (7) as it is printed; its appendix needs 1/2 (erratum 2), which every other mechanism takes.
+            **({"learner_step": "printed"} if mechanism == "as published" else {}),
         }
         enforced = mechanism not in NOT_PRIVATE
         return Agreement.of(
@@ -150,8 +160,7 @@ class Setting:
                     "gradient_bound_assumed": not enforced,
                     "intercept": self.intercept,
                 },
-                # S2's step comes from public curvature, which one outlier among the private rows would upset.
-                "data": self._data("auto" if enforced or self.rule == "S2" else 0.0, path),
+                "data": self._data("auto" if enforced else 0.0, path),
                 "owner": [
                     {"name": f"owner-{i + 1}", "records": int(n), "epsilon": float(ε)}
                     for i, (n, ε) in enumerate(zip(records, epsilons, strict=True))
@@ -166,6 +175,7 @@ class Setting:
             "components": self.components,
             "feature_bound": feature_bound,
             "public_rows": self.public_rows,
+            **({} if self.mean_square is None else {"mean_square": self.mean_square}),
             **where,
         }
 
@@ -173,8 +183,10 @@ class Setting:
 S_LENDING = Setting("lending", "squared", "S2", 100, 0.0, 10, None, "public", 2000, 1000)
 S_CARDS = Setting("creditcard", "hinge", "S2", 100, 1.0, 30, None, "public", 5000, 14_000)
 A_LENDING = Setting("lending", "squared", "A1", 1000, 1e-5, 10, 3000.0, "zero", 2000, 1000)
-A_HOSPITAL = Setting("hospital", "squared", "A1", 1000, 1e-5, 9, 10_000.0, "random", 10_000, 5000)
-A_SIMULATED_HOSPITAL = Setting("hospital-simulated", "squared", "A1", 1000, 1e-5, 9, 10_000.0, "random", 10_000, 5000)
+A_HOSPITAL = Setting(
+    "hospital", "squared", "A1", 1000, 1e-5, 9, 10_000.0, "random", 50_000, 5000, mean_square=1 / 50_000
+)
+A_SIMULATED_HOSPITAL = replace(A_HOSPITAL, dataset="hospital-simulated")
 A_CARDS = Setting("creditcard", "hinge", "A1", 100, 1e-5, 30, None, "zero", 5000, 14_000, 30_000)
 
 HOSPITAL_RECORDS = tuple(int(n) for n in np.geomspace(10_000, 60_000, 86).round())
@@ -205,9 +217,10 @@ def public_sample(setting: Setting, path: str | None) -> Records:
         setting.dataset,
         [1],
         components=setting.components,
-        feature_bound="auto" if setting.rule == "S2" else 0.0,
+        feature_bound=0.0,
         public_rows=setting.public_rows,
         path=path,
+        mean_square=setting.mean_square,
     ).public
     return public.with_intercept() if setting.intercept else public
 
@@ -233,7 +246,7 @@ def chosen_step(setting: Setting, path: str | None) -> float:
     """The step where the paper prints none, from public rows alone: see the module's docstring."""
     if setting.rule == "S2":
         curvature = public_fitness(setting, path).smoothness()
-        return 1.0 / (curvature if np.isfinite(curvature) else setting.regularization)
+        return 0.5 / curvature if np.isfinite(curvature) else 1.0 / setting.regularization
     steps = [10 ** (j / 4) for j in range(-20, 5)]
     return min(steps, key=lambda step: _on_public_rows(setting, step, path))
 

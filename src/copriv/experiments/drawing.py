@@ -105,13 +105,16 @@ def no_ticks() -> NullLocator:
     return NullLocator()
 
 
-def write(draw: Callable[[], Figure], path: Path, caption: str) -> None:
-    """Draw in the common style and write the PNG, a caption line under it, in at most 256 colours."""
+def write(draw: Callable[[], Figure], path: Path, caption: str, top: str = "") -> None:
+    """Draw in the common style and write the PNG in at most 256 colours: a line at its top, a caption under it."""
     memory = BytesIO()
     style: Any = _STYLE
     with mpl.rc_context(style):
         figure = draw()
-        lines = wrapped(caption, int(figure.get_figwidth() * 17))
+        width = int(figure.get_figwidth() * 17)
+        if top:
+            figure.suptitle(wrapped(top, width), x=0.01, ha="left", fontsize=7.5, color=INK)
+        lines = wrapped(caption, width)
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=7, color=MUTED)
         figure.savefig(memory, format="png", dpi=DPI)
     memory.seek(0)
@@ -172,10 +175,10 @@ def log_axes(axes: Axes, x: str, y: str) -> None:
     axes.yaxis.set_major_formatter(LogFormatterMathtext())
 
 
-def band(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str, label: str) -> None:
-    """Median line over the band of 25 to 75 % of runs."""
+def band(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str, label: str, mark: str = "") -> None:
+    """Median line over the band of 25 to 75 % of runs; marks tell lines apart without their colour."""
     axes.fill_between(k, low, high, color=colour, alpha=0.28, linewidth=0)
-    axes.plot(k, middle, color=colour, label=label)
+    axes.plot(k, middle, color=colour, label=label, marker=mark, ms=4, markevery=max(1, len(k) // 6))
 
 
 def surface(

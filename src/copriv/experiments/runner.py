@@ -13,10 +13,11 @@ A little over the usual length: what is resumed, hashed and written are the two 
 import csv
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -27,11 +28,15 @@ from matplotlib.figure import Figure as Picture
 
 from copriv.errors import UsageError
 from copriv.experiments import drawing
-from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
+from copriv.experiments.consortia import INSIDE, NOT_PRIVATE, Mechanism
+from copriv.experiments.departures import departures
 from copriv.experiments.trials import Outcome, Trial, batch, batches, outcome, reference
 
-REVISION = 1
+REVISION = 2
 """Raised when numbers would change for a reason that settings do not show: finished figures are then done again."""
+
+TOGETHER = 16
+"""How many references are solved before the trials that share them are run."""
 
 Row: TypeAlias = dict[str, Any]
 """One line of ID.csv: the cell's coordinates and what was found there."""
@@ -56,6 +61,16 @@ class Effort:
     def few_runs(self) -> int:
         """Runs a point of surfaces on card data and of the four scenarios: every run passes over all records."""
         return 5 if self.quick else 20
+
+    @property
+    def planned_on(self) -> int:
+        """Public rows that a plan is made on, at most."""
+        return 500 if self.quick else 2000
+
+    @property
+    def inside(self) -> "Effort":
+        """The same with the loans inside the package, which everybody has, in place of a table at hand."""
+        return replace(self, paths={**self.paths, "lending": INSIDE})
 
     def grid(self, points: int) -> int:
         """Points along an axis."""
@@ -175,26 +190,90 @@ def reproduce(
     for figure in figures:
         begun = time.perf_counter()
         cells = figure.plan(effort)
-        settings = sha256(json.dumps([REVISION, figure.identity, [cell.trial.key for cell in cells]]).encode())
+        others = _on_the_other_table(figure, cells, effort)
+        keys = [cell.trial.key for cell in (*cells, *others)]
+        settings = sha256(json.dumps([REVISION, figure.identity, keys]).encode())
         finished = None if force else _finished(out, figure.identity, settings.hexdigest())
         if finished is not None:
             yield Report(figure.identity, finished["verdict"], finished["seconds"], True, finished)
             continue
-        trials = {cell.trial.key: cell.trial for cell in cells}
-        missing = [trial for key, trial in trials.items() if store.read(key) is None]
-        with _carried_by(backend, workers):
-            _run(missing, store, workers, backend, figure.identity, progress)
-        outcomes = [store.outcome(cell.trial.key) for cell in cells]
+        found = _outcomes((*cells, *others), store, figure.identity, workers, backend, progress)
+        outcomes, of_others = found[: len(cells)], found[len(cells) :]
         rows = figure.rows(cells, outcomes)
         document = _document(figure, cells, outcomes, rows, effort) | {
+            "other_tables": _other_tables(figure, others, of_others),
             "settings_hash": settings.hexdigest(),
             "seconds": round(time.perf_counter() - begun, 2),
         }
         write_csv(out / f"{figure.identity}.csv", rows)
-        drawing.write(partial(figure.draw, rows), out / f"{figure.identity}.png", _caption(figure, document))
+        top, caption = _data_used(document), _caption(figure, document)
+        drawing.write(partial(figure.draw, rows), out / f"{figure.identity}.png", caption, top)
         # Last, so that a figure with a JSON file is a finished one.
         (out / f"{figure.identity}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         yield Report(figure.identity, document["verdict"], document["seconds"], False, document)
+
+
+def outcomes_of(
+    cells: Sequence[Cell],
+    out: Path,
+    identity: str,
+    *,
+    workers: int = -1,
+    backend: Backend = "loky",
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Trials without a figure, one outcome a cell; those on disk are not run again."""
+    out.mkdir(parents=True, exist_ok=True)
+    return _outcomes(cells, _Store(out / ".trials"), identity, workers, backend, progress)
+
+
+def _outcomes(
+    cells: Sequence[Cell], store: "_Store", identity: str, workers: int, backend: Backend, progress: Progress | None
+) -> list[Outcome]:
+    trials = {cell.trial.key: cell.trial for cell in cells}
+    missing = [trial for key, trial in trials.items() if store.read(key) is None]
+    with _carried_by(backend, workers):
+        _run(missing, store, workers, backend, identity, progress)
+    return [store.outcome(cell.trial.key) for cell in cells]
+
+
+def _on_the_other_table(figure: Figure, cells: Sequence[Cell], effort: Effort) -> list[Cell]:
+    """The paper's own settings on the loans that everybody has, where the figure is of other loans."""
+    if "lending" in effort.paths or not any(_loans(cell) == "lending" for cell in cells):
+        return []
+    if all(cell.trial.agreement.data.path is None for cell in cells if _loans(cell) == "lending"):
+        return []  # it is of those already
+    return [
+        cell
+        for cell in figure.plan(effort.inside)
+        if _loans(cell) == "lending-embedded" and cell.trial.mechanism in NOT_PRIVATE
+    ]
+
+
+def _loans(cell: Cell) -> str | None:
+    return cell.trial.agreement.data.dataset
+
+
+def _other_tables(figure: Figure, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """What the figure finds on another table, without a picture of its own."""
+    if not cells:
+        return []
+    judgement = figure.judge(figure.rows(cells, outcomes))
+    return [
+        {
+            "data": _data(outcomes),
+            "verdict": judgement.verdict,
+            "comparison": [_plain(one) for one in judgement.comparisons],
+        }
+    ]
+
+
+def _plain(one: Comparison) -> dict[str, Any]:
+    """For JSON."""
+    return vars(one) | {
+        "ours": float(one.ours) if math.isfinite(one.ours) else None,
+        "holds": None if one.holds is None else bool(one.holds),
+    }
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
@@ -232,8 +311,7 @@ def _run(
     trials: Sequence[Trial], store: _Store, workers: int, backend: Backend, identity: str, progress: Progress | None
 ) -> None:
     shared_by = {trial.shared_by: trial for trial in trials}
-    tasks = [(trial, first, runs) for trial in trials for first, runs in batches(trial.runs)]
-    total, done = len(shared_by) + len(tasks), 0
+    total, done = len(shared_by) + sum(len(batches(trial.runs)) for trial in trials), 0
 
     def carried(calls: Sequence[Any]) -> Iterator[Any]:
         nonlocal done
@@ -246,12 +324,18 @@ def _run(
                 progress(identity, done, total)
             yield result
 
-    solved = carried([joblib.delayed(reference)(trial) for trial in shared_by.values()])
-    shared = dict(zip(shared_by, solved, strict=True))
-    results = carried([joblib.delayed(batch)(t, shared[t.shared_by], first, runs) for t, first, runs in tasks])
-    for trial in trials:
-        parts = [next(results) for _ in batches(trial.runs)]
-        store.write(trial.key, outcome(trial, shared[trial.shared_by], parts))
+    # A few references at a time: a run that is stopped loses no more than these, and plans take long.
+    names = list(shared_by)
+    for at in range(0, len(names), TOGETHER):
+        few = names[at : at + TOGETHER]
+        mine = [trial for trial in trials if trial.shared_by in set(few)]
+        solved = carried([joblib.delayed(reference)(shared_by[name]) for name in few])
+        shared = dict(zip(few, solved, strict=True))
+        tasks = [(trial, first, runs) for trial in mine for first, runs in batches(trial.runs)]
+        results = carried([joblib.delayed(batch)(t, shared[t.shared_by], first, runs) for t, first, runs in tasks])
+        for trial in mine:
+            parts = [next(results) for _ in batches(trial.runs)]
+            store.write(trial.key, outcome(trial, shared[trial.shared_by], parts))
 
 
 @contextmanager
@@ -306,14 +390,8 @@ def _document(
         "claim": figure.claim,
         "verdict": judgement.verdict,
         "why": judgement.why,
-        "comparison": [
-            vars(one)
-            | {
-                "ours": float(one.ours) if math.isfinite(one.ours) else None,
-                "holds": None if one.holds is None else bool(one.holds),
-            }
-            for one in judgement.comparisons
-        ],
+        "differences": departures([cell.trial for cell in cells]),
+        "comparison": [_plain(one) for one in judgement.comparisons],
         "data": _data(outcomes),
         "quick": effort.quick,
         "seeds": sorted({cell.trial.seed for cell in cells}),
@@ -349,7 +427,16 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
     return {"least": known[0], "most": known[-1]} if known else None
 
 
-def _caption(figure: Figure, document: dict[str, Any]) -> str:
+def _data_used(document: dict[str, Any]) -> str:
+    """The line at the top of a picture."""
     marks = {"real": "real", "resampled": "real, resampled", "simulated": "SIMULATED"}
-    data = "; ".join(f"{one['description'].split(':')[0]} [{marks[one['source']]}]" for one in document["data"])
-    return f"{figure.source}. {figure.title}. Data: {data}."
+    data = "; ".join(
+        f"{re.sub(', SHA-256 [0-9a-f]+', '', one['description'].split(':')[0])} [{marks[one['source']]}]"
+        for one in document["data"]
+    )
+    return f"Data: {data}."
+
+
+def _caption(figure: Figure, document: dict[str, Any]) -> str:
+    own = "; ".join(document["differences"])
+    return f"{figure.source}. {figure.title}." + (f" Not the paper's: {own}." if own else "")

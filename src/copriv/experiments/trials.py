@@ -6,7 +6,7 @@ trial's outcome does not depend on how many workers there are, nor on what carri
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -20,6 +20,8 @@ from copriv.experiments.published import OneNumberAnAnswer
 from copriv.fitness import Optimum, relative_fitness
 from copriv.plan import plan
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
+from copriv.records import Records
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array
 
@@ -42,17 +44,20 @@ class Trial:
     alone: int = 0
     """How many owners' own models to fit, from the first."""
     seed: int = 0
+    planned_on: int = 2000
+    """A plan sees this many of the learner's public rows at most: its time grows with them."""
 
     @property
     def key(self) -> str:
         """A hash of all that the outcome depends on."""
         parts = [self.agreement.fingerprint, self.mechanism, self.runs, self.held_out, self.record_at, self.alone]
-        return sha256(json.dumps([*parts, self.seed]).encode()).hexdigest()[:20]
+        seen = [self.planned_on] if self.mechanism == "planned" else []
+        return sha256(json.dumps([*parts, self.seed, *seen]).encode()).hexdigest()[:20]
 
     @property
     def shared_by(self) -> str:
         """Trials of equal `shared_by` have one `Reference`."""
-        plan = self.agreement.fingerprint if self.mechanism == "planned" else ""
+        plan = f"{self.agreement.fingerprint} {self.planned_on}" if self.mechanism == "planned" else ""
         return f"{self.data} {self.alone} {plan}"
 
     @property
@@ -81,6 +86,10 @@ class Reference:
     optimum: Optimum
     alone: tuple[float, ...]
     """ψ of the first owners' own non-private models."""
+    alone_held_out: tuple[float, ...]
+    """The same on records that no owner trained on; empty where none are held out."""
+    alike: tuple[float, ...]
+    """What theory says of both, from public rows alone, of owners that are alike: κ(1/n_i − 1/n)/f(θ*)."""
     public_only: float
     """ψ of the non-private model of the learner's public rows; NaN where no own models were asked for."""
     source: str
@@ -97,6 +106,8 @@ class Outcome:
     p75: list[float]
     mean: list[float]
     alone: list[float]
+    alone_held_out: list[float]
+    alike: list[float]
     public_only: float
     clipped: float
     """Share of the gradients that were clipped."""
@@ -125,25 +136,54 @@ def batches(runs: int) -> list[tuple[int, int]]:
 
 def reference(trial: Trial) -> Reference:
     """The plan, where there is one to make, θ* and the first `alone` owners' own models."""
-    problem, planned = _loaded(trial.data), None
+    problem, planned = loaded(trial.data), None
     if trial.mechanism == "planned":
-        planned = plan(problem.under(trial.agreement), keep=False).agreement
+        planned = plan(_seen(problem.under(trial.agreement), trial.planned_on), keep=False).agreement
         problem = problem.under(planned)
     optimum = problem.optimum
     own = list(problem.owners[: trial.alone])
     if trial.alone and problem.public is not None:
         own.append(problem.public)
-    ψ = [
-        float(relative_fitness(problem.fitness.value(problem.fitness_of(records).minimum().theta), optimum))
-        for records in own
-    ]
+    models = [problem.fitness_of(records).minimum().theta for records in own]
+    ψ = [float(relative_fitness(problem.fitness.value(θ), optimum)) for θ in models]
+    unseen: list[float] = []
+    if problem.held_out is not None and models:
+        f = problem.fitness_of(problem.held_out)
+        best = float(f.value(optimum.theta))
+        unseen = [float(f.value(θ)) / best - 1.0 for θ in models[: trial.alone]]
     public_only = ψ[trial.alone] if len(ψ) > trial.alone else float("nan")
-    return Reference(planned, optimum, tuple(ψ[: trial.alone]), public_only, problem.source, problem.description)
+    return Reference(
+        planned,
+        optimum,
+        tuple(ψ[: trial.alone]),
+        tuple(unseen),
+        _alike(problem, trial.alone),
+        public_only,
+        problem.source,
+        problem.description,
+    )
+
+
+def _seen(problem: Problem, rows: int) -> Problem:
+    """The problem with the last `rows` of its public rows, without those of owners."""
+    public = problem.unbounded_public
+    if public is None or len(public) <= rows:
+        return problem
+    last = Records(public.features[-rows:], public.target[-rows:], public.weight[-rows:])
+    return replace(problem, unbounded_public=last)
+
+
+def _alike(problem: Problem, owners: int) -> tuple[float, ...]:
+    """E ψ of the first owners' own models if all records are of one law, which the public rows tell."""
+    if not owners or problem.unbounded_public is None or problem.loss.name != "squared":
+        return ()
+    sample, n = PublicSample.of(problem), problem.terms.records
+    return tuple(sample.alone(float(one), float(n.sum())) for one in n[:owners])
 
 
 def batch(trial: Trial, shared: Reference, first_run: int, runs: int) -> tuple[Simulation, Array]:
     """One task: these runs, and the area under the precision–recall curve of some of them."""
-    base = _loaded(trial.data)
+    base = loaded(trial.data)
     problem = base.under(shared.planned or trial.agreement)
     if shared.planned is None:
         # Cached properties that depend on the data alone: made once, not once a trial.
@@ -178,6 +218,8 @@ def outcome(trial: Trial, shared: Reference, parts: list[tuple[Simulation, Array
         p75=ψ.quantile(0.75).tolist(),
         mean=ψ.mean.tolist(),
         alone=list(shared.alone),
+        alone_held_out=list(shared.alone_held_out),
+        alike=list(shared.alike),
         public_only=shared.public_only,
         clipped=whole.clipped,
         held_out=float("nan") if whole.held_out is None else float(whole.held_out.mean()),
@@ -206,7 +248,8 @@ def chosen_terms(agreement: Agreement) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=3)
-def _loaded(data: str) -> Problem:
+def loaded(data: str) -> Problem:
+    """The records of trials with the same `data`; the last few are kept."""
     document, held_out = json.loads(data)
     return Problem.load(Agreement.of(document), held_out=held_out)
 

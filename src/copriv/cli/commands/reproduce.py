@@ -16,6 +16,10 @@ from copriv.errors import CoprivError, UsageError
 # imported inside functions, and figures and reports are Any here.
 
 
+CLAIMS = "claims"
+"""What asks for the table of the papers' sentences."""
+
+
 class Backend(StrEnum):
     """What carries batches of runs."""
 
@@ -28,7 +32,10 @@ class Backend(StrEnum):
 def command(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID...|all]", help="Such as async-fig4; all for every figure of the papers."),
+        typer.Argument(
+            metavar="[ID...|all|claims]",
+            help="Such as async-fig4; all for every figure of the papers; claims for a table of all that they say in numbers.",
+        ),
     ] = None,
     directory: Annotated[
         Path,
@@ -46,7 +53,11 @@ def command(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="NAME=PATH", help="The papers' own file of lending, creditcard or hospital."),
+        typer.Option(
+            "--data",
+            metavar="NAME=PATH",
+            help="The papers' own file of lending, creditcard or hospital; lending=inside: the loans in the package.",
+        ),
     ] = None,
     backend: Annotated[
         Backend, typer.Option(help="What spreads the runs; ray and dask are extras.", envvar="COPRIV_BACKEND")
@@ -67,7 +78,8 @@ def command(
     effort = Effort(quick, _paths(data or []))
     reports: list[Any] = []
     failed: CoprivError | None = None
-    for figure in _chosen(figures or []):
+    names = figures or []
+    for figure in _chosen(names):
         # A data set that is not there must not keep the other figures from being made.
         try:
             with progress(figure.identity) as report:
@@ -88,15 +100,52 @@ def command(
         last = reports[-1]
         how = "finished before" if last.resumed else f"{last.seconds:.1f} s"
         log(f"{last.identity}: {last.verdict} ({how})")
+    claims: dict[str, Any] | None = None
+    if CLAIMS in names:
+        claims = _check(directory, effort, workers or -1, backend.value, gallery)
     if gallery is not None and reports:
         log(f"wrote {write_gallery(directory, gallery)}")
     if as_json:
         documents = [one.document for one in reports]
-        typer.echo(json.dumps({"schema": "copriv.reproduce/1", "figures": documents}, indent=2))
-    elif reports:
-        _show(reports, directory)
+        told = {} if claims is None else {"claims": claims["claims"]}
+        typer.echo(json.dumps({"schema": "copriv.reproduce/1", "figures": documents, **told}, indent=2))
+    else:
+        if reports:
+            _show(reports, directory)
+        if claims is not None:
+            _show_claims(claims, directory)
     if failed is not None:
         raise typer.Exit(failed.exit_code)
+
+
+def _check(directory: Path, effort: Any, workers: int, backend: str, docs: Path | None) -> dict[str, Any]:
+    """Every sentence of both papers with a number in it; figures that it reads are made, or taken as they are."""
+    from copriv.experiments.claims import CLAIMS as SENTENCES
+    from copriv.experiments.claims import check, write_page
+
+    with progress(CLAIMS) as report:
+        document = check(
+            SENTENCES,
+            directory,
+            effort,
+            workers=workers,
+            backend=backend,  # type: ignore[arg-type]
+            progress=lambda _, part, whole: report(part, whole),
+            finished=lambda one: log(f"{one.identity}: {one.verdict}"),
+        )
+    if docs is not None:
+        log(f"wrote {write_page(document, docs)}")
+    return document
+
+
+def _show_claims(document: dict[str, Any], directory: Path) -> None:
+    from copriv.experiments.claims.page import shown
+
+    table = plain_table("place", "sentence", "paper", "ours", "verdict", left=5)
+    for one in document["claims"]:
+        table.add_row(one["place"], one["sentence"], one["paper"], shown(one["ours"]), one["verdict"])
+    out().print(table)
+    out().print(f"\n{len(document['claims'])} claims in {directory / 'claims.json'}")
 
 
 def _chosen(names: list[str]) -> list[Any]:
@@ -106,8 +155,9 @@ def _chosen(names: list[str]) -> list[Any]:
         raise UsageError("reproduce: name figures, or all; copriv reproduce --list names them")
     known = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
     for name in names:
-        if name != "all" and name not in known:
+        if name not in ("all", CLAIMS) and name not in known:
             raise UsageError(f"reproduce: {name!r} is not a figure; copriv reproduce --list names them")
+    names = [name for name in names if name != CLAIMS]
     wanted = [one for name in names for one in ([f.identity for f in FIGURES] if name == "all" else [name])]
     return [known[name] for name in dict.fromkeys(wanted)]
 

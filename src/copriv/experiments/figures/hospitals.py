@@ -37,6 +37,7 @@ class Alone:
                     effort.runs if mechanism == "as published" else effort.few_runs,
                     setting.held_out,
                     alone=len(records),
+                    planned_on=effort.planned_on,
                 ),
             )
             for setting in (one.on(effort.paths) for one in SETTINGS)
@@ -57,9 +58,19 @@ class Alone:
                 "public_only": o.public_only,
                 "gains": int(o.mean[-1] < own),
                 "held_out": o.held_out,
+                "alone_held_out": unseen,
+                "alike": alike,
             }
             for cell, o in zip(cells, outcomes, strict=True)
-            for i, (n, own) in enumerate(zip(cell.trial.agreement.records, o.alone, strict=True))
+            for i, (n, own, unseen, alike) in enumerate(
+                zip(
+                    cell.trial.agreement.records,
+                    o.alone,
+                    o.alone_held_out or [float("nan")] * len(o.alone),
+                    o.alike,
+                    strict=True,
+                )
+            )
         ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Picture
 
 from copriv.experiments import drawing
 from copriv.experiments.consortia import A_LENDING, Mechanism
-from copriv.experiments.figures.grids import final_rows, table
+from copriv.experiments.figures.grid import final_rows, table
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
 from copriv.types import Array
@@ -57,11 +57,12 @@ class Region:
                     effort.runs if mechanism == "as published" else effort.few_runs,
                     setting.held_out,
                     alone=1,
+                    planned_on=effort.planned_on,
                 ),
             )
             for mechanism in MECHANISMS
             for N in (OWNERS[::3] if effort.quick else OWNERS)
-            for ε in np.geomspace(0.1, 10, effort.grid(10))
+            for ε in np.geomspace(0.1, 10, effort.grid(5 if mechanism == "planned" else 10))
         ]
 
     def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
@@ -239,6 +240,8 @@ class Frontier(Region):
 def _frontiers(rows: Sequence[Row], mechanism: Mechanism) -> dict[int, float]:
     """N → the least ε at which joining pays."""
     mine = [r for r in rows if r["mechanism"] == mechanism]
+    if not mine:
+        return {}
     N, ε, z = table(mine, "owners", "epsilon")
     alone = {int(r["owners"]): float(r["alone"]) for r in mine}
     return {int(n): frontier(ε, line, alone[int(n)]) for n, line in zip(N, z, strict=True)}

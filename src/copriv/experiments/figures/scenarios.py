@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Picture
 
 from copriv.experiments import drawing
 from copriv.experiments.consortia import S_CARDS, S_LENDING, Mechanism, Setting
-from copriv.experiments.figures.grids import final_rows, table
+from copriv.experiments.figures.grid import final_rows, table
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
 
@@ -60,6 +60,7 @@ class Scenarios:
                     effort.few_runs,
                     setting.held_out,
                     alone=1,
+                    planned_on=min(effort.planned_on, 500) if cards else effort.planned_on,
                 ),
             )
             for mechanism in MECHANISMS
@@ -101,9 +102,10 @@ class Scenarios:
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
         """The statements of S, §IV, each as a number."""
+        run = [m for m in MECHANISMS if any(r["mechanism"] == m for r in rows)]
         ψ = {
             (m, s): table([r for r in rows if r["mechanism"] == m and r["scenario"] == s])[2]
-            for m in MECHANISMS
+            for m in run
             for s in SCENARIOS_OF
         }
         one, two, three, four = (ψ["as written", s] for s in SCENARIOS_OF)
@@ -122,14 +124,16 @@ class Scenarios:
         held = sum(bool(c.holds) for c in found)
         gains = {
             (m, s): float(np.mean([r["joining_pays"] for r in rows if r["mechanism"] == m and r["scenario"] == s]))
-            for m in MECHANISMS
+            for m in run
             for s in SCENARIOS_OF
         }
         found += [
             Comparison(f"{m}, {s}: share of owner 1's choices at which it gains by joining", "", gains[m, s], None)
             for m, s in gains
         ]
-        written, planned = (", ".join(f"{gains[m, s]:.0%}" for s in SCENARIOS_OF) for m in ("as written", "planned"))
+        written, planned = (
+            ", ".join(f"{gains[m, s]:.0%}" for s in SCENARIOS_OF if (m, s) in gains) for m in ("as written", "planned")
+        )
         public = float(np.median([r["public_only"] for r in rows]))
         why = (
             f"{held} of 6 statements hold. Owner 1 gains by joining at {written} of its choices in scenarios i to iv "
