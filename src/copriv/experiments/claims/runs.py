@@ -20,7 +20,8 @@ def cells(effort: Effort) -> list[Cell]:
         trial = Trial(agreement, mechanism, runs, setting.held_out, alone=1, planned_on=effort.planned_on)
         return Cell({"name": name}, trial)
 
-    written, published = "as written", "as published"
+    written: Mechanism = "as written"
+    published: Mechanism = "as published"
     return [
         one("350,000 records", s, written, [350_000] * 3, [10.0] * 3),
         one("350,000 records, start at 0", s, written, [350_000] * 3, [10.0] * 3, "zero"),
