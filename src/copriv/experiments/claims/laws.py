@@ -123,7 +123,7 @@ def pure_over_normal(_: Found) -> Answer:
     """Variance of Laplace over that of normal noise for T answers, ε = 1 and δ = 10⁻⁶: a constant if T did not matter."""
     ratios: Array = np.array([2.0 * T**2 / gaussian_multiplier(T, 1.0, 1e-6) ** 2 for T in (10, 100, 1000, 10_000)])
     return Answer.of(
-        ratios / ratios[0],
+        (ratios / ratios[0]).tolist(),
         lambda r: abs(r - 1) <= 0.15,
         f"At T = 10 to 10,000, over that at 10; at T = 1,000 it is {ratios[2]:.0f} times. In ε it is a constant.",
     )
