@@ -7,6 +7,7 @@ import pytest
 
 from copriv import Agreement, Problem
 from copriv.cli import run as copriv
+from copriv.cli.show.own_learners import show
 from copriv.errors import AgreementError
 from copriv.forecast.own_learners import forecast_own_learners
 from copriv.simulation import own_learners
@@ -64,16 +65,21 @@ def test_an_absolute_loss_has_no_mechanism_of_one_answer_and_that_is_said():
         forecast_own_learners(Agreement.of({**TERMS, "model": {"loss": "absolute", "theta_max": 100.0}}), rows(400, 9))
 
 
+def test_the_screen(outlook, capsys):
+    show(outlook)
+    said = capsys.readouterr().out
+    assert "Sharing answers pays for" in said
+    assert all(name in said for name in ("o0", "o1", "o2"))
+
+
 def test_the_command(tmp_path, capsys):
     terms = Agreement.of(
         {**TERMS, "agreement": ONE_WAY, "data": {"dataset": "lending-embedded", "components": 3, "public_rows": 300}}
     )
     (tmp_path / "a.toml").write_text(terms.to_toml())
-    assert copriv(["own-learners", str(tmp_path / "a.toml"), "--runs", "32"]) == 0
-    said = capsys.readouterr().out
-    assert "Sharing answers pays for" in said
-    assert all(name in said for name in ("o0", "o1", "o2"))
-    assert copriv(["own-learners", str(tmp_path / "a.toml"), "--runs", "32", "--json"]) == 0
+    assert copriv(["own-learners", str(tmp_path / "a.toml"), "--runs", "32", "--json", "--out", str(tmp_path)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "copriv.own-learners/1"
+    assert (tmp_path / "own-learners.png").read_bytes().startswith(b"\x89PNG")
+    assert Agreement.load(tmp_path / "agreement.toml").one_answer
     assert set(document["learners"][0]) >= {"alone", "together", "learning", "joining_pays", "joining_pays_probability"}

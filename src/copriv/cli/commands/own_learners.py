@@ -1,13 +1,15 @@
 """`copriv own-learners AGREEMENT`: every owner learns for itself from shared answers; for whom does that pay?"""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson
-from copriv.cli.show.console import progress
+from copriv.cli.show.console import log, progress
+from copriv.cli.show.output import save
 from copriv.cli.show.own_learners import show
 from copriv.forecast.own_learners import forecast_own_learners
 
@@ -17,11 +19,32 @@ def command(
     runs: Annotated[int, typer.Option(min=10, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and worlds.", envvar="COPRIV_SEED")] = 0,
     as_json: AsJson = False,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            file_okay=False,
+            help="Also write JSON, a picture and the agreement there.",
+            envvar="COPRIV_OUT",
+        ),
+    ] = None,
 ) -> None:
     """Without a central model: each owner answers once, and learns from everybody's answers. For whom does it pay?"""
     with progress("forecasting"):
         outlook = forecast_own_learners(Agreement.load(agreement), runs=runs, seed=seed)
+    document = json.dumps(outlook.to_dict(), indent=2)
+    if directory is not None:
+        from copriv.cli.show.own_learners_picture import owners_apart  # matplotlib, for those who want a picture
+
+        files = {
+            "own-learners.json": document.encode() + b"\n",
+            "own-learners.png": owners_apart(outlook, f"copriv own-learners {agreement.name}"),
+            "agreement.toml": outlook.agreement.to_toml().encode(),
+        }
+        for path in save(directory, files):
+            log(f"wrote {path}")
     if as_json:
-        typer.echo(json.dumps(outlook.to_dict(), indent=2))
+        typer.echo(document)
     else:
         show(outlook)
