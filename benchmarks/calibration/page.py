@@ -169,7 +169,10 @@ def _seconds(rows: Sequence[Row]) -> list[str]:
     if not seconds:
         return []
     median, most = np.quantile(seconds, [0.5, 0.9])
-    words = f"A forecast takes {median:.1f} s in the median, {most:.1f} s in nine of ten, {max(seconds):.1f} s at most."
+    words = (
+        f"A forecast takes {median:.1f} s of one processor in the median, at most {most:.1f} s in nine of ten and "
+        f"{max(seconds):.1f} s in all."
+    )
     return ["## Seconds", "", words, ""]
 
 

@@ -15,8 +15,8 @@ Public rows decide the law, and how surely depends on how many there are for a p
   shape is drawn within its error.
 * *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
   are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
-  unknown, uniform in the logit of R²; and features from the rows, smoothed towards uncorrelated ones by Ledoit and Wolf's
-  intensity, so that there are more directions than rows.
+  unknown, uniform in the logit of R²; and features from the rows, moved towards one another and smoothed towards
+  uncorrelated ones as far as left-out rows make likely, so that there are more directions than rows.
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
@@ -43,6 +43,10 @@ PLENTY = 10
 """Public rows a parameter from which the bootstrap is used."""
 SYNTHETIC = 1500
 """Rows of a world where public rows are few."""
+MOVED = 0.3
+"""How far a row of few is moved towards another one."""
+INTENSITIES = np.geomspace(1e-4, 0.9, 40)
+"""How far correlations of few rows may be shrunk."""
 EXACTLY = 1e-9
 """A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
 COPIES = 300
@@ -248,26 +252,48 @@ class Law:
         return Records(x[some], y[some], counts[some].astype(np.float64))
 
     def _features(self, rng: np.random.Generator, number: int, law: Array) -> Array:
-        """Rows drawn by their weights, some numbers in them taken from other rows.
+        """Rows drawn by their weights, few of them twice, and some numbers in them taken from other rows.
+
+        In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = `MOVED`, m the
+        mean. Variances and correlations stay, and a table of few rows has as many different ones as the pool would:
+        else targets that differ on equal rows make noise of what a model could fit.
 
         With a share b of the numbers drawn anew from their column, columns keep their law, binary ones and counts too, and
-        correlations fall by (1 − b)²: b is such that this is Ledoit and Wolf's intensity.
+        correlations fall by (1 − b)², which is 1 − `_intensity`.
         """
         x = self.rows.features
         chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self._intensity)
+        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)
+        towards, mean = x[rng.choice(len(x), size=number, p=law)], law @ x
+        moved = mean + np.sqrt(1.0 - MOVED**2) * (chosen - mean) + MOVED * (towards - mean)
+        chosen = np.where(numbers, moved, chosen)
         other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
         return np.where(rng.random(chosen.shape) < b, other, chosen)
 
     @cached_property
     def _intensity(self) -> float:
-        from sklearn.covariance import ledoit_wolf  # here: it brings scipy.stats and half of scikit-learn
+        """α: correlations R count as (1 − α)R + αI, as likely as rows left out one by one make it.
 
+        What an unknown parameter costs depends on the directions in which rows hardly vary, and likelihood sees those; the
+        least squared error (Ledoit and Wolf) sees the others, and would widen a direction of correlated columns tenfold.
+        With G = (1 − α)·R·n/(n − 1) + αI, β = (1 − α)·n/(n − 1)² and r = zᵀG⁻¹z the others of a row have, about their own
+        mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
+        """
         x = self.rows.features
         spread = x.std(axis=0)
         varied = x[:, spread > 0] / spread[spread > 0]
-        if varied.shape[1] < 2:
+        n = len(varied)
+        if varied.shape[1] < 2 or n < 3:
             return 0.0
-        return float(min(ledoit_wolf(varied)[1], 0.9))
+        varied = varied - varied.mean(axis=0)
+        a, U = np.linalg.eigh(varied.T @ varied / n)
+        squares, found = np.square(varied @ U), []
+        for α in INTENSITIES:
+            G = (1.0 - α) * n / (n - 1) * np.maximum(a, 0.0) + α
+            r = squares @ (1.0 / G)
+            left = np.maximum(1.0 - (1.0 - α) * n / (n - 1) ** 2 * r, 1e-12)
+            found.append(float(np.log(G).sum() + np.mean(np.log(left) + (n / (n - 1)) ** 2 * r / left)))
+        return float(INTENSITIES[int(np.argmin(found))])
 
 
 def _tail(sizes: Array) -> Tail | None:
@@ -341,7 +367,7 @@ class _Regression(_Linear):
 class _Classes(_Linear):
     """P(y = 1) = 1/(1 + exp(−zᵀθ)); Laplace's approximation for each width of the prior, weighed by its evidence."""
 
-    WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0)
+    WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
     """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
 
     def __init__(self, rows: Records, intercept: bool) -> None:
