@@ -1,5 +1,7 @@
 """The agreement: what it derives, what it refuses, and how it says so."""
 
+import tomllib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
+from copriv.talkers import Talkers
 
 GOOD = {
     "agreement": {"name": "three banks", "rule": "A2", "horizon": 1000, "answers": 8, "step": 3000.0, "seed": 0},
@@ -140,3 +143,52 @@ def test_a_number_that_no_computer_holds_is_refused_in_words(path, tmp_path):
     file.write_text(f"[agreement]\nhorizon = 1{'0' * 5000}\n")
     with pytest.raises(AgreementError):
         Agreement.load(file)
+
+
+BRANCHES = {**GOOD, "owner": [{"name": "bank", "records": 10000, "epsilon": 1.0, "count": 3},
+                              {"name": "fund", "records": 500, "epsilon": 0.5}]}  # fmt: skip
+
+
+def test_owners_that_are_alike_are_one_table_with_their_number():
+    """Everything but the text is that of the same owners written out."""
+    short = Agreement.of(BRANCHES)
+    bank = {"records": 10000, "epsilon": 1.0}
+    names = ("bank 1", "bank 2", "bank 3")
+    long = Agreement.of({**BRANCHES, "owner": [*({"name": name, **bank} for name in names), BRANCHES["owner"][1]]})
+    assert short.owner == long.owner
+    assert short.owner_names == (*names, "fund")
+    assert short.n_owners == short.n_talkers == 4
+    assert short.queries == long.queries
+    for key in ("records", "epsilons", "overlaps", "weights"):
+        assert getattr(short, key).tolist() == getattr(long, key).tolist()
+    assert short.fingerprint != long.fingerprint  # it is the text that is signed
+
+
+def test_a_number_of_owners_is_read_back_and_one_is_no_number():
+    short = Agreement.of(BRANCHES)
+    assert Agreement.of(tomllib.loads(short.to_toml())).fingerprint == short.fingerprint
+    alone = {**GOOD, "owner": [{**owner, "count": 1} for owner in GOOD["owner"]]}
+    assert Agreement.of(alone).fingerprint == Agreement.of(GOOD).fingerprint
+    assert Agreement.of(alone).owner_names == ("bank-1", "bank-2", "bank-3")
+
+
+@pytest.mark.parametrize("other", ["bank", "bank 1", "bank 3"])
+def test_no_owner_may_have_the_name_of_one_of_several(other):
+    with pytest.raises(AgreementError, match=f"{other!r} stands twice"):
+        Agreement.of({**BRANCHES, "owner": [BRANCHES["owner"][0], {"name": other, "records": 5, "epsilon": 1.0}]})
+
+
+@pytest.mark.parametrize("other", ["bank 0", "bank 4", "bank 01", "bank 1 1", "bank1"])
+def test_other_names_are_free(other):
+    made = Agreement.of({**BRANCHES, "owner": [BRANCHES["owner"][0], {"name": other, "records": 5, "epsilon": 1.0}]})
+    assert len(set(made.owner_names)) == 4
+
+
+@given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=4), grouped=st.integers(0, 4))
+def test_talkers_are_counted_as_they_talk(counts, grouped):
+    owners = [{"name": f"o{i}", "records": 9, "epsilon": 1.0, "count": c} for i, c in enumerate(counts)]
+    for owner in owners[:grouped]:
+        owner["group"] = "all of one house"
+    agreement = Agreement.of({**GOOD, "owner": owners})
+    assert agreement.n_talkers == len(Talkers.of(agreement).members)
+    assert agreement.n_owners == len(agreement.owner) == sum(counts)

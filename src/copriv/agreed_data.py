@@ -18,7 +18,7 @@ def pipeline(agreement: Agreement) -> dict[str, Any]:
 
     Raises AgreementError where the agreement names no data, or a dictionary that cannot be read.
     """
-    data, first = agreement.data, agreement.owner[0]
+    data, first = agreement.data, agreement.owner_tables[0]
     return {
         "dataset": data.named,
         "components": data.components,

@@ -63,7 +63,7 @@ class Agreement(AgreedTerms):
     def replace(self, **changes: Any) -> "Agreement":
         """A copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
 
-        `owner` takes the whole list, or one mapping that is applied to every owner.
+        `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
         document = self.to_dict()
         for table, values in changes.items():
@@ -77,7 +77,7 @@ class Agreement(AgreedTerms):
 
     def to_dict(self) -> dict[str, Any]:
         """The mapping that `of` reads; keys without a value are left out, as TOML has no null."""
-        return self.model_dump(mode="python", exclude_none=True)
+        return self.model_dump(mode="python", exclude_none=True, by_alias=True)
 
     def to_toml(self) -> str:
         """The text of a file that `load` reads back with the same fingerprint."""
@@ -119,8 +119,7 @@ class Agreement(AgreedTerms):
             return self.n_owners
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
-        talkers = len({owner.group or ("", owner.name) for owner in self.owner})
-        return min(self.agreement.horizon, self.answers * talkers)
+        return min(self.agreement.horizon, self.answers * self.n_talkers)
 
 
 def _one_line(error: ValidationError) -> str:

@@ -53,11 +53,16 @@ class Problem:
     """θ* of these very records under this fitness, where somebody has found it before."""
 
     def __post_init__(self) -> None:
-        p = {records.n_parameters for records in self.unbounded}
+        distinct = {id(records): records for records in self.unbounded}  # of many owners, most often a few
+        p = {records.n_parameters for records in distinct.values()}
         if len(p) > 1:
             raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
-        for owner, records in zip(self.terms.owner, self.unbounded, strict=True):
-            if records.units != owner.records and not self.stand_in:
+        if len(self.unbounded) != self.terms.n_owners:
+            raise DataError(f"data: records of {len(self.unbounded)} owners for the {self.terms.n_owners} agreed ones")
+        if self.stand_in:
+            self.loss.check_target(self.unbounded[0].target)
+        for owner, records in () if self.stand_in else zip(self.terms.owner, self.unbounded, strict=True):
+            if records.units != owner.records:
                 what = "persons" if owner.unit else "records"
                 raise DataError(
                     f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
@@ -104,7 +109,7 @@ class Problem:
         No table that may hold private rows is opened: they are in a file of their own, data.public, or the last ones of a
         published table. Raises DataError as the pipeline does.
         """
-        beside = sum(owner.records for owner in agreement.owner)
+        beside = sum(table.records * table.number for table in agreement.owner_tables)
         sample = load_sample(feature_bound=0, beside=beside, **pipeline(agreement))
         problem = cls.forecasting(agreement, sample.records)
         words = f"{problem.description}: {sample.words}"

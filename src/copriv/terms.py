@@ -4,10 +4,13 @@ The lists of rules, mechanisms and losses stand above this file, and know it; `c
 and holds an agreement against them. Names are a contract: keys are added, never renamed.
 """
 
+from collections.abc import Sequence
 from datetime import date
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
@@ -243,6 +246,28 @@ class OwnerTerms(_Table):
     unit_records: Count | None = None
     weight: NonNegative | None = None
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
+    count: Count | None = None
+    """So many owners with these terms, each of them with these records; named `name` and a number from 1."""
+
+    @field_validator("count")
+    @classmethod
+    def _one_is_no_number(cls, value: int | None) -> int | None:
+        return None if value == 1 else value
+
+    @property
+    def number(self) -> int:
+        """How many owners this table is of."""
+        return self.count or 1
+
+    def each(self) -> "tuple[OwnerTerms, ...]":
+        """One by one, each under a name of its own."""
+        if self.count is None:
+            return (self,)
+        return tuple(self.model_copy(update={"name": name, "count": None}) for name in self.names())
+
+    def names(self) -> tuple[str, ...]:
+        """Of each owner: `name`, or of several "name 1", "name 2" …"""
+        return (self.name,) if self.count is None else tuple(f"{self.name} {i}" for i in range(1, self.count + 1))
 
 
 class AgreedTerms(BaseModel):
@@ -253,61 +278,88 @@ class AgreedTerms(BaseModel):
     agreement: Terms
     model: ModelTerms
     data: DataTerms = DataTerms()
-    owner: Annotated[tuple[OwnerTerms, ...], Field(min_length=1)]
+    owner_tables: Annotated[tuple[OwnerTerms, ...], Field(min_length=1, alias="owner")]
+    """As the file has them: a table with a `count` is several owners."""
 
-    @field_validator("owner", mode="before")
+    @field_validator("owner_tables", mode="before")
     @classmethod
     def _owners(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _fits_together(self) -> "AgreedTerms":
-        names = [owner.name for owner in self.owner]
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        if twice:
-            raise ValueError(f"owner.name: {sorted(twice)[0]!r} stands twice; every owner needs a name of its own")
-        given = [owner.weight is not None for owner in self.owner]
+        twice = _twice(self.owner_tables)
+        if twice is not None:
+            raise ValueError(f"owner.name: {twice!r} stands twice; every owner needs a name of its own")
+        given = [owner.weight is not None for owner in self.owner_tables]
         if any(given) and not all(given):
             raise ValueError("owner.weight: give every owner a weight, or none")
-        if all(given) and sum(owner.weight or 0.0 for owner in self.owner) <= 0:
+        if all(given) and sum(owner.weight or 0.0 for owner in self.owner_tables) <= 0:
             raise ValueError("owner.weight: at least one owner's weight must be above 0")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
             raise ValueError("model.gradient_bound: an assumed bound must be a number")
-        shared = next((owner for owner in self.owner if owner.overlap > self.n_owners), None)
+        shared = next((owner for owner in self.owner_tables if owner.overlap > self.n_owners), None)
         if shared is not None:
             raise ValueError(
                 f"owner.overlap: {shared.name} says that {shared.overlap} owners may hold one record, of {self.n_owners} in "
                 "all; give at most the number of owners"
             )
-        if len({owner.unit for owner in self.owner}) > 1:
+        if len({owner.unit for owner in self.owner_tables}) > 1:
             raise ValueError("owner.unit: the privacy unit must be the same for every owner")
         return self
+
+    @cached_property
+    def owner(self) -> tuple[OwnerTerms, ...]:
+        """Every owner, one by one, in the order in which rules count them."""
+        if all(table.count is None for table in self.owner_tables):
+            return self.owner_tables
+        return tuple(owner for table in self.owner_tables for owner in table.each())
 
     @property
     def owner_names(self) -> tuple[str, ...]:
         """In the order in which rules count owners."""
-        return tuple(owner.name for owner in self.owner)
+        return tuple(name for table in self.owner_tables for name in table.names())
+
+    @property
+    def counts(self) -> Int[np.ndarray, " tables"]:
+        """How many owners each table is of."""
+        return np.array([table.number for table in self.owner_tables], dtype=np.int64)
 
     @property
     def n_owners(self) -> int:
         """N."""
-        return len(self.owner)
+        return sum(table.number for table in self.owner_tables)
+
+    @property
+    def n_talkers(self) -> int:
+        """How many answer by themselves: owners of one group answer as one."""
+        alone = sum(table.number for table in self.owner_tables if not table.group)
+        return alone + len({table.group for table in self.owner_tables if table.group})
+
+    def by_owner(self, values: Sequence[float] | Array) -> Array:
+        """One number an owner from one a table."""
+        return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
 
     @property
     def records(self) -> Array:
         """n_i, one an owner."""
-        return np.array([owner.records for owner in self.owner], dtype=np.float64)
+        return self.by_owner([table.records for table in self.owner_tables])
 
     @property
     def epsilons(self) -> Array:
         """ε_i, one an owner."""
-        return np.array([owner.epsilon for owner in self.owner])
+        return self.by_owner([table.epsilon for table in self.owner_tables])
+
+    @property
+    def overlaps(self) -> Array:
+        """κ_i, one an owner."""
+        return self.by_owner([table.overlap for table in self.owner_tables])
 
     @property
     def weights(self) -> Array:
         """What each owner's answer counts: n_i/n, or the agreed weights; they add up to 1."""
-        given = [owner.weight for owner in self.owner]
-        weight = self.records if given[0] is None else np.array(given, dtype=np.float64)
+        given = [table.weight for table in self.owner_tables]
+        weight = self.records if given[0] is None else self.by_owner([w or 0.0 for w in given])
         normalised: Array = weight / weight.sum()
         return normalised
 
@@ -331,3 +383,17 @@ class AgreedTerms(BaseModel):
                 f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast) or give a number'
             )
         return self.model.gradient_bound
+
+
+def _twice(tables: tuple[OwnerTerms, ...]) -> str | None:
+    """A name that two owners would have, without writing all of them out."""
+    names = [table.name for table in tables]
+    if len(set(names)) < len(names):
+        return next(name for name in sorted(names) if names.count(name) > 1)
+    several = {table.name: table.number for table in tables if table.count is not None}
+    for name in names if several else ():
+        start, _, number = name.rpartition(" ")
+        written_so = number.isdecimal() and number == str(int(number))
+        if name not in several and written_so and 1 <= int(number) <= several.get(start, 0):
+            return name
+    return None

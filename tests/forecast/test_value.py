@@ -358,3 +358,48 @@ def test_the_best_weights_of_unlike_owners_are_the_least_of_a_quadratic():
     v = members.records / members.total
     far = [np.abs(replace(members, spread=U).best_weights() - v).max() for U in (0.0, 0.02, 2.0)]
     assert far[0] > far[1] > far[2]
+
+
+@given(seed=seeds, counts=st.lists(st.integers(1, 3), min_size=1, max_size=4), spread=st.sampled_from([0.0, 0.03]))
+def test_owners_of_one_kind_are_worth_what_they_are_one_by_one(seed, counts, spread):
+    """Up to 12 owners, where both ways are exact; sums over many differ by rounding only."""
+    kinds = replace(some_consortium(np.random.default_rng(seed), len(counts)), spread=spread)
+    kinds = replace(kinds, counts=np.array(counts, dtype=float))
+    each = kinds.one_by_one()
+
+    def same(found, one_by_one):
+        np.testing.assert_allclose(np.repeat(found, counts), one_by_one, rtol=1e-9, atol=1e-12)
+
+    assert kinds.total == each.total
+    assert kinds.together() == pytest.approx(each.together(), rel=1e-12)
+    for name in ("alone", "best_weights", "loss_without"):
+        same(getattr(kinds, name)(), getattr(each, name)())
+    for found, one_by_one in zip(kinds.marginal_values(), each.marginal_values(), strict=True):
+        same(found, one_by_one)
+    same(kinds.shapley()[0], each.shapley()[0])
+    assert float(kinds.cost(kinds.best_numbers())) == pytest.approx(float(each.cost(each.best_numbers())), rel=1e-9)
+    assert kinds.weighted(kinds.best_weights()) == pytest.approx(each.weighted(each.best_weights()), rel=1e-9)
+    for target in (1e-4, 1e-2):
+        assert kinds.break_even(0, target) == each.break_even(0, target)
+        assert kinds.epsilon_for(target) == each.epsilon_for(target)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shapley_values_of_many_owners_of_few_kinds(seed):
+    """Against random orders of all of them, within the errors that both state; and they add up to the worth of all."""
+    kinds = replace(some_consortium(np.random.default_rng(seed), 3), spread=0.01, counts=np.array([7.0, 20.0, 3.0]))
+    found, error = kinds.shapley()
+    orders, their_error = kinds.one_by_one().shapley(4000, seed=9)
+    first = np.array([0, 7, 27])
+    together = np.sqrt(error**2 + their_error[first] ** 2) + 1e-12
+    assert (np.abs(found - orders[first]) < 6 * together).all()
+    assert float(kinds.number @ found) == pytest.approx(float(np.sum(orders)), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_number_of_each_kind(seed):
+    """Against every number of every kind."""
+    kinds = some_consortium(np.random.default_rng(seed), 3)
+    kinds = replace(kinds, counts=np.array([9.0, 6.0, 11.0]))
+    every = np.array(list(itertools.product(range(10), range(7), range(12)))[1:], dtype=float)
+    assert float(kinds.cost(kinds.best_numbers())) == pytest.approx(float(kinds.cost(every).min()), rel=1e-9)

@@ -135,7 +135,7 @@ def _exact_mean(problem: Problem) -> Array | None:
     quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
     if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
         return None
-    if any(owner.group for owner in problem.agreement.owner) or terms.schedule in ("poisson", "rounds"):
+    if any(table.group for table in problem.agreement.owner_tables) or terms.schedule in ("poisson", "rounds"):
         return None
     agreement, mechanism = problem.agreement, problem.agreement.mechanism
     # The recursions are those of Laplace noise, as much of it in every answer.

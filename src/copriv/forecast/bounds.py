@@ -14,6 +14,7 @@ from copriv.rules.async_copies import a_as_printed, a_theorem_2
 from copriv.rules.bounds import Bound, Setting, on_parameters
 from copriv.rules.sync_averaged import s_theorem_3
 from copriv.rules.sync_decay import s_theorem_2
+from copriv.simulation.engine import noise_scales
 from copriv.talkers import Talkers
 from copriv.types import Array
 from copriv.validation import finite_array
@@ -40,10 +41,10 @@ def setting_of(problem: Problem) -> Setting:
     agreement = problem.agreement
     f, p, terms = problem.fitness, problem.n_parameters, agreement.agreement
     n, mechanism, talkers = float(agreement.records.sum()), agreement.mechanism, Talkers.of(agreement)
-    scales = np.array([mechanism.scale(agreement, owner, problem.feature_bound) for owner in agreement.owner])
+    scales = noise_scales(agreement, problem.feature_bound)
     moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
     # A record with κ holders is answered for as if ε were ε/κ; a group is one talker whose members' noise adds up.
-    inverse = (np.array([owner.overlap for owner in agreement.owner]) / agreement.epsilons) ** 2
+    inverse = (agreement.overlaps / agreement.epsilons) ** 2
     if agreement.synchronous:
         members: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(agreement.n_owners))
     else:

@@ -82,6 +82,11 @@ class Forecast:
         return any(owner.joining_pays for owner in self.owners)
 
     @property
+    def n_owners(self) -> int:
+        """All of them; `owners` has those of one table once."""
+        return sum(owner.count for owner in self.owners)
+
+    @property
     def probability(self) -> float:
         """That the verdict is right: of "joining pays" for somebody, or for nobody, whichever it says."""
         somebody = max(owner.joining_pays_probability for owner in self.owners)
@@ -110,7 +115,7 @@ class Forecast:
     def verdict(self) -> str:
         """One sentence for the people who decide."""
         ψ = float(self.recommended.relative_fitness.mean[-1])
-        gain = [owner.name for owner in self.owners if owner.joining_pays]
+        gain = [owner.called for owner in self.owners if owner.joining_pays]
         if not gain:
             alone = min(owner.alone for owner in self.owners)
             better = "the public model alone" if self.public_only <= alone else "the best owner's own model"
@@ -243,7 +248,7 @@ def forecast(
 
     differ = 0.0 if unlike is None else unlikeness.value
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
-    records = [owner.records for owner in problem.terms.owner]
+    records = [table.records for table in problem.terms.owner_tables]
     judged = Judgement.of(sample, records, sample.drawn(WORLDS, seed), unlike)
     low, high = np.quantile(judged.public, [0.05, 0.95])
     return Forecast(
@@ -258,7 +263,7 @@ def forecast(
         optimum=sample.optimum.value,
         owners=owners_of(problem.terms, members, recommended, judged),
         consortium=members,
-        best_subset=float(members.cost(members.best_subset())),
+        best_subset=float(members.cost(members.best_numbers())),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
         unlikeness=unlikeness,

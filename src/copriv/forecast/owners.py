@@ -54,19 +54,28 @@ class OwnerForecast:
     shapley_error: float
     own: OwnRecords
     """The same questions about the owner's own records; all others are about everybody's."""
+    count: int = 1
+    """So many owners of these terms; what is said is of one of them."""
+    number_in_best_subset: int = 1
+    """Of these, how many are in the best coalition."""
+
+    @property
+    def called(self) -> str:
+        """The name; of several owners, with their number."""
+        return self.name if self.count == 1 else f"{self.name} (each of {self.count:,})"
 
 
 def owners_of(
     agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement
 ) -> tuple[OwnerForecast, ...]:
-    """In the agreement's order; what owners of one size and budget share is worked out once."""
+    """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once."""
     together = float(recommended.relative_fitness.mean[-1])
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
-    subset, weights = members.best_subset(), members.best_weights()
+    best, weights = members.best_numbers(), members.best_weights()
     shapley, error = members.shapley()
     made, alike = [], {}
-    for i, owner in enumerate(agreement.owner):
+    for i, owner in enumerate(agreement.owner_tables):
         kind = owner.records, owner.epsilon, owner.overlap
         if kind not in alike:
             alike[kind] = _of_kind(i, owner.records, members, recommended, judged)
@@ -79,10 +88,12 @@ def owners_of(
                 marginal_value=float(by_epsilon[i]),
                 marginal_value_of_a_record=float(by_record[i]),
                 loss_to_others=float(without[i]),
-                in_best_subset=bool(subset[i]),
+                in_best_subset=bool(best[i] == owner.number),
                 best_weight=float(weights[i]),
                 shapley=float(shapley[i]),
                 shapley_error=float(error[i]),
+                count=owner.number,
+                number_in_best_subset=round(float(best[i])),
                 **alike[kind],
             )
         )

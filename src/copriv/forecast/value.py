@@ -33,6 +33,12 @@ from copriv.types import Array
 
 EXACT_OWNERS = 12
 """Shapley values and best subsets are exact up to here: 4,096 coalitions."""
+MOST_KINDS = 64
+"""Up to so many kinds a Shapley value is found kind by kind."""
+MOST_DRAWN = 20_000_000
+"""Owners in all the random orders together."""
+MOST_LOOKED_AT = 1_000_000
+"""Kinds in all the random coalitions together, where owners are of few kinds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,29 +53,50 @@ class Consortium:
     curve: NoiseCurve
     spread: float = 0.0
     """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
+    counts: Float[Array, " owners"] | None = None
+    """Where an entry is of several equal owners: how many. Whatever is given for it is then for one of them."""
 
     @classmethod
     def of(cls, agreement: Agreement, information: float, curve: NoiseCurve, unlikeness: float = 0.0) -> "Consortium":
         """The agreement's owners. unlikeness: u = Σ v_i·U(1 − 2v_i + Σ v²), so that U = u/(1 − Σ v²)."""
-        overlap = np.array([owner.overlap for owner in agreement.owner], dtype=np.float64)
-        v = agreement.records / agreement.records.sum()
+        tables, v = agreement.owner_tables, agreement.records / agreement.records.sum()
         spread = unlikeness / (1.0 - float(v @ v)) if len(v) > 1 else 0.0
-        return cls(agreement.records, agreement.epsilons, overlap, information, curve, spread)
+        records, epsilon, overlap = (
+            np.array([getattr(table, key) for table in tables], dtype=np.float64)
+            for key in ("records", "epsilon", "overlap")
+        )
+        counts = None if all(table.count is None for table in tables) else agreement.counts.astype(np.float64)
+        return cls(records, epsilon, overlap, information, curve, spread, counts)
+
+    @property
+    def number(self) -> Float[Array, " owners"]:
+        """How many owners each entry is of: 1, most often."""
+        return np.ones(len(self.records)) if self.counts is None else self.counts
 
     @property
     def total(self) -> float:
         """n."""
-        return float(self.records.sum())
+        return float(self.number @ self.records)
+
+    @property
+    def squares(self) -> float:
+        """Σ n_i²."""
+        return float(self.number @ self.records**2)
 
     @property
     def noise(self) -> Float[Array, " owners"]:
         """κ_i²/(n_i ε_i)²: an owner's noise at weight 1."""
         return np.asarray((self.overlap / (self.records * self.epsilon)) ** 2)
 
+    @property
+    def together_noise(self) -> float:
+        """ν of all: Σ (κ_i/ε_i)²/n², weights by records."""
+        return float(self.number @ self._share) / self.total**2
+
     def alone(self) -> Float[Array, " owners"]:
         """ψ of each owner's own model, without noise."""
         v = self.records / self.total
-        unlike = self.spread * (1.0 - 2.0 * v + float(v @ v)) if len(v) > 1 else 0.0
+        unlike = self.spread * (1.0 - 2.0 * v + self.squares / self.total**2) if self.number.sum() > 1 else 0.0
         return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total) + unlike)
 
     @property
@@ -77,8 +104,11 @@ class Consortium:
         """(κ_i/ε_i)²: what an owner adds to n_C²·ν of any coalition that weighs by records."""
         return np.asarray((self.overlap / self.epsilon) ** 2)
 
-    def cost(self, members: Bool[np.ndarray, "*many owners"]) -> Float[Array, "*many"]:
-        """ψ of coalitions that weigh their members by records; without members, infinite."""
+    def cost(self, members: Bool[np.ndarray, "*many owners"] | Float[Array, "*many owners"]) -> Float[Array, "*many"]:
+        """ψ of coalitions that weigh their members by records; without members, infinite.
+
+        members: who is in, or of each entry how many.
+        """
         return self._priced(*(np.asarray(members @ sums) for sums in self._sums))
 
     @property
@@ -94,19 +124,20 @@ class Consortium:
             # w_i² noise_i = (n_i/n_C)² κ_i²/(n_i ε_i)² = (κ_i/ε_i)²/n_C²
             ν = share / n**2
             known = self.information * (1.0 / n - 1.0 / self.total)
-            apart = squares / n**2 - 2.0 * squares / (n * self.total) + float(np.sum(self.records**2)) / self.total**2
+            apart = squares / n**2 - 2.0 * squares / (n * self.total) + self.squares / self.total**2
             priced = known + self.spread * np.maximum(apart, 0.0) + self.curve.at(np.where(n > 0, ν, 0.0))
         return np.asarray(np.where(n > 0, priced, np.inf))
 
     def together(self) -> float:
         """ψ of all owners."""
-        return float(self.cost(np.ones(len(self.records), dtype=bool)))
+        return float(self.cost(self.number))
 
     def weighted(self, weights: Float[Array, " owners"]) -> float:
-        """ψ under any weights that add up to 1."""
-        known = self.information * (float(np.sum(weights**2 / self.records)) - 1.0 / self.total)
-        known += self.spread * float(np.sum((weights - self.records / self.total) ** 2))
-        return known + float(self.curve.at(float(np.sum(weights**2 * self.noise))))
+        """ψ under any weights (of one owner each) that add up to 1."""
+        N = self.number
+        known = self.information * (float(np.sum(N * weights**2 / self.records)) - 1.0 / self.total)
+        known += self.spread * float(np.sum(N * (weights - self.records / self.total) ** 2))
+        return known + float(self.curve.at(float(np.sum(N * weights**2 * self.noise))))
 
     def best_weights(self) -> Float[Array, " owners"]:
         """The weights of least cost: closed-form for each slope s of the curve, and the best of those."""
@@ -118,56 +149,75 @@ class Consortium:
         # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
         price = self.information / self.records + slope * self.noise + self.spread
         pull = self.spread * self.records / self.total
-        μ = (1.0 - float(np.sum(pull / price))) / float(np.sum(1.0 / price))
+        μ = (1.0 - float(np.sum(self.number * pull / price))) / float(np.sum(self.number / price))
         return np.asarray((μ + pull) / price)
 
     def best_subset(self) -> Bool[np.ndarray, " owners"]:
-        """The coalition of least cost, members weighed by records: exact up to EXACT_OWNERS, else by local search.
+        """The coalition of least cost, members weighed by records; of several equal owners, whether all are in."""
+        return np.asarray(self.best_numbers() == self.number)
+
+    def best_numbers(self) -> Float[Array, " owners"]:
+        """How many of each are in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
 
         To first order an owner belongs in when its noise a record, (κ_i/ε_i)²/n_i, is small. The search starts from the
-        best set of those for which it is smallest, and takes in, throws out or swaps one owner for as long as that
-        helps.
+        best set of those for which it is smallest, and takes in, throws out or swaps one owner, or all of a kind, for as
+        long as that helps.
         """
-        N = len(self.records)
-        if N <= EXACT_OWNERS:
-            every = _coalitions(N)[1:]
-            return np.asarray(every[int(np.argmin(self.cost(every)))])
+        if self.number.sum() <= EXACT_OWNERS:
+            every, of = _coalitions(int(self.number.sum()))[1:], self._each
+            members = every[int(np.argmin(self.one_by_one().cost(every)))]
+            return np.bincount(of, weights=members, minlength=len(self.records)).astype(np.float64)
         order = np.argsort(self._share / self.records)
-        first = int(np.argmin(self._priced(*(np.cumsum(sums[order]) for sums in self._sums))))
-        members = np.zeros(N, dtype=bool)
-        members[order[: first + 1]] = True
-        while (change := self._improvement(members)) is not None:
-            members[change] ^= True
+        first = int(np.argmin(self._priced(*(np.cumsum((self.number * sums)[order]) for sums in self._sums))))
+        members = np.zeros(len(self.records))
+        members[order[: first + 1]] = self.number[order[: first + 1]]
+        while (better := self._improvement(members)) is not None:
+            members = better
         return np.asarray(members)
 
-    def _improvement(self, members: Bool[np.ndarray, " owners"]) -> Any:
-        """The owner whose change of side helps most; else two to swap; None where neither helps."""
+    @property
+    def _each(self) -> Any:
+        """The entry of each owner, one by one."""
+        return np.arange(len(self.records), dtype=np.int64).repeat(self.number.astype(np.int64))
+
+    def one_by_one(self) -> "Consortium":
+        """The same with every owner an entry of its own."""
+        at = self._each
+        return replace(self, records=self.records[at], epsilon=self.epsilon[at], overlap=self.overlap[at], counts=None)
+
+    def _improvement(self, members: Float[Array, " owners"]) -> Float[Array, " owners"] | None:
+        """One owner more or less of some entry, or all, or none of it, whichever helps most; else two to swap."""
         sums = self._sums
         now = [members @ each for each in sums]
         enough = float(self._priced(*map(np.asarray, now))) * (1 - 1e-12)
-        side = np.where(members, -1.0, 1.0)
-        flipped = self._priced(*(total + side * each for total, each in zip(now, sums, strict=True)))
-        if flipped.min() < enough:
-            return [int(np.argmin(flipped))]
-        outside = np.flatnonzero(~members)
-        for i in np.flatnonzero(members) if len(outside) else ():
+        steps = [np.where(members < self.number, 1.0, 0.0), np.where(members > 0, -1.0, 0.0)]
+        steps += [self.number - members, -members] if self.counts is not None else []
+        change = np.stack(steps)
+        moved = self._priced(*(total + change * each for total, each in zip(now, sums, strict=True)))
+        if moved.min() < enough:
+            k, i = np.unravel_index(int(np.argmin(moved)), moved.shape)
+            return np.asarray(members + change[k] * (np.arange(len(members)) == i))
+        outside = np.flatnonzero(members < self.number)
+        for i in np.flatnonzero(members > 0) if len(outside) else ():
             swapped = self._priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
-                return [int(i), int(outside[np.argmin(swapped)])]
+                members = members.copy()
+                members[i] -= 1.0
+                members[outside[np.argmin(swapped)]] += 1.0
+                return members
         return None
 
     def loss_without(self) -> Float[Array, " owners"]:
         """How much ψ rises for the others when each owner leaves; negative: they are better off."""
-        N = len(self.records)
-        if N == 1:
+        if self.number.sum() == 1:
             return np.full(1, np.inf)
-        return np.asarray(self.cost(~np.eye(N, dtype=bool)) - self.together())
+        return np.asarray(self.cost(self.number - np.eye(len(self.records))) - self.together())
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """How much ψ falls for a unit more of each owner's ε, and for one more of its records: −∂ψ/∂ε_i, −∂ψ/∂n_i."""
         n = self.total
         share = self._share
-        ν = float(share.sum()) / n**2
+        ν = self.together_noise
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * share / self.epsilon / n**2
         # A record more also moves the total that ψ is about; κ(1/n − 1/n) stays 0, so only the noise falls.
@@ -205,24 +255,51 @@ class Consortium:
 
         A coalition is worth what it saves its members against the best of them alone,
         v(C) = max(0, min_{i in C} alone_i − cost(C)); the empty one and single owners are worth 0: nobody joins at a
-        loss. Exact up to EXACT_OWNERS, beyond that from random orders of the owners.
+        loss. Exact up to EXACT_OWNERS, beyond that from random orders of the owners; or, where most are alike, from how
+        many of each kind have come before (`_shapley_by_kind`).
         """
-        N = len(self.records)
+        N, kinds = int(self.number.sum()), len(self.records)
         if N <= EXACT_OWNERS:
-            return self._exact_shapley(N), np.zeros(N)
+            values, of = self.one_by_one()._exact_shapley(N), self._each
+            return np.bincount(of, weights=values, minlength=kinds) / self.number, np.zeros(kinds)
+        if 2 * kinds <= N and kinds <= MOST_KINDS:
+            return self._shapley_by_kind(samples, seed)
+        of, alone, sums = self._each, self.alone(), self._sums
         rng = np.random.default_rng(seed)
-        gains = np.empty((samples, N))
+        gains = np.empty((max(min(samples, MOST_DRAWN // N), 100), kinds))
         for row in gains:
-            order = rng.permutation(N)
-            joined = self._priced(*(np.cumsum(sums[order]) for sums in self._sums))
-            saved = np.minimum.accumulate(self.alone()[order]) - joined
+            order = of[rng.permutation(N)]
+            joined = self._priced(*(np.cumsum(each[order]) for each in sums))
+            saved = np.minimum.accumulate(alone[order]) - joined
             saved[0] = 0.0
-            row[order] = np.diff(np.maximum(saved, 0.0), prepend=0.0)
-        return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(samples)
+            row[:] = np.bincount(order, np.diff(np.maximum(saved, 0.0), prepend=0.0), kinds) / self.number
+        return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
 
-    def _worth(self, members: Bool[np.ndarray, "many owners"]) -> Float[Array, " many"]:
-        best_alone = np.where(members, self.alone(), np.inf).min(axis=-1)
-        saved = np.where(members.sum(axis=-1) >= 2, best_alone - self.cost(members), 0.0)
+    def _shapley_by_kind(self, samples: int, seed: int) -> tuple[Array, Array]:
+        """From how many of each kind are there when one more comes, at a time that is uniform on [0, 1] (Owen 1972).
+
+        At time t each other owner is there with probability t, by itself: a binomial number of each kind. All values add
+        up to the worth of all, and what the estimates lack of that is given to each by how uncertain it is, as a regression
+        would.
+        """
+        rng, kinds = np.random.default_rng(seed), len(self.records)
+        samples = max(samples, MOST_LOOKED_AT // kinds**2)
+        t = (np.arange(samples) + rng.random(samples)) / samples
+        found = np.empty((samples, kinds))
+        for j in range(kinds):
+            others = (self.number - (np.arange(kinds) == j)).astype(np.int64)
+            there = rng.binomial(others, t[:, None]).astype(np.float64)
+            found[:, j] = self._worth(there + (np.arange(kinds) == j)) - self._worth(there)
+        mean, variance = found.mean(axis=0), found.var(axis=0, ddof=1) / samples
+        lacking = float(self._worth(self.number[None])[0]) - float(self.number @ mean)
+        pull = variance * self.number / max(float(self.number**2 @ variance), 1e-300)
+        left = np.maximum(variance * (1.0 - self.number * pull), 0.0)
+        return mean + pull * lacking, np.sqrt(left)
+
+    def _worth(self, members: Bool[np.ndarray, "many owners"] | Float[Array, "many owners"]) -> Float[Array, " many"]:
+        best_alone = np.where(members > 0, self.alone(), np.inf).min(axis=-1)
+        several = members.sum(axis=-1) >= 2
+        saved = np.where(several, np.where(several, best_alone, 0.0) - np.where(several, self.cost(members), 0.0), 0.0)
         return np.asarray(np.maximum(saved, 0.0))
 
     def _exact_shapley(self, N: int) -> Array:
@@ -237,9 +314,15 @@ class Consortium:
         return values
 
     def _with(self, owner: int, epsilon: float) -> "Consortium":
-        changed = self.epsilon.copy()
-        changed[owner] = epsilon
-        return replace(self, epsilon=changed)
+        """One owner of this entry with another ε."""
+        if self.number[owner] == 1:
+            changed = self.epsilon.copy()
+            changed[owner] = epsilon
+            return replace(self, epsilon=changed)
+        counts = np.append(self.number, 1.0)
+        counts[owner] -= 1.0
+        records, overlap = (np.append(each, each[owner]) for each in (self.records, self.overlap))
+        return replace(self, records=records, epsilon=np.append(self.epsilon, epsilon), overlap=overlap, counts=counts)
 
     def _equal(self, epsilon: float) -> "Consortium":
         return replace(self, epsilon=np.full_like(self.epsilon, epsilon))

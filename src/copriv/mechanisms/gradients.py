@@ -63,13 +63,13 @@ class GradientNoise(Mechanism):
         """v(m): the variance of noise in one coordinate of Σ w_i Q̄_i, for Ξ = 1 and m answers of each owner."""
         scales = [
             2.0 / o.records * self.multiplier(answers, o.epsilon / o.overlap, o.delta / o.overlap)
-            for o in agreed.owner
+            for o in agreed.owner_tables
         ]  # fmt: skip
-        return self.noise.variance * float(np.sum((agreed.weights * np.array(scales)) ** 2))
+        return self.noise.variance * float(np.sum((agreed.weights * agreed.by_owner(scales)) ** 2))
 
     def weighed(self, agreed: AgreedTerms) -> bool:
         """Whether a plan for owners that fix no mechanism looks at this one: with δ, where every owner states one."""
-        return self.guarantee is Guarantee.PURE or all(owner.delta > 0 for owner in agreed.owner)
+        return self.guarantee is Guarantee.PURE or all(owner.delta > 0 for owner in agreed.owner_tables)
 
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters

@@ -45,5 +45,4 @@ class Laplace(GradientNoise):
 def noise_of(agreed: AgreedTerms, weights: Array | None = None) -> float:
     """ν = Σ w_i² κ_i²/(n_i ε_i)²: one answer's noise in the owners' average is 8ν for Ξ = 1."""
     w = agreed.weights if weights is None else weights
-    κ = np.array([owner.overlap for owner in agreed.owner], dtype=np.float64)
-    return float(np.sum((w * κ / (agreed.records * agreed.epsilons)) ** 2))
+    return float(np.sum((w * agreed.overlaps / (agreed.records * agreed.epsilons)) ** 2))

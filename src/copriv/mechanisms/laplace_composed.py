@@ -29,7 +29,7 @@ class LaplaceComposed(GradientNoise):
         return laplace_multiplier(answers, epsilon, delta)
 
     def weighed(self, agreed: AgreedTerms) -> bool:
-        budgets = {(o.epsilon / o.overlap, o.delta / o.overlap) for o in agreed.owner}
+        budgets = {(o.epsilon / o.overlap, o.delta / o.overlap) for o in agreed.owner_tables}
         return super().weighed(agreed) and len(budgets) <= BUDGETS
 
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:

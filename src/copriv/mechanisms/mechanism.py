@@ -58,7 +58,7 @@ class Mechanism(ABC):
 
     def check(self, agreed: AgreedTerms) -> None:
         """Raises AgreementError, naming the field, for terms that cannot be kept by any owner."""
-        deltas = [owner.delta > 0 for owner in agreed.owner]
+        deltas = [owner.delta > 0 for owner in agreed.owner_tables]
         if self.guarantee is Guarantee.APPROXIMATE and not all(deltas):
             raise AgreementError(
                 f'owner.delta: mechanism "{self.name}" is (epsilon, delta); give every owner a delta above 0, '
@@ -74,7 +74,7 @@ class Mechanism(ABC):
 
         A plan may still give such terms another mechanism, so this is for who answers, and who asks.
         """
-        for owner in agreed.owner:
+        for owner in agreed.owner_tables:
             if owner.delta > 0 and self.guarantee is Guarantee.PURE:
                 raise AgreementError(
                     f"owner.delta: {owner.name} was to answer with delta {owner.delta:g}; mechanism "

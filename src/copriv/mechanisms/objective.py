@@ -51,7 +51,7 @@ def perturbation(
     return Perturbation(
         surface=surface_of(loss or by_name(model.loss, model.threshold), model.smoothing),
         bound=agreed.gradient_bound,
-        order=1 if agreed.owner[0].delta == 0 else 2,
+        order=1 if agreed.owner_tables[0].delta == 0 else 2,
         feature_bound=feature_bound_of(agreed, feature_bound),
         intercept=model.intercept,
         start=np.zeros(p) if terms.start is None else np.array(terms.start),
@@ -59,7 +59,7 @@ def perturbation(
         anchor=terms.anchor,
         metric=None if terms.preconditioner is None else np.array(terms.preconditioner),
         reach=terms.reach,
-        many_rows=agreed.owner[0].unit is not None,
+        many_rows=agreed.owner_tables[0].unit is not None,
     )
 
 
@@ -78,10 +78,10 @@ class Objective(OneAnswer):
         return isinstance(loss, SMOOTH | Hinge)
 
     def law(self, agreed: AgreedTerms) -> Law:
-        return Law.NORMAL if agreed.owner[0].delta > 0 else Law.LAPLACE
+        return Law.NORMAL if agreed.owner_tables[0].delta > 0 else Law.LAPLACE
 
     def order(self, agreed: AgreedTerms) -> Order:
-        return 2 if agreed.owner[0].delta > 0 else 1
+        return 2 if agreed.owner_tables[0].delta > 0 else 1
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         """Of each coordinate of the tilt."""
@@ -118,7 +118,7 @@ class Objective(OneAnswer):
         plain = perturbation(base, common.n_parameters, common.feature_bound, common.loss)
         given = common.preconditioner
         metrics = (None, public_inverse(choosing)) if given is None else (given,)
-        hardest = min(base.owner, key=lambda o: o.records * o.epsilon / o.overlap)
+        hardest = min(base.owner_tables, key=lambda o: o.records * o.epsilon / o.overlap)
         n, ε = hardest.records, hardest.epsilon / hardest.overlap
         free = isinstance(common.loss, Hinge) and choosing.smoothing_free
         x = choosing.records.features
@@ -153,11 +153,12 @@ class Objective(OneAnswer):
             bound=setting.bound, metric=None if P is None else np.array(P), reach=setting.terms["reach"],
             anchor=setting.terms.get("anchor"),
         )  # fmt: skip
-        w, owner = base.weights, base.owner[int(np.argmax(base.weights))]
+        w = base.weights
+        owner = base.owner_tables[int(np.repeat(np.arange(len(base.owner_tables)), base.counts)[np.argmax(w)])]
         n, ε = owner.records, owner.epsilon / owner.overlap
-        alike = {(o.records, o.epsilon / o.overlap, o.delta / o.overlap) for o in base.owner}
-        of = {terms: agreed.noise_scale(*terms) for terms in alike}
-        scales = np.array([of[o.records, o.epsilon / o.overlap, o.delta / o.overlap] for o in base.owner])
+        terms = [(o.records, o.epsilon / o.overlap, o.delta / o.overlap) for o in base.owner_tables]
+        of = {alike: agreed.noise_scale(*alike) for alike in set(terms)}
+        scales = base.by_owner([of[one] for one in terms])
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
         near = solver.minimum(np.zeros(p))

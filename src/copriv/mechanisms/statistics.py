@@ -267,7 +267,7 @@ class Statistics(OneAnswer):
         if τ > 0:
             exact = np.concatenate([exact, mean_moments(records, B, intercept)])
         unit = statistics_noise(Ξ, bound_on_moments(B, intercept), τ, p, 1, 1.0)
-        each = base.weights * np.array([o.overlap / (o.records * o.epsilon) for o in base.owner])
+        each = base.weights * base.overlaps / (base.records * base.epsilons)
         noise = np.tensordot(draw(Law.LAPLACE, (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = None if τ == 0 else np.array([float(np.sqrt(np.square(each).sum())) * unit[p]])
         descent = Descent(common.regularizer, common.box, np.array(setting.terms["preconditioner"]))
@@ -290,4 +290,4 @@ def moments_scales(
     if agreed.agreement.moments_share == 0:
         return None
     p, of = n_parameters, Statistics()
-    return np.array([of.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner])
+    return agreed.by_owner([of.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner_tables])

@@ -28,7 +28,7 @@ def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
 
 def opted_for_delta(agreement: Agreement) -> bool:
     """Whether every owner states a δ: the opt-in to (ε, δ)."""
-    return all(owner.delta > 0 for owner in agreement.owner)
+    return all(owner.delta > 0 for owner in agreement.owner_tables)
 
 
 def variances_of(agreement: Agreement, noises: Sequence[GradientNoise], answers: int) -> dict[GradientNoise, float]:
@@ -55,7 +55,7 @@ def freed(agreement: Agreement) -> Agreement:
 
 
 def talkers_of(agreement: Agreement) -> int:
-    return len({owner.group or ("", owner.name) for owner in agreement.owner})
+    return agreement.n_talkers
 
 
 def ways_of(agreement: Agreement) -> tuple[Way, ...]:

@@ -31,7 +31,7 @@ class Choice:
     @property
     def pure(self) -> bool:
         """Whether δ is 0 for every owner."""
-        return all(owner.delta == 0 for owner in self.agreement.owner)
+        return all(owner.delta == 0 for owner in self.agreement.owner_tables)
 
     def describe(self) -> str:
         """One line in words."""

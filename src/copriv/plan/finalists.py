@@ -103,7 +103,7 @@ def measured_psi(
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
     """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
-    terms, owners, agreed = public.terms.agreement, public.terms.owner, public.terms.mechanism
+    terms, owners, agreed = public.terms.agreement, public.terms.owner_tables, public.terms.mechanism
     opted = opted_for_delta(public.terms)
     if isinstance(agreed, OneAnswer):
         return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
@@ -136,7 +136,7 @@ def measure_one_answer(
     )
     each = 2 * -(-runs // (2 * WORLDS))
     # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
-    if len(agreement.owner) <= DEALT_OWNERS:
+    if agreement.n_owners <= DEALT_OWNERS:
         mean = float(
             np.mean(
                 [

@@ -70,7 +70,7 @@ class _Talkers:
 def noise_scales(agreement: Agreement, feature_bound: float | None = None) -> Float[Array, " owners"]:
     """The scale of every owner's noise, from the agreement (and B where it is not a number there yet)."""
     mechanism = agreement.mechanism
-    return np.array([mechanism.scale(agreement, owner, feature_bound) for owner in agreement.owner])
+    return agreement.by_owner([mechanism.scale(agreement, owner, feature_bound) for owner in agreement.owner_tables])
 
 
 def simulate(

@@ -54,7 +54,7 @@ class Prepared:
     def alone(self, members: Consortium) -> Array:
         """ψ of these owners' own models: the consortium's formula, held to what the forecast says at its own sizes."""
         found = {owner["name"]: owner["alone"] for owner in self.document["owners"]}
-        said = np.array([found[owner.name] for owner in self.agreement.owner])
+        said = np.array([found[table.name] for table in self.agreement.owner_tables])
         sizes, first = np.unique(np.log(self.consortium.records), return_index=True)
         ratio = (said / np.maximum(self.consortium.alone(), 1e-300))[first]
         return np.asarray(members.alone() * np.interp(np.log(members.records), sizes, ratio))
@@ -175,7 +175,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     members = replace(members, curve=_through(made))
     mean = members.together()
     spread = {"low": made.low / made.mean, "mean": 1.0, "high": made.high / made.mean} if made.mean > 0 else _CERTAIN
-    subset = members.best_subset()
+    subset, numbers = members.best_subset(), members.best_numbers()
     names = [seat.terms["name"] for seat in question.seats if seat.joined]
     return {
         "together": {name: mean * factor for name, factor in spread.items()},
@@ -183,7 +183,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
         "owners": _rows(question, made, members, public_only),
         "best_subset": {
             "names": [name for name, inside in zip(names, subset, strict=True) if inside],
-            "value": float(members.cost(subset)),
+            "value": float(members.cost(numbers)),
         },
         "best_weights": members.weighted(members.best_weights()),
         "frontier": _frontier(made, members, public_only, spread),
@@ -228,7 +228,7 @@ def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float
     """What the others would have of an owner who is out: its model and theirs, with it in."""
     try:
         wider = Agreement.of({"agreement": {"rule": "auto", "horizon": 1}, "model": {"loss": "squared"},
-                              "owner": [seat.terms]}).owner[0]  # fmt: skip
+                              "owner": [seat.terms]}).owner_tables[0]  # fmt: skip
     except AgreementError:
         return {"if_it_came": None}
     more = replace(
@@ -236,6 +236,7 @@ def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float
         records=np.append(members.records, float(wider.records)),
         epsilon=np.append(members.epsilon, wider.epsilon),
         overlap=np.append(members.overlap, float(wider.overlap)),
+        counts=np.append(members.number, float(wider.number)),
     )
     alone, with_it = float(made.alone(more)[-1]), more.together()
     return {"if_it_came": {"together": with_it, "alone": alone, "joining_pays": with_it < alone,
@@ -247,8 +248,9 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
 
     "mean" is where it is expected to; "low" and "high" where it would, were the cost at an end of the forecast's band.
     """
-    size, N = float(np.median(members.records)), len(members.records)
-    ν = float(np.sum((members.overlap / members.epsilon) ** 2)) / members.total**2
+    each = members.number.astype(np.int64)
+    size, N = float(np.median(np.repeat(members.records, each))), int(each.sum())
+    ν = members.together_noise
     counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), FRONTIER)).astype(int))
     lines: dict[str, list[float | None]] = {name: [] for name in spread}
     drowned = float(members.curve.at(1e30))  # what is left when noise drowns every answer: the public model again
@@ -256,7 +258,7 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
         total = owners * size
         public = public_only + members.information * (1.0 / total - 1.0 / members.total)
         ones = np.ones(owners)
-        alone = float(made.alone(replace(members, records=size * ones, epsilon=ones, overlap=ones))[0])
+        alone = float(made.alone(replace(members, records=size * ones, epsilon=ones, overlap=ones, counts=None))[0])
         expected = members.curve.at(owners / (total * EPSILONS) ** 2)
         public = min(public, drowned)
         for name, factor in spread.items():
@@ -273,7 +275,7 @@ def _through(made: Prepared) -> NoiseCurve:
     Its ends stay: without noise, and with so much that the public model is the best that can be had.
     """
     members = made.consortium
-    curve, ν = members.curve, float(np.sum((members.overlap / members.epsilon) ** 2)) / members.total**2
+    curve, ν = members.curve, members.together_noise
     tried = np.geomspace(1.0 / FARTHEST, FARTHEST, 401)
     costs = curve.at(tried * ν)
     best = tried[int(np.argmin(np.abs(np.log(np.maximum(costs, 1e-300) / max(made.mean, 1e-300)))))]
@@ -287,5 +289,5 @@ def _document(found: Forecast) -> dict[str, Any]:
 
 def same_curves(one: Agreement, other: Agreement) -> bool:
     """Whether curves of one serve for the other: the same data and fitness, and the same promises (ε, or ε and δ)."""
-    promises, others = ({owner.delta > 0 for owner in agreement.owner} for agreement in (one, other))
+    promises, others = ({table.delta > 0 for table in agreement.owner_tables} for agreement in (one, other))
     return (one.data, one.model, promises) == (other.data, other.model, others)

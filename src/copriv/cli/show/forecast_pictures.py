@@ -30,7 +30,7 @@ def curves(outlook: Forecast, made_by: str) -> bytes:
         right = figure.add_axes((0.47, 0.215, 0.32, 0.57), sharey=left)
         _title(figure, "What the collaboration will cost", outlook)
         best = min(outlook.owners, key=lambda owner: owner.alone)
-        who = "best owner alone" if len(outlook.owners) > 1 else "alone"
+        who = "best owner alone" if outlook.n_owners > 1 else "alone"
         levels = [
             (outlook.public_only, f"public rows alone: {words.percent(outlook.public_only)}", _PUBLIC),
             (best.alone, f"{who}: {words.percent(best.alone)}", ALONE[1]),
@@ -115,25 +115,27 @@ def _epsilons(outlook: Forecast, points: int) -> Float[Array, " points"]:
 def _together_at(outlook: Forecast, epsilon: Float[Array, " points"]) -> Float[Array, " points"]:
     """ψ of everybody, ε the same for all: ν = Σ κ_i²/(nε)²."""
     owners = outlook.consortium
-    return np.asarray(owners.curve.at(np.sum(owners.overlap**2) / (owners.total * epsilon) ** 2))
+    return np.asarray(owners.curve.at(np.sum(owners.number * owners.overlap**2) / (owners.total * epsilon) ** 2))
 
 
 def _alone_lines(axes: Axes, outlook: Forecast) -> list[tuple[float, str, str]]:
     """A line for each different level of `alone`, or the range over many; labels to put beside them."""
     by_level: dict[float, list[str]] = {}
     for owner in outlook.owners:
-        by_level.setdefault(float(f"{owner.alone:.2g}"), []).append(owner.name)
+        by_level.setdefault(float(f"{owner.alone:.2g}"), []).append(owner.called)
     levels = {level: names for level, names in by_level.items() if level > FLOOR}
     if len(levels) > 4:
         low, high = min(levels), max(levels)
         axes.axhspan(low, high, color=ALONE[0], alpha=0.10, linewidth=0, zorder=1)
-        middle = float(np.median([owner.alone for owner in outlook.owners]))
+        middle = float(
+            np.median(np.repeat([owner.alone for owner in outlook.owners], [owner.count for owner in outlook.owners]))
+        )
         axes.axhline(middle, color=ALONE[0], linewidth=1.5, linestyle=_DASHED, zorder=2)
         return [(middle, f"alone: {words.percent(low)} to {words.percent(high)},\nmedian owner dashed", ALONE[0])]
     made = []
     for (level, names), colour in zip(sorted(levels.items()), ALONE, strict=False):
         axes.axhline(level, color=colour, linewidth=1.5, linestyle=_DASHED, zorder=2)
-        who = "each owner" if len(names) == len(outlook.owners) > 1 else words.listed(names)
+        who = "each owner" if len(names) == len(outlook.owners) and outlook.n_owners > 1 else words.listed(names)
         made.append((level, f"{textwrap.fill(who, 26)} alone: {words.percent(level)}", colour))
     return made
 
@@ -144,7 +146,7 @@ def _mark_break_even(axes: Axes, outlook: Forecast) -> None:
     for_whom: dict[float, list[str]] = {}
     for owner in outlook.owners:
         if (ε := owner.break_even_epsilon_for_all) is not None and low < ε < high:
-            for_whom.setdefault(float(f"{ε:.2g}"), []).append(owner.name)
+            for_whom.setdefault(float(f"{ε:.2g}"), []).append(owner.called)
     if not any(owner.break_even_epsilon_for_all for owner in outlook.owners):
         text = "joining does not pay at any ε"
         axes.text(0.5, 0.965, text, transform=axes.transAxes, ha="center", va="top", color=INK, fontsize=9.6)
@@ -153,7 +155,11 @@ def _mark_break_even(axes: Axes, outlook: Forecast) -> None:
     heard = 0
     for at, names in sorted(for_whom.items()):
         heard += len(names)
-        who = "everybody" if at == max(for_whom) and heard == len(outlook.owners) > 1 else words.listed(names)
+        who = (
+            "everybody"
+            if at == max(for_whom) and heard == len(outlook.owners) and outlook.n_owners > 1
+            else words.listed(names)
+        )
         level = float(_together_at(outlook, np.array([at]))[0])
         axes.plot([at, at], [axes.get_ylim()[0], level], color=INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=3)
         axes.plot([at], [level], marker="o", markersize=6, color="white", markeredgecolor=INK, zorder=7)
@@ -193,8 +199,8 @@ def _beside(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
 
 def _title(figure: Figure, text: str, outlook: Forecast) -> None:
     figure.text(0.03, 0.945, text, fontsize=15, fontweight="bold", va="center")
-    n = len(outlook.owners)
-    lead = f"forecast for {n} owner{'s' if n > 1 else ''}; lower is better, 0 is the model without privacy"
+    n = outlook.n_owners
+    lead = f"forecast for {n:,} owner{'s' if n > 1 else ''}; lower is better, 0 is the model without privacy"
     figure.text(0.03, 0.893, lead, color=FAINT, va="center")
 
 

@@ -15,8 +15,8 @@ from copriv.simulation import NOT_PRIVATE
 def show(agreement: Agreement, outlook: Forecast) -> None:
     """The forecast in words and tables."""
     console, owners = out(), outlook.owners
-    records = sum(owner.records for owner in owners)
-    who = "1 owner" if len(owners) == 1 else f"{len(owners)} owners"
+    records = sum(owner.records * owner.count for owner in owners)
+    who = "1 owner" if outlook.n_owners == 1 else f"{outlook.n_owners:,} owners"
     console.print(f"{agreement.agreement.name}: {who}, {records:,} records. No private record was read.")
     console.print(textwrap.fill(f"From {outlook.description}.", 118) + "\n")
     console.print(_terms(outlook))
@@ -74,7 +74,7 @@ def _joining(owners: tuple[OwnerForecast, ...]) -> Table:
     table = plain_table("owner", *columns)
     for owner in owners[:MOST_ROWS]:
         table.add_row(
-            owner.name,
+            owner.called,
             f"{owner.records:,}",
             f"{owner.epsilon:g}",
             words.percent(owner.alone),
@@ -91,7 +91,7 @@ def _own(owners: tuple[OwnerForecast, ...]) -> Table:
     for owner in owners[:MOST_ROWS]:
         own = owner.own
         table.add_row(
-            owner.name,
+            owner.called,
             *(words.percent(ψ) for ψ in (own.alone, own.together, own.finished)),
             *("yes" if pays else "no" for pays in (own.joining_pays, own.finishing_pays)),
         )
@@ -104,7 +104,7 @@ def _bringing(owners: tuple[OwnerForecast, ...], records: int) -> Table:
     for owner in owners[:MOST_ROWS]:
         error = f" ± {words.percent(owner.shapley_error)}" if owner.shapley_error > 0 else ""
         table.add_row(
-            owner.name,
+            owner.called,
             words.percent(owner.marginal_value),
             words.percent(1000 * owner.marginal_value_of_a_record),
             words.percent(owner.loss_to_others),

@@ -130,12 +130,14 @@ def next_best(outlook: Forecast) -> list[str]:
 
 def about_coalitions(outlook: Forecast) -> list[str]:
     """Who should be in, and what better weights would bring."""
-    together, out = outlook.consortium.together(), [o.name for o in outlook.owners if not o.in_best_subset]
+    together = outlook.consortium.together()
+    left = {o: o.count - o.number_in_best_subset for o in outlook.owners if not o.in_best_subset}
+    out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
     said = []
     if out:
         said.append(
             f"Without {listed(out)} the others would reach {percent(outlook.best_subset)} in place of "
-            f"{percent(together)}: the noise of {'its' if len(out) == 1 else 'their'} answers costs more than the "
+            f"{percent(together)}: the noise of {'its' if sum(left.values()) == 1 else 'their'} answers costs more than the "
             "records bring."
         )
     least = min(together, outlook.best_subset)
@@ -150,7 +152,7 @@ def about_coalitions(outlook: Forecast) -> list[str]:
 def about_unlikeness(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
     u = outlook.unlikeness
-    if u.alike or len(outlook.owners) == 1:
+    if u.alike or outlook.n_owners == 1:
         return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
     sources = {
         "stated": "As the agreement states",
