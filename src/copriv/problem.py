@@ -53,8 +53,8 @@ class Problem:
     """θ* of these very records under this fitness, where somebody has found it before."""
 
     def __post_init__(self) -> None:
-        distinct = {id(records): records for records in self.unbounded}  # of many owners, most often a few
-        p = {records.n_parameters for records in distinct.values()}
+        # Stand-ins are made of one sample, and may be for a hundred thousand owners.
+        p = {records.n_parameters for records in (self.unbounded[:1] if self.stand_in else self.unbounded)}
         if len(p) > 1:
             raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
         if len(self.unbounded) != self.terms.n_owners:
@@ -165,7 +165,8 @@ class Problem:
         known = self.known_optimum if same else None
         owners = self.unbounded
         if self.stand_in:
-            owners = tuple(owners[i % len(owners)] for i in range(agreement.n_owners))
+            many = -(-agreement.n_owners // len(owners))
+            owners = (owners * many)[: agreement.n_owners]
         return replace(self, terms=agreement, unbounded=owners, known_optimum=known)
 
     @cached_property
@@ -185,9 +186,11 @@ class Problem:
     @cached_property
     def owners(self) -> tuple[Records, ...]:
         """Each owner's records as they are answered from; equal objects stay one object."""
-        distinct = {id(records): records for records in self.unbounded}
+        if self.stand_in and self.pooled is None:
+            return (self._as_agreed(self.unbounded[0]),) * len(self.unbounded)
+        distinct = dict(zip(map(id, self.unbounded), self.unbounded, strict=True))
         made = {name: self._as_agreed(records) for name, records in distinct.items()}
-        return tuple(made[id(records)] for records in self.unbounded)
+        return tuple(map(made.__getitem__, map(id, self.unbounded)))
 
     @cached_property
     def public(self) -> Records | None:

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
+from copriv.bundles import bundles_of
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
@@ -59,12 +60,15 @@ class UnlikeWorld:
     """Each kind's own unlikeness: ψ of its own population's best model on everybody's records."""
     unlikeness: float
     """Of all: less than asked for where the rows do not allow as much."""
+    bundle: Int[np.ndarray, " owners"]
+    """Of each owner (`copriv.bundles`): many owners of one kind are dealt to by bundles."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The owners of `agreement` in this world: owner i is of kind i mod KINDS."""
-        rows = self.pool.unbounded[0]
+        """The owners of `agreement` in this world, or their bundles: bundle i is of kind i mod KINDS."""
+        rows, N = self.pool.unbounded[0], agreement.n_owners
         kinds = [Records(rows.features, rows.target, rows.weight * share) for share in self.shares]
-        parts = tuple(kinds[i % len(kinds)] for i in range(agreement.n_owners))
+        place = self.bundle.tolist() if len(self.bundle) == N else range(N)
+        parts = tuple(map((kinds * (-(-N // len(kinds)))).__getitem__, place))
         return replace(self.pool.under(agreement), unbounded=parts, pooled=rows)
 
 
@@ -79,16 +83,17 @@ def unlike_worlds_at(
     sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
 ) -> tuple[UnlikeWorld, ...]:
     """A world for each level of unlikeness, in the order of `sample.drawn(len(levels), seed)`."""
-    n = np.asarray(agreement.records, dtype=np.float64)
+    bundles = bundles_of(agreement)
+    n = bundles.total(np.asarray(agreement.records, dtype=np.float64))
     size = np.bincount(np.arange(len(n)) % KINDS, weights=n)
     made = []
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
-        made.append(_dealt(world.pool, deal, level))
+        made.append(_dealt(world.pool, deal, level, bundles.of_owner))
     return tuple(made)
 
 
-def _dealt(pool: Problem, deal: "_Deal", unlikeness: float) -> UnlikeWorld:
+def _dealt(pool: Problem, deal: "_Deal", unlikeness: float, bundle: Int[np.ndarray, " owners"]) -> UnlikeWorld:
     low, high = 0.0, STEEPEST
     if unlikeness <= 0 or len(deal.size) < 2:
         high = 0.0
@@ -96,7 +101,7 @@ def _dealt(pool: Problem, deal: "_Deal", unlikeness: float) -> UnlikeWorld:
         for _ in range(14):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if deal.unlikeness(middle) < unlikeness else (low, middle)
-    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.unlikeness(high))
+    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.unlikeness(high), bundle)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.bundles import as_few
 from copriv.errors import AgreementError, DataError
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast.exact.asynchronous import a2
@@ -441,14 +442,14 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
         terms={"rule": "A2", "answers": 3, "horizon": 300, "step": 0.1, "window": 100, "schedule": "rounds"},
         model={"gradient_bound": 2.0}, owners=100, records=500,
     )  # fmt: skip
-    few = finalists.as_few_talkers(many)
+    few = as_few(many)
     assert few.n_owners == MOST_TALKERS < 100
     assert noise_of(few) == pytest.approx(noise_of(many), rel=1e-9)
     assert few.queries == 3 * MOST_TALKERS
     # A round moves the model as far: N·α is the same.
     assert few.step * few.n_owners == pytest.approx(many.step * 100)
-    unequal = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
-    assert finalists.as_few_talkers(unequal) == unequal
+    short = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
+    assert as_few(short) == short  # ends before everybody has talked
 
 
 @pytest.mark.parametrize(("mechanism", "delta"), [("laplace", 0.0), ("gaussian", 1e-6)])
@@ -457,7 +458,7 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
     many = agreed(terms={**terms, "mechanism": mechanism}, model={"gradient_bound": 2.0}, owners=100, delta=delta)
     owners = [{**owner, "epsilon": 0.5 + 0.01 * i} for i, owner in enumerate(many.to_dict()["owner"])]
     many = many.replace(owner=owners)
-    few = finalists.as_few_talkers(many)
+    few = as_few(many)
     assert few.n_owners == MOST_TALKERS
     expected = variance_of(many, 3)
     assert variance_of(few, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)

@@ -17,12 +17,11 @@ from copriv.errors import CoprivError
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.recursion import moments_of
 from copriv.mechanisms import GradientNoise, Guarantee
-from copriv.plan.finalists import DEALT_OWNERS
+from copriv.plan.many_owners import DEALT_OWNERS, runs_in
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.rules import named
-from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales
 from copriv.types import Array
 from copriv.unlike_worlds import UnlikeWorld
@@ -105,25 +104,19 @@ def assess(
         agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
     )
     if unlike is None:
-        worlds = [
-            (world.dealt() if few and apart else world.pool).under(problem.terms)
-            for world in sample.drawn(WORLDS, seed)
-        ]
+        worlds = [(w.dealt() if few and apart else w.pool).under for w in sample.drawn(WORLDS, seed)]
     else:
-        worlds = [world.problem(problem.terms) for world in unlike]
-    simulated = [
-        simulate(world, runs=each, seed=seed, first_run=i * each, alone=False, workers=1)
-        for i, world in enumerate(worlds)
-    ]
-    k = simulated[0].relative_fitness.k
-    by_world = np.stack([one.relative_fitness.runs for one in simulated])
+        worlds = [world.problem for world in unlike]
+    simulated = [runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(worlds)]
+    k = simulated[0].k
+    by_world = np.stack([one.relative_fitness for one in simulated])
     ψ = by_world.reshape(-1, len(k))
     low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95], axis=0)
     mean, kind = ψ.mean(axis=0), "simulated"
     if all(one.clipped == 0 for one in simulated) and not (few and apart) and (unlike is None or agreement.synchronous):
-        exact = [_exact_mean(world) for world in worlds[:1]]
+        exact = [_exact_mean(world(problem.terms)) for world in worlds[:1]]
         if exact[0] is not None:
-            exact += [_exact_mean(world) for world in worlds[1:]]
+            exact += [_exact_mean(world(problem.terms)) for world in worlds[1:]]
             mean, kind = np.mean([one for one in exact if one is not None], axis=0)[k - k[0]], "exact"
     band = Band(k, mean, median, np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
@@ -145,10 +138,12 @@ def _exact_mean(problem: Problem) -> Array | None:
     recursion = named(terms.rule).recursion(agreement)
     if recursion is None:
         return None
-    capped = None if agreement.answers >= terms.horizon else np.full(agreement.n_owners, float(agreement.answers))
-    owners = OwnerKinds.of(agreement.records, noise_scales(agreement), answers=capped)
-    if not np.allclose(owners.weights, agreement.weights):
+    capped = None if agreement.answers >= terms.horizon else float(agreement.answers)
+    if not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
+    each = np.column_stack([agreement.records, noise_scales(agreement)])
+    kinds, counts = np.unique(each, axis=0, return_counts=True)
+    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
     order: Any = "random order" if terms.schedule == "random-order" else "uniform"
     try:
         found = moments_of(recursion, quadratic, owners, terms.horizon, problem.start, order)

@@ -95,9 +95,7 @@ class Forecast:
     @property
     def advice(self) -> str:
         """ "join"; "public": the model of the public rows is better; "alone": an owner's own is, and nobody should start."""
-        if self.joining_pays:
-            return "join"
-        return "public" if self.public_only <= min(owner.alone for owner in self.owners) else "alone"
+        return self.plan.advice
 
     @property
     def caution(self) -> str | None:
@@ -164,6 +162,7 @@ class Forecast:
             "joining_pays": self.joining_pays,
             "probability": self.probability,
             "advice": self.advice,
+            "advice_in_words": self.plan.advice_in_words,
             "caution": self.caution,
             "public_only_band": {"low": self.public_only_band[0], "high": self.public_only_band[1]},
             "verdict": self.verdict,
@@ -251,17 +250,19 @@ def forecast(
     records = [table.records for table in problem.terms.owner_tables]
     judged = Judgement.of(sample, records, sample.drawn(WORLDS, seed), unlike)
     low, high = np.quantile(judged.public, [0.05, 0.95])
+    owners, public_only = owners_of(problem.terms, members, recommended, judged), float(np.median(judged.public))
+    best = best.advised(public_only, min(o.alone for o in owners), any(o.joining_pays for o in owners))
     return Forecast(
         agreed=agreed,
         recommended=recommended,
         plan=best,
-        public_only=float(np.median(judged.public)),
+        public_only=public_only,
         public_only_band=(float(low), float(high)),
         public_rows=problem.unbounded[0].units,
         n_parameters=problem.n_parameters,
         bounds=_bounds(problem.under(settled)),
         optimum=sample.optimum.value,
-        owners=owners_of(problem.terms, members, recommended, judged),
+        owners=owners,
         consortium=members,
         best_subset=float(members.cost(members.best_numbers())),
         best_weights=members.weighted(members.best_weights()),

@@ -96,6 +96,8 @@ class OneAnswer(Mechanism):
     """Whether `settings` and `tried` can choose its terms."""
     bound_quantile: float | None = None
     """The quantile of the public rows' lengths that a plan takes for B; None: the end of their extrapolated tail."""
+    sums_records = False
+    """Whether the model depends on owners' records through their weighted mean alone, however they are dealt out."""
     divisible = True
     """Whether noise k times as large is what a budget k times as small asks for."""
 

@@ -52,6 +52,8 @@ from copriv.validation import count, positive
 
 STEPS = (1.0, 0.6, 0.3)
 """How far to go from the start to what the answers say: a public model knows something, and noise does not."""
+SUMMED = 16
+"""Laplace variables whose sum is as good as that of many."""
 
 
 def statistics_length(n_parameters: int, share: float) -> int:
@@ -172,6 +174,7 @@ class Statistics(OneAnswer):
     label = "statistics"
     phrase = "noisy statistics"
     planned = True
+    sums_records = True
     bound_quantile = 0.99  # rows beyond it count for less in second moments; a smaller B makes less noise
 
     def check(self, agreed: AgreedTerms) -> None:
@@ -267,10 +270,11 @@ class Statistics(OneAnswer):
         if τ > 0:
             exact = np.concatenate([exact, mean_moments(records, B, intercept)])
         unit = statistics_noise(Ξ, bound_on_moments(B, intercept), τ, p, 1, 1.0)
-        each = base.weights * base.overlaps / (base.records * base.epsilons)
+        each = _few_sums(base)
         noise = np.tensordot(draw(Law.LAPLACE, (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = None if τ == 0 else np.array([float(np.sqrt(np.square(each).sum())) * unit[p]])
-        descent = Descent(common.regularizer, common.box, np.array(setting.terms["preconditioner"]))
+        P = setting.terms["preconditioner"]
+        descent = Descent(common.regularizer, common.box, None if P is None else np.array(P))
         rule = SolveStatistics(descent, np.ones(1), together, base.data.public_count)
         state = rule.step(rule.start(np.tile(start, (runs, 1))), np.zeros(runs, dtype=np.intp), exact + noise)
         return rule.model(state), 1.0
@@ -281,6 +285,18 @@ class Statistics(OneAnswer):
         loss, noise = agreed.model.loss, noise_in_words(Law.LAPLACE, self.scale(agreed, owner))
         what = f"one answer at the agreed start: a mean gradient of the {loss} loss{moments} over {units}, {clipped}"
         return what, f"{noise} on the gradient"
+
+
+def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
+    """w_i κ_i/(n_i ε_i) of every owner; of many that are alike, of SUMMED that make as much noise together."""
+    first = np.cumsum(base.counts) - base.counts
+    weight = base.weights[first]
+    each = []
+    for w, table in zip(weight.tolist(), base.owner_tables, strict=True):
+        drawn = min(table.number, SUMMED)
+        scale = w * table.overlap / (table.records * table.epsilon)
+        each += [scale * float(np.sqrt(table.number / drawn))] * drawn
+    return np.array(each)
 
 
 def moments_scales(

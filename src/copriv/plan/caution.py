@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.plan.choice import Choice, Plan, kind_of
+from copriv.plan.many_owners import runs_in
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
-from copriv.simulation import simulate
 from copriv.types import Array
 from copriv.unlike_worlds import UnlikeWorld, unlike_worlds
 from copriv.unlikeness import Unlikeness
@@ -112,10 +112,7 @@ class _Worlds:
         if unlikeness not in self.made:
             self.made[unlikeness] = unlike_worlds(self.sample, agreement, unlikeness, WORLDS, self.seed)
         found = [
-            simulate(
-                world.problem(agreement), runs=RUNS, seed=self.seed, first_run=i * RUNS, record_at=(), alone=False,
-                workers=1,
-            ).relative_fitness.final["mean"]
+            runs_in(world.problem, agreement, RUNS, self.seed, i * RUNS).relative_fitness[:, -1].mean()
             for i, world in enumerate(self.made[unlikeness])
-        ]  # fmt: skip
+        ]
         return float(np.mean(found))

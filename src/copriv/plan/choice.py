@@ -1,9 +1,9 @@
 """What was chosen, what came next, and what each promise costs: the plan's result."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +12,8 @@ from copriv.agreement import Agreement
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.rules import named
 from copriv.types import Array
+
+Advice = Literal["join", "public", "alone"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +74,36 @@ class Plan:
     seconds: float
     caution: Any = None
     """A `plan.caution.Caution` where owners may differ: what was weighed for that, and what it costs."""
+    public_only: float = np.nan
+    """ψ of the public rows' own model."""
+    alone: float = np.nan
+    """ψ of the best owner's own model, without noise."""
+    advice: Advice = "join"
+    """ "join"; "public": the public rows' own model is the better choice; "alone": an owner's own is: nobody should start."""
+
+    def advised(self, public_only: float, alone: float, pays: bool | None = None) -> "Plan":
+        """The plan with what it advises: to join only where that beats both.
+
+        pays: whether it does, where a forecast has found out; else what is expected of the choice says so.
+        """
+        pays = self.choice.relative_fitness < min(public_only, alone) if pays is None else pays
+        advice: Advice = "join" if pays else "public" if public_only <= alone else "alone"
+        return replace(self, public_only=public_only, alone=alone, advice=advice)
+
+    @property
+    def advice_in_words(self) -> str | None:
+        """Why nobody should start with this plan, in a sentence; None where it is worth it."""
+        if self.advice == "join":
+            return None
+        if self.advice == "public":
+            return (
+                f"The public rows alone are the better choice: their model is expected to be {_percent(self.public_only)} "
+                "worse than the best one, and costs nobody any privacy."
+            )
+        return (
+            f"Nobody should start: the best owner's own model is expected to be {_percent(self.alone)} worse than the best "
+            "one of everybody, and no terms are expected to do better."
+        )
 
     @property
     def considered(self) -> int:
@@ -107,6 +139,10 @@ class Plan:
             if with_it and without:
                 found[name] = (with_it[0], without[0])
         return found
+
+
+def _percent(ψ: float) -> str:
+    return f"{100 * ψ:.3g} %" if ψ < 10 else f"{ψ:.3g} times"
 
 
 def kind_of(choice: Choice) -> tuple[Any, ...]:

@@ -13,13 +13,13 @@ from jaxtyping import Float
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
-from copriv.mechanisms import GradientNoise, Guarantee, OneAnswer
-from copriv.plan.candidates import opted_for_delta, talkers_of
+from copriv.mechanisms import Guarantee, OneAnswer
+from copriv.plan.candidates import opted_for_delta
 from copriv.plan.choice import Choice
 from copriv.plan.clipping_bias import Bounded
+from copriv.plan.many_owners import DEALT_OWNERS, runs_in
 from copriv.plan.one_answer import expected_psi, plan_one_answer
 from copriv.plan.prices import Candidate, Priced
-from copriv.plan.rule_response import MOST_TALKERS
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.simulation import simulate
@@ -29,8 +29,6 @@ FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
 WORLDS = 6
-DEALT_OWNERS = 16
-"""Up to so many owners each holds records of its own in a world; more hold the pool, which is then nearly the same."""
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
@@ -78,7 +76,7 @@ def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Cho
     """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
     sample = candidate.priced.table.sample
     agreement = candidate.agreement(public.terms)
-    mean = float(measured_psi(public.under(as_few_talkers(agreement)), sample, runs, seed)[:, -1].mean())
+    mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
     return Choice(
         agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
         (1.0 + mean) * sample.optimum.value,
@@ -92,13 +90,10 @@ def measured_psi(
     each = -(-runs // WORLDS)
     return np.concatenate(
         [
-            simulate(
-                world.under(public.terms), runs=each, seed=seed, first_run=i * each, record_at=record_at, alone=False,
-                workers=1,
-            ).relative_fitness.runs
+            runs_in(world.under, public.terms, each, seed, i * each, record_at).relative_fitness
             for i, world in enumerate(sample.worlds(WORLDS, seed))
         ]
-    )  # fmt: skip
+    )
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
@@ -155,30 +150,15 @@ def measure_one_answer(
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
 
 
-def as_few_talkers(agreement: Agreement) -> Agreement:
-    """Many talkers as MOST_TALKERS equal ones that make the same noise together: the same law, sooner.
-
-    They must be alike, or move the model in rounds of all, where only the sum of their answers counts.
-    """
-    owners, terms = agreement.owner, agreement.agreement
-    alike = len({(o.records, o.epsilon, o.delta, o.overlap, o.weight, o.rate) for o in owners}) == 1
-    rounds = terms.window > 1 and terms.schedule == "rounds"
-    if agreement.synchronous or len(owners) <= MOST_TALKERS or talkers_of(agreement) < len(owners):
-        return agreement
-    mechanism = agreement.mechanism
-    if not isinstance(mechanism, GradientNoise) or (not alike and not rounds):
-        return agreement
-    few, first = MOST_TALKERS, {key: value for key, value in agreement.to_dict()["owner"][0].items() if key != "weight"}
-    one = mechanism.variance(agreement.replace(owner=[{**first, "records": 1}]), agreement.answers)
-    exactly = float(np.sqrt(one / (few * mechanism.variance(agreement, agreement.answers))))
-    # What n cannot make up for, being whole, ε does; not with δ, where that would be accounted for anew.
-    records = max(1, round(exactly))
-    ε = first["epsilon"] * (exactly / records if mechanism.guarantee is Guarantee.PURE else 1.0)
-    document = agreement.to_dict()
-    document["owner"] = [{**first, "name": f"{i}", "records": records, "epsilon": ε} for i in range(few)]
-    document["agreement"] |= {
-        "horizon": agreement.answers * few, "window": few if agreement.agreement.window > 1 else 1,
-    }  # fmt: skip
-    if agreement.agreement.step != "auto":
-        document["agreement"]["step"] = agreement.step * len(owners) / few
-    return Agreement.of(document)
+def without_joining(public: Problem, sample: PublicSample, unlikeness: float, seed: int) -> tuple[float, float]:
+    """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
+    model = public.box.project(sample.optimum.theta)
+    worlds = sample.worlds(WORLDS, seed)
+    ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
+    records = public.terms.records
+    largest, total = float(records.max()), float(records.sum())
+    alone = sample.alone(largest, total)
+    if len(records) > 1:
+        v, squares = largest / total, float(np.sum((records / total) ** 2))
+        alone += unlikeness * (1.0 - 2.0 * v + squares) / (1.0 - squares)
+    return float(np.mean(ψ)), alone

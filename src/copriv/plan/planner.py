@@ -9,6 +9,7 @@ its agreement has δ = 0. `Plan.trades` says what each promise costs.
 """
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,13 @@ from copriv.plan.candidates import (
 from copriv.plan.caution import cautious
 from copriv.plan.choice import Choice, Plan, kind_of
 from copriv.plan.clipping_bias import bounded
-from copriv.plan.finalists import finalists_of, measure_one_answer, one_answer_mechanisms, run_finalists
+from copriv.plan.finalists import (
+    finalists_of,
+    measure_one_answer,
+    one_answer_mechanisms,
+    run_finalists,
+    without_joining,
+)
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem
@@ -112,7 +119,7 @@ def plan(
         ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
-    try:
-        return cautious(public, made, unlikeness or unlikeness_of(public), seed)
-    except (NotCertified, InvalidInput):
-        return made  # records so few that, dealt out unequally, they have no best fitness above 0
+    unlike = unlikeness or unlikeness_of(public)
+    with suppress(NotCertified, InvalidInput):  # records so few that, dealt out unequally, they are fitted exactly
+        made = cautious(public, made, unlike, seed)
+    return made.advised(*without_joining(public, sample, 0.0 if unlike.alike else unlike.value, seed))

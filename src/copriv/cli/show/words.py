@@ -101,6 +101,8 @@ def terms_in_words(outlook: Forecast) -> list[str]:
     said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
     if before > 1.05 * after:
         said.append(f"The recommended terms divide the cost by {before / after:.3g}.")
+    if outlook.plan.advice_in_words is not None:
+        said.append(outlook.plan.advice_in_words)
     return said
 
 

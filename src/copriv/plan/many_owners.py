@@ -1,0 +1,146 @@
+"""Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
+
+Gradients of many owners are answered by bundles of them (`copriv.bundles`). Where more than DEALT_OWNERS owners answer once,
+the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
+over its noise, has a mean m and a spread; that of all is m plus the spread times √(Σ w_i² b_i²)/b. Noise is drawn with both
+signs, so that m is off by no more than what is not linear in it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.agreement import Agreement
+from copriv.bundles import as_few, kind_of_owner
+from copriv.fitness import relative_fitness
+from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.one_answer import Setting, feature_bound_of
+from copriv.privacy.noise import Law
+from copriv.privacy.simulated_noise import draws
+from copriv.problem import Problem
+from copriv.records import Records
+from copriv.simulation import simulate
+from copriv.simulation.one_answer import common_of
+from copriv.types import Array
+
+DEALT_OWNERS = 16
+"""Up to so many owners each holds records of its own in a world; more hold the pool, which is then nearly the same."""
+DRAWN = 16
+"""Answers that the mean over noise is taken from, at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What came of some runs in one world."""
+
+    k: Int[np.ndarray, " recorded"]
+    relative_fitness: Float[Array, "runs recorded"]
+    theta: Float[Array, "runs p"]
+    clipped: float
+    """Share of the records asked that were clipped."""
+
+
+def runs_in(
+    world: Callable[[Agreement], Problem], agreement: Agreement, runs: int, seed: int, first_run: int = 0,
+    record_at: Sequence[int] | None = (),
+) -> Runs:  # fmt: skip
+    """`runs` runs of `agreement`, without "auto".
+
+    world: the problem of any agreement in a world, with stand-ins for the owners' records. Runs `first_run` … are made, so
+    that several worlds have noise of their own. Of many owners that answer once only the start and the end are recorded.
+    """
+    if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
+        return _answered_once(world(agreement), runs, seed, first_run)
+    found = simulate(
+        world(as_few(agreement)), runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
+        workers=1,
+    )  # fmt: skip
+    return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
+
+
+def _answered_once(world: Problem, runs: int, seed: int, first_run: int) -> Runs:
+    agreement, box, f = world.terms, world.box, world.fitness
+    start, step = world.start, agreement.agreement.step
+    moved = _average_answer(world, runs, np.random.default_rng([seed, 8, first_run]))
+    theta = box.project(start + (step if isinstance(step, float) else 1.0) * (moved - start))
+    ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
+    return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
+
+
+def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Float[Array, "runs p"]:
+    """The model that a whole step leads to, of all owners' answers, in each run."""
+    agreement, mechanism = world.terms, world.terms.mechanism
+    assert isinstance(mechanism, OneAnswer)
+    common = replace(common_of(world), feature_bound=_bound(world))
+    setting = Setting(
+        agreement.gradient_bound, (1.0,),
+        {key: getattr(agreement.agreement, key) for key in ("preconditioner", *mechanism.terms)},
+    )  # fmt: skip
+
+    def draw(law: Law, shape: int | tuple[int, ...]) -> Array:
+        return draws(rng, law, shape)
+
+    groups, centre, away = _groups(world, mechanism), 0.0, 0.0
+    drawn = 2 * -(-max(runs, DRAWN // len(groups)) // 2)
+    for one in groups:
+        models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
+        mean = models.mean(axis=0)
+        centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
+    return np.asarray(centre + away)
+
+
+def _bound(world: Problem) -> float:
+    bound = world.feature_bound
+    return feature_bound_of(world.terms, bound if bound is None else float(bound))
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Owners of the same terms and records: one of them, or all, and what their answers count together."""
+
+    terms: Agreement
+    """Of one of them; of all, where the mechanism adds them up itself."""
+    records: Records
+    weight: float
+    """Σ w_i."""
+    squares: float
+    """Σ w_i²: what averaging leaves of the spread of one."""
+
+
+def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
+    agreement = world.terms
+    if mechanism.sums_records:
+        return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
+    table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
+    names = np.fromiter(map(id, world.owners), dtype=np.int64, count=len(world.owners))
+    _, first, of = np.unique(
+        np.column_stack([names, _places(agreement)[table]]), axis=0, return_index=True, return_inverse=True
+    )
+    weights = agreement.weights
+    sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)
+    return [
+        _Group(_of_one(agreement, int(table[i])), world.owners[i], float(w), float(w2))
+        for i, w, w2 in zip(first.tolist(), sums, squares, strict=True)
+    ]
+
+
+def _places(agreement: Agreement) -> Int[np.ndarray, " tables"]:
+    """Tables of the same terms have the same place."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(kind_of_owner(table), len(known)) for table in agreement.owner_tables])
+
+
+@lru_cache(maxsize=128)
+def _of_one(agreement: Agreement, table: int) -> Agreement:
+    """The agreement with one owner of this table."""
+    kept = agreement.owner_tables[table].model_dump(exclude_none=True, exclude={"count", "weight"})
+    return agreement.replace(owner=[{**kept, "overlap": 1, **_less(kept)}])
+
+
+def _less(owner: dict[str, Any]) -> dict[str, float]:
+    """κ holders of a record are answered for as if ε and δ were so much less."""
+    return {"epsilon": owner["epsilon"] / owner["overlap"], "delta": owner["delta"] / owner["overlap"]}

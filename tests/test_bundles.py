@@ -1,0 +1,201 @@
+"""Many owners as few: the same noise, the same law, the same forecast, whether they are written out or counted."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copriv.agreement import Agreement
+from copriv.bundles import MOST, as_few, bundles_of
+from copriv.forecast import forecast
+from copriv.forecast.assessment import assess
+from copriv.plan import candidates, clipping_bias, finalists
+from copriv.plan.many_owners import DEALT_OWNERS, runs_in
+from copriv.problem import Problem
+from copriv.public_sample import PublicSample
+from copriv.simulation import simulate
+from copriv.simulation.engine import noise_scales
+from copriv.unlike_worlds import unlike_worlds
+
+ROUNDS = {"rule": "A2", "answers": 3, "window": 100, "schedule": "rounds", "step": 0.05, "horizon": 10**7}
+
+
+def agreed(*owners, loss="squared", data=None, **terms):
+    terms = {"rule": "S2", "horizon": 5, "answers": 4, "step": 0.3, **terms}
+    return Agreement.of(
+        {
+            "agreement": terms,
+            "model": {"loss": loss, "regularization": 0.05, "gradient_bound": 3.0},
+            "data": {"feature_bound": 5.0, "unlikeness": 0.0, **(data or {})},
+            "owner": [{"name": f"o{i}", "records": 60, "epsilon": 1.0, **owner} for i, owner in enumerate(owners)],
+        }
+    )
+
+
+def rows(seed=0, n=300, labels=False):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 0.4]
+    y = X @ [1.0, -2.0] + 0.7 * rng.normal(size=n)
+    return X, np.sign(y) if labels else y
+
+
+def loudness(agreement):
+    """What noise the owners' average carries, a coordinate."""
+    return float(np.sum((agreement.weights * noise_scales(agreement)) ** 2))
+
+
+@given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=40),
+    mechanism=st.sampled_from(["laplace", "gaussian"]),
+    in_rounds=st.booleans(),
+    weighted=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_bundles_make_the_noise_of_their_owners(counts, mechanism, in_rounds, weighted):
+    owners = [{"count": c, "records": 50 + 7 * i, "overlap": 1 + i % min(2, sum(counts)),
+               "epsilon": 0.5 if mechanism == "gaussian" else 0.5 + 0.1 * (i % 5),
+               "delta": 1e-6 if mechanism == "gaussian" else 0.0, **({"weight": 1.0 + i % 3} if weighted else {})}
+              for i, c in enumerate(counts)]  # fmt: skip
+    many = agreed(*owners, mechanism=mechanism, **(ROUNDS if in_rounds else {}))
+    few, bundles = as_few(many), bundles_of(many)
+    N = sum(counts)
+    if N <= MOST:
+        assert few is many
+        assert bundles.of_owner.tolist() == list(range(N))
+        return
+    assert set(bundles.of_owner.tolist()) == set(range(bundles.number))
+    assert few.n_owners == bundles.number <= max(2 * MOST, len(counts))
+    assert few.weights == pytest.approx(bundles.total(many.weights), rel=1e-9)
+    # A bundle's records are whole; without δ, ε makes up for that.
+    assert loudness(few) == pytest.approx(loudness(many), rel=1e-9 if mechanism == "laplace" else 0.02)
+    assert few.answers == many.answers
+    if in_rounds:
+        assert few.queries == 3 * few.n_owners
+        assert few.step * few.n_owners == pytest.approx(many.step * N)
+
+
+def test_owners_that_differ_in_turns_are_not_bundled_together():
+    owners = [{"epsilon": 0.5 + 0.01 * i} for i in range(40)]
+    in_turns = agreed(*owners, **{**ROUNDS, "window": 1, "schedule": "random-order"})
+    assert as_few(in_turns) is in_turns
+    assert as_few(agreed(*owners, **ROUNDS)).n_owners == MOST
+    grouped = agreed(*({"group": "house"} for _ in range(50)), **ROUNDS)
+    assert as_few(grouped) is grouped
+    ends_early = agreed({"count": 50}, **{**ROUNDS, "horizon": 149})
+    assert as_few(ends_early) is ends_early
+
+
+@pytest.mark.parametrize("terms", [{}, ROUNDS, {**ROUNDS, "window": 1, "schedule": "random-order", "step": 0.3 / 60}])
+def test_runs_of_bundles_have_the_law_of_runs_of_all(terms):
+    """Mean and spread of ψ of 60 owners of two kinds, all in full: within six of their own standard errors."""
+    terms = {**terms, "window": 60} if terms.get("window", 1) > 1 else terms
+    many = agreed({"count": 40}, {"count": 20, "records": 200, "epsilon": 0.3}, **terms)
+    problem, runs = Problem.forecasting(many, rows()), 500
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    assert as_few(many).n_owners < 60
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    error = np.sqrt((whole.var() + found.var()) / runs)
+    # The order of 60 in turns and that of 32 are nearly one law: two in a hundred are allowed for it.
+    assert abs(whole.mean() - found.mean()) < 6 * error + (0.02 * whole.mean() if terms.get("window") == 1 else 0.0)
+    spread = [np.quantile(ψ, [0.25, 0.75]) for ψ in (whole, found)]
+    assert np.diff(spread[1])[0] == pytest.approx(np.diff(spread[0])[0], rel=0.35)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_the_average_of_many_models_is_as_far_off_as_that_of_all(loss):
+    """20 owners, each fitted by itself, against what one model's spread says of their average."""
+    kinds = ({"count": 12}, {"count": 8, "records": 90, "epsilon": 2.0})
+    many = agreed(
+        *kinds, loss=loss, mechanism="objective", rule="A2", answers=1, horizon=20, step=1.0, start=[0.5, -1.0]
+    )
+    assert many.n_owners > DEALT_OWNERS
+    problem, runs = Problem.forecasting(many, rows(labels=loss == "logistic")), 60
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = np.concatenate(
+        [runs_in(problem.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1] for i in range(runs // 4)]
+    )
+    assert found.mean() == pytest.approx(whole.mean(), rel=0.35)
+    assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / (runs / 4))
+
+
+def test_statistics_of_many_are_those_of_all():
+    many = agreed({"count": 40}, {"count": 20, "records": 200, "epsilon": 0.3}, mechanism="statistics", rule="A2",
+                  answers=1, horizon=60, step=1.0, start=[0.5, -1.0], moments_share=0.4)  # fmt: skip
+    problem, runs = Problem.forecasting(many, rows()), 400
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
+    assert np.median(found) == pytest.approx(np.median(whole), rel=0.3)
+
+
+def test_many_owners_that_differ_are_the_pool_together():
+    """Whoever holds what, the mean gradient of all is that of the pool: of owners, and of their bundles."""
+    many = agreed({"count": 70}, {"count": 30, "records": 200}, data={"unlikeness": 0.3})
+    sample = PublicSample(Problem.forecasting(many, rows()))
+    world = unlike_worlds(sample, many, 0.3, 1)[0]
+    theta = np.array([0.3, 0.1])
+    pooled = world.pool.fitness.gradient(theta)
+    for terms in (many, as_few(many)):
+        problem = world.problem(terms)
+        assert len({id(records) for records in problem.owners}) > 4
+        of_each = {id(r): problem.fitness_of(r).gradient(theta) for r in problem.owners}
+        mean = sum(w * of_each[id(r)] for w, r in zip(terms.weights, problem.owners, strict=True))
+        assert mean == pytest.approx(pooled, rel=0.02, abs=0.02 * float(np.abs(pooled).max()))
+
+
+@pytest.fixture
+def _few_candidates(monkeypatch):
+    monkeypatch.setattr(candidates, "ANSWERS", (1, 4))
+    monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+    monkeypatch.setattr(finalists, "FINALISTS", 2)
+    monkeypatch.setattr(finalists, "WORLDS", 2)
+
+
+def _numbers(value):
+    if isinstance(value, dict):
+        return {k: _numbers(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_numbers(v) for v in value]
+    return pytest.approx(value, rel=1e-6, abs=1e-9) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("terms", [{}, {**ROUNDS, "window": 40}])
+def test_terms_of_equal_owners_written_out_and_counted_cost_the_same(terms):
+    counted = agreed({"count": 40}, data={"unlikeness": 0.1}, **terms)
+    written = counted.replace(owner=[{"name": name, "records": 60, "epsilon": 1.0} for name in counted.owner_names])
+    one, other = (
+        assess(Problem.forecasting(each, rows()), "", runs=32).relative_fitness for each in (counted, written)
+    )
+    for key in ("mean", "median", "low", "high"):
+        np.testing.assert_allclose(getattr(one, key), getattr(other, key), rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_few_candidates")
+@pytest.mark.parametrize("number", [12, 40])
+def test_equal_owners_written_out_and_counted_have_one_forecast(number):
+    kind = {"records": 60, "epsilon": 1.0}
+    base = agreed({}, rule="auto", step="auto", data={"feature_bound": "auto", "unlikeness": [0.01, 0.1]}).to_dict()
+    base["agreement"].pop("answers")
+    base["model"]["gradient_bound"] = "auto"
+    counted = Agreement.of({**base, "owner": [{"name": "bank", **kind, "count": number}]})
+    written = Agreement.of({**base, "owner": [{"name": name, **kind} for name in counted.owner_names]})
+    short, long = (json.loads(forecast(terms, rows(), runs=32).to_json()) for terms in (counted, written))
+    (one,) = short.pop("owners")
+    each = long.pop("owners")
+    for key in ("verdict", "advice_in_words"):  # names
+        short.pop(key), long.pop(key)
+    assert short == _numbers(long)
+    assert len(each) == number
+    for owner in each:
+        got, expected = {**owner}, {**one}
+        assert expected.pop("count") == number
+        assert got.pop("count") == 1
+        assert expected.pop("number_in_best_subset") == number * got.pop("number_in_best_subset")
+        for key in ("name", "shapley", "shapley_error"):
+            got.pop(key), expected.pop(key)
+        assert got == _numbers(expected)
+        error = np.hypot(owner["shapley_error"], one["shapley_error"])
+        assert abs(owner["shapley"] - one["shapley"]) <= 6 * error + 1e-9
