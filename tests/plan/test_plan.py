@@ -462,3 +462,30 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
     assert few.n_owners == MOST_TALKERS
     expected = variance_of(many, 3)
     assert variance_of(few, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)
+
+
+@pytest.mark.parametrize(
+    ("records", "epsilon", "public", "advice", "words"),
+    [
+        ((60,) * 20, 100.0, 60, "join", None),
+        ((60,) * 20, 1e-3, 3000, "public", "public rows alone are the better choice"),
+        ((40, 20_000), 1e-3, 60, "alone", "Nobody should start"),
+    ],
+)
+def test_a_plan_says_when_nobody_should_start(records, epsilon, public, advice, words):
+    """A budget that buys something; hardly any beside many public rows; hardly any beside an owner of nearly everything."""
+    agreement = agreed(data={"unlikeness": 0.0}, epsilon=epsilon, owners=len(records))
+    agreement = agreement.replace(
+        owner=[{**o, "records": n} for o, n in zip(agreement.to_dict()["owner"], records, strict=True)]
+    )
+    made = plan(Problem.forecasting(agreement, rows(n=public)), runs=5)
+    assert made.advice == advice
+    together, n = made.choice.relative_fitness, float(sum(records))
+    assert (together < min(made.public_only, made.alone)) is (advice == "join")
+    # By the classical theory of least squares p/n, p = 2; of the public model in two worlds, so within a factor of six.
+    assert 1 / 6 < made.public_only / (2.0 * (1.0 / public + 1.0 / n)) < 6.0
+    assert made.alone == pytest.approx(2.0 * (1.0 / max(records) - 1.0 / n), rel=0.4)
+    if words is None:
+        assert made.advice_in_words is None
+    else:
+        assert words in made.advice_in_words
