@@ -1,5 +1,6 @@
 """ "Should we join?" as a person does it, in a real browser, on real loans."""
 
+import base64
 import json
 import math
 import re
@@ -121,6 +122,30 @@ def test_a_reload_and_a_link_bring_everything_back(visitor, visitors, address):
     assert name(other.enter(fragment="#" + link.split("#")[1]), 0).input_value() == "Ünïque & <b>Söhne</b>"
     other.exactly()
     assert other.page.locator("#worth b").count() == 0
+
+
+WHOLE = {"agreement": {}, "model": {}, "data": {}, "target": 1e-3, "owners": []}
+NO_TERMS = [
+    {"terms": {}, "joined": True},
+    {"terms": {"name": {"a": 1}, "records": "x", "epsilon": [1]}, "joined": True},
+]
+
+
+@pytest.mark.parametrize("path", ["join", "agreement"])
+@pytest.mark.parametrize(
+    "link",
+    ["x", "{", "[]", "null", "3", '{"owners": []}', '{"owners": [null]}', {**WHOLE, "data": None},
+     {**WHOLE, "target": "x"}, {**WHOLE, "owners": 3}, WHOLE, {**WHOLE, "owners": NO_TERMS},
+     {**WHOLE, "start": "error", "none": 3, "data": {"dataset": "<b>"}}],
+)  # fmt: skip
+def test_a_link_that_is_broken_is_no_page_that_is_broken(visitor, path, link):
+    """Visitors complain of every error in the page; what is refused stands there in words."""
+    text = link if isinstance(link, str) else json.dumps(link)
+    page = visitor.enter(path, "#" + base64.urlsafe_b64encode(text.encode()).decode().rstrip("="))
+    page.locator("#verdict:not(:empty), #standing:not(:empty)").first.wait_for()
+    page.wait_for_timeout(500)
+    assert page.locator("main b").count() == 0
+    visitor.complaints = [one for one in visitor.complaints if "422" not in one]
 
 
 def test_who_starts_from_the_error_gets_the_epsilon(visitor):

@@ -153,6 +153,12 @@ def test_an_owner_sees_its_own_budget_and_stops(visitors, tmp_path):
         assert re.search(r"ε \S+ of 1 is spent", page.locator("#left").inner_text())
         text = page.locator("main").inner_text()
         assert not re.search(r"\bb\b", text)  # of other owners it shows nothing
+        # And of no record: not one number of its table is in the page, in its lines, or in what it is sent.
+        sent = page.content() + page.evaluate("fetch('/api/lines/0').then(answer => answer.text())")
+        cells = {cell for line in made.tables[0].read_text().splitlines()[1:] for cell in line.split(",")}
+        kept = {cell for cell in cells if len(cell) >= 6}
+        assert len(kept) > 100
+        assert not [cell for cell in kept if cell in sent]
         assert visitor.axe() == []
         # Nothing that this page can be asked makes an answer: only a stop is taken.
         status = page.evaluate("fetch('/api/hold/pause', {method: 'POST'}).then(answer => answer.status)")

@@ -6,6 +6,10 @@
 | `app`           | which address shows what                                                           |
 | `views`         | what the pages show, made from the public API: nothing else here knows a forecast  |
 | `forecaster`    | full forecasts, in a process beside the server, the newest question first          |
+| `drafts`        | an agreement while it is written                                                   |
+| `reading`       | ledgers, runs and models that are opened: the verdict of the command line, and report |
+| `live`          | a run while it goes on                                                             |
+| `gallery`       | the papers' figures, and transients at any ε                                       |
 | `rows`          | public rows that a person gives as a file                                          |
 | `words`         | the texts, one file a language                                                     |
 | `server`        | the port, the address with its token, the browser                                  |

@@ -15,13 +15,20 @@ function decode(text) {
   return JSON.parse(new TextDecoder().decode(bytes));
 }
 
+const table = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** What pages rest on; values that make no sense are for copriv to refuse, in words. */
+function whole(state) {
+  return table(state) && ["agreement", "model", "data"].every((key) => table(state[key])) && state.target > 0 && Number.isFinite(state.target)
+    && Array.isArray(state.owners) && state.owners.every((seat) => table(seat) && table(seat.terms));
+}
+
 /** The state in the address, or null where there is none that can be read. */
 export function fromAddress() {
   if (location.hash.length < 3) return null;
   try {
     const state = decode(location.hash.slice(1));
-    const seats = Array.isArray(state?.owners) && state.owners.every((seat) => typeof seat?.terms === "object" && seat.terms);
-    return seats ? state : null;
+    return whole(state) ? state : null;
   } catch {
     return null;
   }
