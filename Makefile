@@ -40,7 +40,7 @@ export CHROMIUM
 test-ui: setup
 	@test -x "$(CHROMIUM)" || { echo "no chromium here: apt-get install chromium, or make test-ui CHROMIUM=/path/to/it"; exit 1; }
 	$(BIN)/python -m pip install --quiet --group browser
-	$(BIN)/python -m pytest tests/ui
+	$(BIN)/python -m pytest tests/ui -m browser
 
 HOURS ?= 1
 test-long: setup

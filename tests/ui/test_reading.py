@@ -114,6 +114,17 @@ def test_a_run_of_another_agreement_or_authority_is_noticed(finished, tmp_path):
     assert opened([path.read_bytes()], "1" * 64)["problems"]
 
 
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 0.0, '', '', '' FROM n"
+
+
+def test_a_file_that_holds_a_program_is_refused_before_it_runs(finished, tmp_path):
+    path = tmp_path / "run.db"
+    path.write_bytes(finished[0].read_bytes())
+    damaged(path, "DROP TABLE events")
+    with pytest.raises(InvalidInput, match="no learner writes"):
+        opened([damaged(path, f"CREATE VIEW events (number, time, kind, data, hash) AS {ENDLESS}")])
+
+
 def test_files_that_do_not_belong_together_are_refused_in_words(finished, ledger):
     run = finished[0].read_bytes()
     for contents, said in (
