@@ -53,6 +53,9 @@ def screens(browser, address, names, folder, widths, schemes, before=lambda page
                 ready(page, name)
                 before(page, name)
                 size = "" if len(widths) == 1 else f"-{width}"
+                if name == "gallery":  # the first figures of a long page
+                    page.set_viewport_size({"width": width, "height": 1900})
+                    page.wait_for_load_state("networkidle")
                 page.screenshot(path=folder / f"{name}{size}-{scheme}.png", full_page=name != "gallery")
             context.close()
 

@@ -32,7 +32,7 @@ const said = (text) => h("span", { title: text }, text);
 
 function spent(rows) {
   return h("table", { class: "spent" }, h("tbody", {}, rows.map((row) => h("tr", {},
-    h("th", { scope: "row", class: "mono" }, row.name.length > 40 ? `${row.name.slice(0, 40)}…` : row.name),
+    h("th", { scope: "row", class: "mono", title: row.name }, row.name.length > 24 ? `${row.name.slice(0, 24)}…` : row.name),
     h("td", {}, t("run.answers", { answers: count(row.answers ?? 0), most: count(row.most ?? 0) }), row.missing ? `; ${t("read.missing", { number: count(row.missing) })}` : ""),
     h("td", {}, gauge(row.spent ?? 0, row.epsilon || 1, ofAll(row))),
     h("td", {}, ofAll(row))))));
