@@ -30,28 +30,25 @@ def main() -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     had, begun = {row["cell"] for row in rows}, time.monotonic()
-    for split, number, epsilon, shuffled, public in cells(given.quick):
-        for known in ("nothing", "strata") if not shuffled else ("nothing", "alike"):
-            cell = f"{split.name}, {number or 'all'} owners, eps {epsilon:g}, "
-            cell += f"{'shuffled' if shuffled else 'as they are'}, public rows of {public}, {known} known"
-            if cell in had or given.only not in cell or time.monotonic() - begun > given.limit:
-                continue
-            cut = owners(given.data, split, number, shuffled, public=public)
-            if cut is None:
-                continue
-            facts = {"cell": cell, "split": split.name, "owners_asked": number, "epsilon": epsilon}
-            facts |= {"shuffled": shuffled, "public": public, "known": known, "loss": split.loss}
-            try:
-                row = {**facts, **measure(cut, split.loss, epsilon, known)}
-            except Exception as error:  # a cell that fails is a result, and is counted as one
-                row = {**facts, "failed": f"{type(error).__name__}: {error}"}
-            rows.append(row)
-            with given.out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            short = {
-                k: row.get(k) for k in ("measured", "low", "high", "in_band", "plan_over_best", "failed", "seconds")
-            }
-            print(cell, short, flush=True)
+    for split, number, epsilon, shuffled, public, known in cells(given.quick):
+        cell = f"{split.name}, {number or 'all'} owners, eps {epsilon:g}, "
+        cell += f"{'shuffled' if shuffled else 'as they are'}, public rows of {public}, {known} known"
+        if cell in had or given.only not in cell or time.monotonic() - begun > given.limit:
+            continue
+        cut = owners(given.data, split, number, shuffled, public=public)
+        if cut is None:
+            continue
+        facts = {"cell": cell, "split": split.name, "owners_asked": number, "epsilon": epsilon}
+        facts |= {"shuffled": shuffled, "public": public, "known": known, "loss": split.loss}
+        try:
+            row = {**facts, **measure(cut, split.loss, epsilon, known)}
+        except Exception as error:  # a cell that fails is a result, and is counted as one
+            row = {**facts, "failed": f"{type(error).__name__}: {error}"}
+        rows.append(row)
+        with given.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        short = {k: row.get(k) for k in ("measured", "low", "high", "in_band", "plan_over_best", "failed", "seconds")}
+        print(cell, short, flush=True)
     text = page(rows)
     if given.page:
         PAGE.write_text(text, encoding="utf-8")

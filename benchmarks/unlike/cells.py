@@ -25,8 +25,8 @@ def agreement(owners: Owners, loss: str, epsilon: float, unlikeness: float | Non
             "model": {"loss": loss, "regularization": 1e-5 if loss == "squared" else 1e-3, "intercept": True},
             "data": stated,
             "owner": [
-                {"name": f"owner-{i + 1}", "records": len(y), "epsilon": epsilon}
-                for i, (_, y) in enumerate(owners.train)
+                {"name": name, "records": len(y), "epsilon": epsilon}
+                for name, (_, y) in zip(owners.names, owners.train, strict=True)
             ],
         }
     )

@@ -39,9 +39,9 @@ SPLITS = (
     Split("lending_10k", "state"),
     Split("lending_10k", "grade"),
     Split("lending_10k", "sorted by interest_rate"),
-    Split("creditcard", "sorted by Time", "logistic"),
-    Split("creditcard", "sorted by Amount", "logistic"),
-    Split("creditcard", "sorted by V1", "logistic"),
+    Split("creditcard", "sorted by Time", "logistic", 10_000),
+    Split("creditcard", "sorted by Amount", "logistic", 10_000),
+    Split("creditcard", "sorted by V1", "logistic", 10_000),
     *(Split(f"unlike/{name}", "_owner") for name in ("diamonds", "cps1988", "gss_wages", "insteval", "fertility")),
 )
 TARGETS = {"diabetes_130_hospitals": "time_in_hospital", "lending_10k": "interest_rate", "creditcard": "Class"}
@@ -66,6 +66,8 @@ class Owners:
     strata: Any
     train: list[tuple[Any, Any]]
     test: list[tuple[Any, Any]]
+    names: list[str]
+    """Of each owner: what `strata` calls it."""
 
 
 def owners(
@@ -82,7 +84,11 @@ def owners(
     features = COLUMNS.get(split.table) or [c for c in frame.columns if not c.startswith("_")]
     frame = frame[[*dict.fromkeys([*features, target, key])]].dropna()
     if len(frame) > split.most_rows:
-        frame = frame.iloc[np.sort(rng.choice(len(frame), split.most_rows, replace=False))]
+        # Of the card transactions all frauds are kept: of every tenth of them 1,000 public rows would show none.
+        rare = np.flatnonzero(frame[target] > 0) if split.loss != "squared" else np.empty(0, dtype=np.int64)
+        common = np.setdiff1d(np.arange(len(frame)), rare)
+        drawn = rng.choice(common, split.most_rows - len(rare), replace=False)
+        frame = frame.iloc[np.sort(np.concatenate([rare, drawn]))]
     label = _labels(frame, key, split.column.startswith("sorted"), number, rng)
     frame, label = frame[label >= 0], label[label >= 0]
     at = rng.permutation(len(frame))
@@ -96,15 +102,16 @@ def owners(
     mean, spread = x[mine].mean(axis=0), x[mine].std(axis=0)
     x = np.clip((x - mean) / np.where(spread > 0, spread, 1.0), -20.0, 20.0)
     y = np.where(y > 0, 1.0, -1.0) if split.loss != "squared" else (y - y[mine].mean()) / y[mine].std()
-    train, test = [], []
+    train, test, names = [], [], []
     for group in range(label.max() + 1):
         rows = rng.permutation(rest[label[rest] == group])
         if len(rows) < 10:
             continue
         cut = max(int(TESTED * len(rows)), 1)
+        names.append(str(group))
         test.append((x[rows[:cut]], y[rows[:cut]]))
         train.append((x[rows[cut:]], y[rows[cut:]]))
-    return Owners((x[mine], y[mine]), label[mine], train, test)
+    return Owners((x[mine], y[mine]), label[mine], train, test, names)
 
 
 def _labels(frame: Any, key: str, in_order: bool, number: int, rng: np.random.Generator) -> Any:
@@ -128,15 +135,28 @@ def _labels(frame: Any, key: str, in_order: bool, number: int, rng: np.random.Ge
     return label
 
 
-def cells(quick: bool) -> Iterator[tuple[Split, int, float, bool, str]]:
-    """(split, owners, ε, shuffled, which rows are public): the grid."""
-    for split in SPLITS:
-        own = split.table.startswith("unlike/")
-        for number in (0,) if own else (3, 10) if quick else (3, 10, 30):
-            for epsilon in (0.3, 3.0) if own else (0.1, 1.0, 10.0):
-                yield split, number, epsilon, False, "all"
-                if not own:
-                    yield split, number, epsilon, True, "all"
-    for split in (SPLITS[1], SPLITS[3]):
-        for number, public in ((10, "one owner"), (100, "all")):
-            yield split, number, 1.0, False, public
+def cells(quick: bool) -> Iterator[tuple[Split, int, float, bool, str, str]]:
+    """(split, owners, ε, shuffled, which rows are public, what is known), in an order that is balanced wherever it stops.
+
+    known: "nothing", "strata" or "alike". First the groups as they are, all owners; then a round of all splits for each
+    number of owners and ε, each table shuffled once in it; among them many small owners, and public rows of one owner.
+    """
+    own = [split for split in SPLITS if split.table.startswith("unlike/")]
+    cut = [split for split in SPLITS if split not in own]
+    for epsilon in (0.3, 3.0):
+        for split in own:
+            for known in ("nothing", "strata"):
+                yield split, 0, epsilon, False, "all", known
+    rounds = [(n, ε) for ε in (1.0, 0.1, 10.0) for n in ((10, 3) if quick else (10, 3, 30))]
+    for turn, (number, epsilon) in enumerate(rounds):
+        for i, split in enumerate(cut):
+            for known in ("nothing", "strata"):
+                yield split, number, epsilon, False, "all", known
+            if (i + turn) % 3 == 0:
+                for known in ("nothing", "alike"):
+                    yield split, number, epsilon, True, "all", known
+        if turn == 0:
+            for split in (cut[1], cut[3]):
+                for known in ("nothing", "strata"):
+                    yield split, 100, 1.0, False, "all", known
+                yield split, 10, 1.0, False, "one owner", "nothing"

@@ -49,6 +49,8 @@ class Problem:
     """Where owners that differ are stood in for: their records together, unbounded. `under` deals them out again."""
     strata: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
     """Which owner or stratum each public row is of, where that is known: an index a row."""
+    strata_names: tuple[str, ...] = ()
+    """What the strata are called. One that is called as an owner is, or as it says (`owner.stratum`), is of its records."""
     known_optimum: Optimum | None = None
     """θ* of these very records under this fitness, where somebody has found it before."""
 
@@ -110,8 +112,8 @@ class Problem:
         published table. Raises DataError as the pipeline does.
         """
         beside = sum(table.records * table.number for table in agreement.owner_tables)
-        sample = load_sample(feature_bound=0, beside=beside, **pipeline(agreement))
-        problem = cls.forecasting(agreement, sample.records)
+        sample = load_sample(feature_bound=0, beside=beside, strata=agreement.data.strata, **pipeline(agreement))
+        problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
         words = f"{problem.description}: {sample.words}"
         return replace(problem, target_bound=sample.schema.target_bound, description=words)
 
@@ -146,6 +148,7 @@ class Problem:
         strata: which owner or stratum each public row is of (labels), where somebody knows.
         """
         sample = as_records({"public": public}, agreement.data.features)["public"]
+        index, called = (None, ()) if strata is None else _labels(strata, len(sample))
         problem = cls(
             agreement,
             (sample,) * agreement.n_owners,
@@ -155,7 +158,8 @@ class Problem:
             "public",
             "",
             stand_in=True,
-            strata=None if strata is None else _labels(strata, len(sample)),
+            strata=index,
+            strata_names=called,
         )
         return problem.on_public()
 
@@ -220,6 +224,22 @@ class Problem:
         )  # fmt: skip
 
     @property
+    def stratum_of_owner(self) -> tuple[int | None, ...]:
+        """The stratum of public rows that each owner's records are like; None where none is known to be.
+
+        Raises AgreementError where an owner names a stratum that no public row is of.
+        """
+        place = {name: i for i, name in enumerate(self.strata_names)}
+        if place:
+            for owner in self.terms.owner:
+                if owner.stratum is not None and owner.stratum not in place:
+                    raise AgreementError(
+                        f"owner.stratum: no public row is of {owner.stratum!r}, which {owner.name} is said to be; the "
+                        f"first strata are {', '.join(list(place)[:5])}"
+                    )
+        return tuple(place.get(owner.stratum or owner.name) for owner in self.terms.owner)
+
+    @property
     def proved_gradient_bound(self) -> float:
         """What ‖∇ℓ‖₁ cannot exceed over Θ, by the bounds on features and target; infinite where there is none."""
         if self.feature_bound is None or not np.isfinite(self.target_bound):
@@ -279,12 +299,18 @@ def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
     return (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
 
 
-def _labels(strata: Any, rows: int) -> Any:
-    """An index a row in place of labels. Raises DataError where there are not as many as public rows."""
+def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
+    """An index a row in place of labels, and the labels. Raises DataError where there are not as many as public rows."""
     labels = np.asarray(strata)
     if labels.shape != (rows,):
         raise DataError(f"strata: {labels.shape[0] if labels.ndim else 0} labels for {rows} public rows; give one each")
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    missing = [k for k, label in enumerate(labels.tolist()) if label is None or label != label]
+    if missing:
+        raise DataError(
+            f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
+        )
+    names, index = np.unique(labels.astype(str), return_inverse=True)
+    return index.astype(np.int64), tuple(str(name) for name in names)
 
 
 def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:

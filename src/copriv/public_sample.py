@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput, NotCertified
-from copriv.fitness import Optimum, Quadratic, Regularizer
+from copriv.fitness import Fitness, Optimum, Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.types import Array, is_linear
@@ -76,7 +76,7 @@ class PublicSample:
         Directions in which no public record differs count as if they hardly did: what is divided by stays finite.
         """
         f = self.smooth.fitness
-        A = f.quadratic.hessian if f.quadratic is not None else curvature_at(self.smooth, self.optimum.theta)
+        A = curvature_of(f, self.optimum.theta)
         a, U = np.linalg.eigh(A)
         least = 1e-7 * max(float(a[-1]), 1e-300)
         return A if a[0] >= least else np.asarray((U * np.maximum(a, least)) @ U.T)
@@ -148,13 +148,26 @@ class PublicSample:
         return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
 
     def _hessian_of(self, world: Problem) -> Array:
-        q = world.fitness.quadratic
-        return q.hessian if q is not None else curvature_at(world, self.optimum.theta)
+        return curvature_of(world.fitness, self.optimum.theta)
+
+    @cached_property
+    def unexplained(self) -> float:
+        """f of the best model over f of the best constant: 1 − R² for the squared loss; at most 1."""
+        problem = self.smooth
+        r = problem.unbounded[0]
+        ones = np.full((len(r), 1), float(problem.terms.model.intercept))
+        try:
+            constant = problem.fitness_of(Records(ones, r.target, r.weight)).minimum(np.zeros(1), 1e-5).value
+        except NotCertified:
+            return 1.0
+        return min(self.optimum.value / constant, 1.0) if constant > 0 else 1.0
 
 
-def curvature_at(problem: Problem, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
-    """∇²f at θ by differences of slopes; a kink is spread over a tenth of the predictions' range."""
-    f, r = problem.fitness, problem.fitness.records
+def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+    """∇²f at θ: whole for the squared loss, else by differences of slopes; a kink is spread over a tenth of predictions."""
+    if f.quadratic is not None:
+        return f.quadratic.hessian
+    r = f.records
     loss, share = f.loss, r.weight / r.weight.sum()
     c = f.regularizer.strength * np.eye(len(theta))
     if is_linear(loss):

@@ -131,6 +131,9 @@ class DataTerms(_Table):
     unlikeness: NonNegative | tuple[NonNegative, NonNegative] | None = None
     """How unlike the owners are, a number or a range (`copriv.unlikeness`): the ψ, on everybody's records, of a perfect
     model of one owner's own population. 0: alike; not given: not known, which is not the same."""
+    strata: str | None = None
+    """The column of the public table that says whose each row is: the name of an owner, or of a stratum (`owner.stratum`).
+    Public rows need it, owners' tables do not."""
     features: tuple[str, ...] | None = None
     target: str | None = None
     bounds: dict[str, tuple[float, float]] | None = None
@@ -241,6 +244,8 @@ class OwnerTerms(_Table):
     """The rate of the owner's Poisson clock."""
     group: str | None = None
     """Owners of one group always answer together, as one fictitious owner (A, Remark 2)."""
+    stratum: str | None = None
+    """The stratum of the public rows that its records are like; the one that is called as it is, when not given."""
     unit: str | None = None
     """The column that names the person; without it, each record is its own unit."""
     unit_records: Count | None = None

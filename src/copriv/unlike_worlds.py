@@ -22,11 +22,12 @@ from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
 from copriv.bundles import bundles_of
+from copriv.owner_worlds import OwnerLaws, OwnerWorld, knows_owners
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.types import Array
-from copriv.unlikeness import UNKNOWN, Unlikeness, from_strata
+from copriv.unlikeness import Unlikeness, from_strata, unknown
 
 KINDS = 8
 """Directions in one world."""
@@ -41,12 +42,34 @@ def unlikeness_of(problem: Problem) -> Unlikeness:
     stated = problem.terms.data.unlikeness
     if stated is not None:
         return Unlikeness.stated(stated)
-    if problem.strata is None or len(np.unique(problem.strata)) < 2:
-        return UNKNOWN
     sample = PublicSample.of(problem)
+    if problem.strata is None or len(np.unique(problem.strata)) < 2:
+        return unknown(sample.unexplained)
+    laws = laws_of(sample)
+    if laws is not None:
+        return laws.unlikeness
     r = sample.problem.owners[0]
     gradients = sample.problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
     return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
+
+
+def laws_of(sample: PublicSample) -> OwnerLaws | None:
+    """What strata of the public rows say of each owner; None where they are none of the owners, or too few."""
+    if not knows_owners(sample.problem):
+        return None
+    laws = OwnerLaws(sample)
+    return laws if laws.usable else None
+
+
+def worlds_of(
+    sample: PublicSample, agreement: Agreement, unlikeness: Unlikeness, number: int, seed: int = 0
+) -> "tuple[UnlikeWorld | OwnerWorld, ...]":
+    """Worlds over all that unlikeness may be: of the owners themselves, where public rows say whose they are."""
+    laws = laws_of(sample)
+    if laws is not None:
+        return laws.drawn(number, seed)
+    order = np.random.default_rng([seed, 6]).permutation(number)
+    return unlike_worlds_at(sample, agreement, [unlikeness.quantile((i + 0.5) / number) for i in order], seed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,9 @@ Source = Literal["stated", "strata", "answers", "not stated"]
 LEAST = 1e-4
 """Unlikeness below this is no different from 0 in any decision."""
 
+LEAST_UNEXPLAINED = 0.05
+"""A model that leaves less is taken to leave this."""
+
 
 @dataclass(frozen=True)
 class Unlikeness:
@@ -78,8 +81,18 @@ class Unlikeness:
 
 
 UNKNOWN = Unlikeness(0.02, 0.0, 1.0, "not stated")
-"""Where nothing is stated: groups of five real tables (regions, occupations, departments, ages, qualities) lie between
-0.003 and 5, half of them below 0.02; and owners may also be alike (docs/explanation/unlike-owners.md)."""
+"""Where nothing is stated and a model explains hardly anything: groups of real tables (regions, occupations, departments,
+payers) lie between 0.003 and 0.1, half of them below 0.02; owners may also be alike, or sorted by their target."""
+
+
+def unknown(unexplained: float) -> Unlikeness:
+    """What is known where nothing is stated: `UNKNOWN`, in units of what a model leaves unexplained.
+
+    unexplained: f of the best model over f of the best constant (1 − R²). How far groups differ is a part of how far
+    records do; ψ is over what the best model leaves. A model that leaves a tenth sees owners ten times as unlike.
+    """
+    times = 1.0 / max(unexplained, LEAST_UNEXPLAINED)
+    return Unlikeness(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
 
 
 def from_strata(
@@ -118,14 +131,16 @@ def from_answers(
     noise: Float[Array, " owners"],
     hessian: Float[Array, "p p"],
     optimum: float,
+    sampling: Float[Array, " owners"] | float = 0.0,
 ) -> Unlikeness:
     """u from what owners answered at one θ: the spread of answers beyond their known noise. Costs nothing: they are public.
 
     answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
     one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
+    sampling: what an owner's records, being few, add to the noise in the metric A⁻¹: 2κ/n_i.
     """
     inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
-    return _spread(answers, weights, np.trace(inverse) * noise, inverse, optimum, "answers")
+    return _spread(answers, weights, np.trace(inverse) * noise + sampling, inverse, optimum, "answers")
 
 
 def _spread(
@@ -138,11 +153,25 @@ def _spread(
 ) -> Unlikeness:
     """u of mean gradients about their weighted mean. noise: E of a mean's noise in the metric A⁻¹, which is taken off."""
     w = weights / weights.sum()
-    away = means - w @ means
+    raw, known = summed_apart(means, w, noise, inverse, optimum)
+    return _summary(raw - known, w, known, len(inverse), source)
+
+
+def summed_apart(
+    means: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    inverse: Float[Array, "p p"],
+    optimum: float,
+) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
+    """½ mᵀA⁻¹m/f of each owner's mean gradient about all, and what noise alone would make of it on average.
+
+    noise: E of a mean's noise in the metric A⁻¹; weights: n_i/n, adding up to 1.
+    """
+    away = means - weights @ means
     # An owner's noise is in the weighted mean too: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
-    known = 0.5 * ((1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))) / optimum
-    found = 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum - known
-    return _summary(found, w, known, len(inverse), source)
+    known = 0.5 * ((1.0 - 2.0 * weights) * noise + float(np.sum(weights**2 * noise))) / optimum
+    return 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum, known
 
 
 def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Unlikeness:

@@ -22,7 +22,7 @@ Rows that stand several times because somebody copied them are one observation, 
 
 One file, longer than others: the two ways (`_Regression`, `_Classes` for few rows) serve `Law` alone, and share its units.
 
-A world in which owners differ would draw each owner's records from a law of its own: `dealt` is the place for it.
+Worlds in which owners differ are made of these: `copriv.unlike_worlds`, `copriv.owner_worlds`.
 """
 
 from dataclasses import dataclass, replace
@@ -166,10 +166,10 @@ class Law:
         rows, law = self.rows, rng.standard_exponential(self.observations)
         law *= rows.weight if len(rows) == len(self.raw) else 1.0
         counts = self._counts(rng, n, law / law.sum())
-        x, y = rows.features, self._unshrunk(rows)
+        x, y = rows.features, self.targets
         kept = counts > 0
         x, y, counts = x[kept], y[kept], counts[kept]
-        return self._with_tails(rng, x, y, counts)
+        return self.with_tails(rng, x, y, counts)[0]
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
         """How often each row is in the pool; where rows are copies of few, as few of them are."""
@@ -179,10 +179,11 @@ class Law:
         found = rng.multinomial(originals, law)
         return np.asarray(rng.multinomial(n, found / originals))
 
-    def _unshrunk(self, rows: Records) -> Array:
-        """Targets with residuals as large as they were before a model was fitted to them."""
+    @cached_property
+    def targets(self) -> Array:
+        """Targets of `rows` with residuals as large as they were before a model was fitted to them."""
         if self.labels or not self.modelled:
-            return rows.target
+            return self.rows.target
         residual, leverage, fitted = self._fit
         return np.asarray(fitted + residual / np.sqrt(1.0 - np.minimum(leverage, 0.9)))
 
@@ -203,10 +204,16 @@ class Law:
     def _tail_of_residuals(self) -> Tail | None:
         return None if self.labels else _tail(np.abs(self._fit[0]))
 
-    def _with_tails(self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]) -> Records:
-        """The rows, those in a tail in several copies, each as long (or as far off) as the tail may have it."""
+    def with_tails(
+        self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]
+    ) -> tuple[Records, Int[np.ndarray, " made"]]:
+        """The rows, those in a tail in several copies, each as long (or as far off) as the tail may have it.
+
+        And which of the rows given each of those made is.
+        """
+        same = np.arange(len(x))
         if not self.modelled:
-            return Records(x, y, counts.astype(np.float64))
+            return Records(x, y, counts.astype(np.float64)), same
         plain = self._model.predicted(x, self._model.mean)
         lengths, residual = np.abs(x).sum(axis=1), None if self.labels else y - plain
         tails = self._tail_of_lengths, self._tail_of_residuals
@@ -218,7 +225,7 @@ class Law:
             off = np.abs(residual) > tails[1].threshold
         many = long_ | off
         if not many.any():
-            return Records(x, y, counts.astype(np.float64))
+            return Records(x, y, counts.astype(np.float64)), same
         copies = np.where(many, np.minimum(max(COPIES // int(many.sum()), 2), counts), 1)
         at = np.repeat(np.arange(len(x)), copies)
         weight = np.floor(counts[at] / copies[at])
@@ -237,7 +244,7 @@ class Law:
                 r[which] = np.sign(r[which]) * (t.threshold + t.excesses(rng, int(which.sum())))
             intercept = z - self._model.predicted(x / factor[:, None], self._model.mean, constant=False)
             y = self._model.predicted(x, self._model.mean, constant=False) + intercept + r
-        return Records(x, y, weight)
+        return Records(x, y, weight), at
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
         law = rng.standard_exponential(self.observations)

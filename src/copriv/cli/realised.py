@@ -13,14 +13,19 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.fitness import relative_fitness
 from copriv.forecast.assessment import assess
+from copriv.heard import heard
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.talkers import Talkers
 from copriv.types import Array
+from copriv.unlike_worlds import unlikeness_of
 
 if TYPE_CHECKING:
     from copriv.network.conductor import Conductor
+
+SURE = 1.645
+"""Standard errors, to either side, that hold with 90 %."""
 
 
 def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
@@ -70,8 +75,21 @@ def realised(conductor: "Conductor", public: Records | None, seconds: float) -> 
     return {
         **_counted(agreement, [conductor.parties[name].answered for name in agreement.owner_names], conductor.stepped),
         "seconds": round(seconds, 3),
-        "public": None if public is None else on_public_rows(agreement, conductor.model, public),
+        "public": None
+        if public is None
+        else {**on_public_rows(agreement, conductor.model, public), "heard": _heard(conductor, public)},
     }
+
+
+def _heard(conductor: "Conductor", public: Records) -> dict[str, Any] | None:
+    """What the answers say of the owners and of the public rows, beside what was assumed (`copriv.heard`)."""
+    agreement, store = conductor.agreement, conductor.store
+    problem = Problem.forecasting(agreement, public)
+    sample = PublicSample.of(problem)
+    asked = {query.identity: query.theta for _, _, query in store.queries()}
+    answers = ((answer.owner, asked[answer.identity], answer.gradient) for answer in store.answers())
+    found = heard(agreement, sample, unlikeness_of(problem), conductor.model, answers)
+    return None if found is None else found.to_dict()
 
 
 def expected(agreement: Agreement, public: Records, runs: int, seed: int = 0) -> dict[str, Any]:
@@ -95,13 +113,18 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
 
     The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
     n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
-    be below 0.
+    be below 0. How far it errs: with e = θ − θ*, and θ* off by N(0, C) between the samples, ½(e + c)ᵀA(e + c) has the
+    variance ½tr(AC)² + eᵀACAe; 90 % of estimates are between "low" and "high" of what they estimate.
     """
     problem = Problem.forecasting(agreement, public)
     sample = PublicSample.of(problem)
     of_best = sample.public_only(float(agreement.records.sum()))
     f = float(problem.fitness.value(theta))
     ψ = float(relative_fitness(np.array(f), sample.optimum))
+    share = 1.0 / public.units + 1.0 / float(agreement.records.sum())
+    AC, p = sample.hessian @ sample.spread * share, problem.n_parameters
+    across = 2.0 * max(ψ - of_best, 0.0) * float(np.trace(AC)) / p / sample.optimum.value
+    error = float(np.sqrt(0.5 * float(np.sum(AC * AC.T)) / sample.optimum.value**2 + across))
     return {
         "rows": public.units,
         "fitness": f,
@@ -109,6 +132,8 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
         "relative_fitness": ψ,
         "of_the_best_model": of_best,
         "estimate": ψ - of_best,
+        "low": max(ψ - of_best - SURE * error, 0.0),
+        "high": max(ψ - of_best + SURE * error, 0.0),
     }
 
 

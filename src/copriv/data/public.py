@@ -16,7 +16,7 @@ from copriv.data.opening import open_dataset
 from copriv.data.preparation import Preparation
 from copriv.data.schema import EncodedTable, Scaling, Schema
 from copriv.data.source import DataSet, Source, is_published
-from copriv.data.tables import Table, read_table
+from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 from copriv.records import Records
 from copriv.validation import count
@@ -38,6 +38,8 @@ class Sample:
     """Prepared, as an owner's records are."""
     words: str
     """Which rows of which table."""
+    strata: tuple[str, ...] | None = None
+    """Whose each row is, where a column says it."""
 
 
 def load_sample(
@@ -59,11 +61,13 @@ def load_sample(
     fourier_width: float | Literal["auto"] = "auto",
     mean_square: float | None = None,
     beside: int = 1,
+    strata: str | None = None,
 ) -> Sample:
     """The public rows of `load_consortium`, which says what the arguments mean; no other row is encoded.
 
     public: a file's path, or a frame where the columns are declared.
     beside: how many private rows a simulated table has besides.
+    strata: the column that says whose each public row is.
     Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
     private ones: that table is not opened.
     """
@@ -82,15 +86,40 @@ def load_sample(
     else:
         source = _public_table(kind, public, schema, unit, scaling)
         last = public_rows or len(source.table)
+    if strata is not None:
+        source = _with_strata(source, strata)
     at = public_rows_of(source, last)
     try:
         encoded = source.schema.encode(source.table[at.tolist()])
     except DataError as error:
         raise DataError(f"data.public: {error}" if public is not None else str(error)) from None
     waves = (fourier_features, fourier_width, seed)
-    return sample_of(
+    made = sample_of(
         source, at, encoded, components, feature_bound, dictionary, intercept, unit_records, waves, mean_square
     )
+    return made if strata is None else replace(made, strata=_labels(made.table, strata))
+
+
+def _with_strata(source: Source, column: str) -> Source:
+    """The table with the column that says whose each row is, which the schema need not have."""
+    if column in source.table.columns:
+        return source
+    if source.file is None or column not in column_names(source.file):
+        raise DataError(
+            f"data.strata: the public table has no column {column!r}; name the one that says whose each row is"
+        )
+    return replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
+
+
+def _labels(table: Table, column: str) -> tuple[str, ...]:
+    """Whose each row is, as text. Raises DataError where a row does not say."""
+    labels = table[column].to_list()
+    silent = [k for k, label in enumerate(labels) if label is None or label != label or label == ""]
+    if silent:
+        raise DataError(
+            f"data.strata: public row {silent[0] + 1} has no {column} ({len(silent)} in all); leave such rows out"
+        )
+    return tuple(str(label) for label in labels)
 
 
 def _public_table(

@@ -17,6 +17,7 @@ from copriv.errors import CoprivError
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.recursion import moments_of
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.owner_worlds import OwnerWorld
 from copriv.plan.many_owners import DEALT_OWNERS, runs_in
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
@@ -59,6 +60,8 @@ class Assessment:
     words: str
     draws: Float[Array, "worlds runs"]
     """ψ at the end of every run, by world: what mean, median and band are taken from."""
+    models: Float[Array, "worlds runs p"]
+    """θ at the end of every run, by world."""
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract, with the curve added."""
@@ -89,7 +92,7 @@ def assess(
     runs: int = RUNS,
     seed: int = 0,
     sample: PublicSample | None = None,
-    unlike: Sequence[UnlikeWorld] | None = None,
+    unlike: Sequence[UnlikeWorld | OwnerWorld] | None = None,
 ) -> Assessment:
     """Terms without "auto", on public rows alone: `runs` runs in all, in WORLDS worlds.
 
@@ -120,7 +123,8 @@ def assess(
             mean, kind = np.mean([one for one in exact if one is not None], axis=0)[k - k[0]], "exact"
     band = Band(k, mean, median, np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
-    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1])  # type: ignore[arg-type]
+    models = np.stack([one.theta for one in simulated])
+    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
 
 
 def _exact_mean(problem: Problem) -> Array | None:

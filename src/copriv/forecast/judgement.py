@@ -2,6 +2,9 @@
 
 In each world the public model has one ψ, an owner's own model another, and the runs of the consortium theirs. Joining pays
 in a run that is below both; the share of worlds and runs in which it is, is the probability that a verdict carries.
+
+Two ways to the numbers of an owner's own model: `Judgement`, where nobody knows which owner is unlike which, by how many
+records it has and how unlike owners are; `OwnJudgement`, where public rows say whose they are, by fitting it in every world.
 """
 
 from collections.abc import Sequence
@@ -10,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import NotCertified
-from copriv.problem import Problem
+from copriv.forecast.assessment import Assessment
+from copriv.owner_worlds import HOPELESS, OwnerWorld, best_on, psi
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.types import Array
@@ -22,8 +25,6 @@ SIZES = 4
 """Owners' own models are fitted for so many sizes in a world; between them ψ is interpolated."""
 HOME = 0.05
 """What finding out at home how far to trust the common model costs, as a part of the better one's error."""
-HOPELESS = 1e6
-"""ψ of an own model that has no finite optimum: it counts as this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,8 @@ class Judgement:
     """ψ in each world of the public model, and of own models by how many records they are fitted to."""
 
     public: Float[Array, " worlds"]
+    records: tuple[int, ...]
+    """Of each owner."""
     sizes: Float[Array, " sizes"]
     own: Float[Array, "worlds sizes"]
     """What too few records of its own leave unknown: also the excess of an own model on the owner's own population."""
@@ -53,50 +56,88 @@ class Judgement:
         if len(sizes) > SIZES:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], SIZES)))
         model = sample.problem.box.project(sample.optimum.theta)
-        public = np.array([_psi(world.pool, model) for world in worlds])
+        public = np.array([psi(world.pool, model) for world in worlds])
         own = np.array([[_own(world, int(n), sample) for n in sizes] for world in worlds])
         apart = np.zeros((len(worlds), 1)) if unlike is None else np.array([world.apart for world in unlike])
-        return cls(public, sizes, own, apart)
+        return cls(public, tuple(int(n) for n in records), sizes, own, apart)
 
-    def alone(self, records: float) -> Float[Array, "worlds kinds"]:
-        """ψ in each world, on everybody's records, of the own model of an owner of this size and of each kind."""
-        return self.unknown(records)[:, None] + self.apart
+    def kind(self, i: int) -> int:
+        """Owners of one kind are told the same of their own models."""
+        return self.records[i]
 
-    def unknown(self, records: float) -> Float[Array, " worlds"]:
+    def alone(self, i: int) -> Float[Array, "worlds kinds"]:
+        """ψ in each world, on everybody's records, of owner i's own model, were it of each kind."""
+        return self._unknown(i)[:, None] + self.apart
+
+    def _unknown(self, i: int) -> Float[Array, " worlds"]:
         """ψ in each world of the own model of an owner of this size that is like the others."""
         if len(self.sizes) == 1:
             return self.own[:, 0]
-        x, at = np.log(records), np.log(self.sizes)
+        x, at = np.log(self.records[i]), np.log(self.sizes)
         return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
 
-    def without_joining(self, records: float) -> Float[Array, "worlds kinds"]:
+    def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ in each world of the better of the two that need nobody."""
-        return np.minimum(self.alone(records), self.public[:, None])
+        return np.minimum(self.alone(i), self.public[:, None])
 
-    def pays(self, together: Float[Array, "worlds runs"], records: float) -> float:
+    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
         """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together[:, :, None] < self.without_joining(records)[:, None, :]))
+        return float(np.mean(together[:, :, None] < self.without_joining(i)[:, None, :]))
 
-    def on_own_records(self, together: Float[Array, "worlds runs"], records: float) -> "OwnRecords":
+    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
         """The second question: which model serves the owner's *own* records, from unlikeness and the same runs.
 
         On its own population, above its own best model there: its own one errs by what its records leave unknown (a);
         the common one by how unlike it is, and by what privacy and everybody's records leave (t). One made of both at
         home weighs them by how sure each is, at/(a + t) in every direction alike, and a little for finding the weight.
         """
-        a = self.unknown(records)[:, None, None]
-        t = self.apart[:, None, :] + together[:, :, None]
-        both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
-        pays, finishing = float(np.mean(t < a)), float(np.mean(both < a))
-        return OwnRecords(
-            float(np.median(a)),
-            float(np.median(t)),
-            float(np.median(both)),
-            pays > 0.5,
-            finishing > 0.5,
-            pays,
-            finishing,
-        )
+        a, t = self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
+        return _of_both(a, t, t.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnJudgement:
+    """The same from worlds that know the owners: each one's model is fitted to the records that it has in a world."""
+
+    public: Float[Array, " worlds"]
+    worlds: tuple[OwnerWorld, ...]
+    everybody: Float[Array, "worlds owners"]
+    """ψ of own models on everybody's records."""
+    own: Float[Array, "worlds owners"]
+    """ψ of own models on their own populations, above the best there."""
+
+    @classmethod
+    def within(cls, public_model: Float[Array, " p"], worlds: Sequence[OwnerWorld]) -> "OwnJudgement":
+        """public_model: that of the public rows, inside Θ."""
+        everybody = np.full((len(worlds), len(worlds[0].held)), HOPELESS)
+        own = everybody.copy()
+        for w, world in enumerate(worlds):
+            for i, records in enumerate(world.held):
+                found = best_on(world.pool, records, world.pool.optimum.theta)
+                if found is not None:
+                    everybody[w, i], own[w, i] = psi(world.pool, found.theta), world.on_own(i, found.theta[None])[0]
+        return cls(np.array([psi(world.pool, public_model) for world in worlds]), tuple(worlds), everybody, own)
+
+    def kind(self, i: int) -> int:
+        """Every owner is a kind of its own."""
+        return i
+
+    def alone(self, i: int) -> Float[Array, "worlds one"]:
+        """ψ in each world, on everybody's records, of owner i's own model."""
+        return self.everybody[:, i : i + 1]
+
+    def without_joining(self, i: int) -> Float[Array, "worlds one"]:
+        """ψ in each world of the better of the two that need nobody."""
+        return np.minimum(self.alone(i), self.public[:, None])
+
+    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
+        """The probability that a run of the consortium is better than both."""
+        return float(np.mean(together < self.without_joining(i)))
+
+    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
+        """As `Judgement.on_own_records`, with the models that runs ended with tried on the owner's own population."""
+        t = np.array([world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)])
+        return _of_both(self.own[:, i : i + 1], t, t.shape)
 
 
 @dataclass(frozen=True)
@@ -115,8 +156,13 @@ class OwnRecords:
     finishing_pays_probability: float
 
 
-def _psi(problem: Problem, theta: Array) -> float:
-    return max(float(problem.fitness.value(theta)) / problem.optimum.value - 1.0, 0.0)
+def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
+    """From draws of what an owner's own model errs by on its own population (a), and the common one (t)."""
+    a, t = np.broadcast_to(a, shape), np.broadcast_to(t, shape)
+    both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
+    pays, finishing = float(np.mean(t < a)), float(np.mean(both < a))
+    alone, together, finished = (float(np.median(each)) for each in (a, t, both))
+    return OwnRecords(alone, together, finished, pays > 0.5, finishing > 0.5, pays, finishing)
 
 
 def _own(world: World, records: int, sample: PublicSample) -> float:
@@ -127,9 +173,19 @@ def _own(world: World, records: int, sample: PublicSample) -> float:
     hand = some_of(np.random.default_rng([*world.seed, records]), counts, records)
     some = hand > 0
     rows = Records(raw.features[some], raw.target[some], hand[some].astype(np.float64))
-    problem = sample.problem
-    rows = rows.with_intercept() if problem.terms.model.intercept else rows
-    try:
-        return min(_psi(world.pool, problem.fitness_of(rows).minimum(world.pool.optimum.theta, 1e-5).theta), HOPELESS)
-    except NotCertified:
-        return HOPELESS
+    found = best_on(sample.problem, rows, world.pool.optimum.theta)
+    return HOPELESS if found is None else psi(world.pool, found.theta)
+
+
+def judged(
+    sample: PublicSample,
+    records: Sequence[int],
+    worlds: Sequence[World],
+    unlike: "Sequence[UnlikeWorld | OwnerWorld] | None",
+) -> Judgement | OwnJudgement:
+    """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
+    known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
+    if known:
+        return OwnJudgement.within(sample.problem.box.project(sample.optimum.theta), known)
+    guessed = None if unlike is None else [world for world in unlike if isinstance(world, UnlikeWorld)]
+    return Judgement.of(sample, records, worlds, guessed)

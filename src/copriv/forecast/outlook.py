@@ -16,11 +16,12 @@ from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
-from copriv.forecast.judgement import Judgement
 from copriv.forecast.judgement import OwnRecords as OwnRecords
+from copriv.forecast.judgement import judged
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium
+from copriv.owner_worlds import OwnerWorld
 from copriv.plan import Plan, plan
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
@@ -28,7 +29,7 @@ from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.types import Loss
-from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlike_worlds_at, unlikeness_of
+from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
 from copriv.unlikeness import Unlikeness
 
 LEVEL_WORLDS = 8
@@ -207,8 +208,9 @@ def forecast(
     runs: simulated runs on the public rows for each assessment.
     public_start, preconditioner: what a recommendation may use.
     progress: called with (stages done, stages in all).
-    strata: which owner or stratum each row of `public` is of (labels), where that is known: unlikeness is estimated
-        from it, unless the agreement states it.
+    strata: which owner or stratum each row of `public` is of (labels), where that is known: unlikeness is estimated from
+        it, unless the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is told
+        about from its own rows. For the public rows of the pipeline, data.strata names the column.
 
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
     """
@@ -220,6 +222,8 @@ def forecast(
             )
         problem = agreement.on_public()
     elif public is None:
+        if strata is not None:
+            raise UsageError("forecast: strata are of the rows of `public`; give both, or the column data.strata alone")
         problem = Problem.load_public(agreement)
     else:
         problem = Problem.forecasting(agreement, public, loss, strata)
@@ -248,9 +252,9 @@ def forecast(
     differ = 0.0 if unlike is None else unlikeness.value
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
     records = [table.records for table in problem.terms.owner_tables]
-    judged = Judgement.of(sample, records, sample.drawn(WORLDS, seed), unlike)
-    low, high = np.quantile(judged.public, [0.05, 0.95])
-    owners, public_only = owners_of(problem.terms, members, recommended, judged), float(np.median(judged.public))
+    found = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
+    low, high = np.quantile(found.public, [0.05, 0.95])
+    owners, public_only = owners_of(problem.terms, members, recommended, found), float(np.median(found.public))
     best = best.advised(public_only, min(o.alone for o in owners), any(o.joining_pays for o in owners))
     return Forecast(
         agreed=agreed,
@@ -274,12 +278,11 @@ def forecast(
 
 def worlds_unlike(
     sample: PublicSample, terms: Agreement, unlikeness: Unlikeness, seed: int
-) -> tuple[UnlikeWorld, ...] | None:
+) -> tuple[UnlikeWorld | OwnerWorld, ...] | None:
     """The forecast's worlds with owners that differ, by levels spread over what unlikeness may be; None: alike."""
     if unlikeness.alike or terms.n_owners == 1:
         return None
-    order = np.random.default_rng([seed, 6]).permutation(WORLDS)
-    return unlike_worlds_at(sample, terms, [unlikeness.quantile((i + 0.5) / WORLDS) for i in order], seed)
+    return worlds_of(sample, terms, unlikeness, WORLDS, seed)
 
 
 def _at_unlikeness(

@@ -15,7 +15,7 @@ from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess
-from copriv.forecast.judgement import Judgement
+from copriv.forecast.judgement import judged
 from copriv.forecast.outlook import worlds_unlike
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.one_answer import plan_one_answer
@@ -101,19 +101,19 @@ def forecast_own_learners(
     ]
     each, kinds = -(-runs // WORLDS), _kinds(problem.terms)
     drawn = np.stack([_in(world, list(kinds.values()), each, seed, i * each) for i, world in enumerate(worlds)])
-    judged = Judgement.of(sample, [owner.records for owner in problem.terms.owner], sample.drawn(WORLDS, seed), unlike)
+    without = judged(sample, [owner.records for owner in problem.terms.owner], sample.drawn(WORLDS, seed), unlike)
     made = []
-    for owner in problem.terms.owner:
+    for i, owner in enumerate(problem.terms.owner):
         ψ = drawn[:, list(kinds).index((owner.records, owner.epsilon, owner.delta, owner.overlap))]
         low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95])
-        pays = judged.pays(ψ, owner.records)
+        pays = without.pays(ψ, i)
         made.append(
             LearnerForecast(
-                owner.name, owner.records, owner.epsilon, float(np.median(judged.alone(owner.records))),
+                owner.name, owner.records, owner.epsilon, float(np.median(without.alone(i))),
                 float(common.relative_fitness.median[-1]), float(median), float(low), float(high), pays > 0.5, pays,
             )
         )  # fmt: skip
-    return OwnLearnersForecast(common.agreement, float(np.median(judged.public)), tuple(made))
+    return OwnLearnersForecast(common.agreement, float(np.median(without.public)), tuple(made))
 
 
 def _candidates(problem: Problem, sample: PublicSample, seed: int) -> list[Agreement]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
-from copriv.forecast.judgement import Judgement, OwnRecords
+from copriv.forecast.judgement import Judgement, OwnJudgement, OwnRecords
 from copriv.forecast.value import Consortium
 
 
@@ -66,7 +66,7 @@ class OwnerForecast:
 
 
 def owners_of(
-    agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement
+    agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement
 ) -> tuple[OwnerForecast, ...]:
     """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once."""
     together = float(recommended.relative_fitness.mean[-1])
@@ -76,9 +76,9 @@ def owners_of(
     shapley, error = members.shapley()
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
-        kind = owner.records, owner.epsilon, owner.overlap
+        kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
         if kind not in alike:
-            alike[kind] = _of_kind(i, owner.records, members, recommended, judged)
+            alike[kind] = _of_kind(i, members, recommended, judged)
         made.append(
             OwnerForecast(
                 name=owner.name,
@@ -100,12 +100,12 @@ def owners_of(
     return tuple(made)
 
 
-def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment, judged: Judgement) -> dict[str, Any]:
+def _of_kind(i: int, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement) -> dict[str, Any]:
     """What is the same for all owners of one size and budget."""
-    alone, target = judged.alone(records), judged.without_joining(records)
+    alone, target = judged.alone(i), judged.without_joining(i)
     # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough.
     hard, usual, easy = np.quantile(target, [0.05, 0.5, 0.95])
-    probability = judged.pays(recommended.draws, records)
+    probability = judged.pays(recommended.draws, i)
     low, high = np.quantile(alone, [0.05, 0.95])
     return {
         "alone": float(np.median(alone)),
@@ -113,7 +113,7 @@ def _of_kind(i: int, records: int, members: Consortium, recommended: Assessment,
         "alone_high": float(high),
         "joining_pays": probability > 0.5,
         "joining_pays_probability": probability,
-        "own": judged.on_own_records(recommended.draws, records),
+        "own": judged.on_own_records(recommended, i),
         "break_even_epsilon": members.break_even(i, float(usual)),
         "break_even_epsilon_low": members.break_even(i, float(easy)),
         "break_even_epsilon_high": members.break_even(i, float(hard)),

@@ -227,7 +227,8 @@ def to_toml(agreement: Agreement) -> str:
 def _public_choices(agreement: Agreement, public: object) -> Sample:
     """The public rows, and the dictionary and bound that follow from them."""
     given = {} if public is None else {"public": public}
-    sample = load_sample(feature_bound=agreement.data.feature_bound, **pipeline(agreement) | given)
+    data = agreement.data
+    sample = load_sample(feature_bound=data.feature_bound, strata=data.strata, **pipeline(agreement) | given)
     by_name(agreement.model.loss, agreement.model.threshold).check_target(sample.records.target)
     return sample
 

@@ -12,17 +12,18 @@ the least of which is the plan. Where owners are known to be alike nothing of th
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
+from copriv.owner_worlds import OwnerWorld
 from copriv.plan.choice import Choice, Plan, kind_of
 from copriv.plan.many_owners import runs_in
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.types import Array
-from copriv.unlike_worlds import UnlikeWorld, unlike_worlds
+from copriv.unlike_worlds import UnlikeWorld, laws_of, unlike_worlds
 from copriv.unlikeness import Unlikeness
 
 SHORT = 8
@@ -71,9 +72,9 @@ def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 
         return found
     begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
-    levels = tuple(unlikeness.quantile(q) for q in LEVELS) if unlikeness.high > unlikeness.low else (unlikeness.value,)
-    worlds = _Worlds(PublicSample.of(problem), seed)
-    cost = np.array([[worlds.psi(choice, u) for u in levels] for choice in short])
+    made = _worlds(PublicSample.of(problem), problem, unlikeness, seed)
+    levels = tuple(made)
+    cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
     best = cost.min(axis=0)
     regret = (cost / best).max(axis=1)
     chosen = int(np.argmin(regret))
@@ -98,21 +99,23 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
     return tuple(list(short.values())[:SHORT])
 
 
-@dataclass(frozen=True, eq=False)
-class _Worlds:
-    """Worlds of unlike owners, made once for each level."""
+def _worlds(
+    sample: PublicSample, problem: Problem, unlikeness: Unlikeness, seed: int
+) -> dict[float, Sequence[UnlikeWorld | OwnerWorld]]:
+    """Worlds at each level of unlikeness."""
+    laws = laws_of(sample)
+    if laws is not None:
+        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.unlikeness)
+        parts = [drawn[i * WORLDS : (i + 1) * WORLDS] for i in range(len(LEVELS))]
+        return {float(np.mean([world.unlikeness for world in part])): part for part in parts}
+    levels = [unlikeness.quantile(q) for q in LEVELS] if unlikeness.high > unlikeness.low else [unlikeness.value]
+    return {u: unlike_worlds(sample, problem.terms, u, WORLDS, seed) for u in levels}
 
-    sample: PublicSample
-    seed: int
-    made: dict[float, tuple[UnlikeWorld, ...]] = field(default_factory=dict)
 
-    def psi(self, choice: Choice, unlikeness: float) -> float:
-        """E ψ of a choice in worlds of this unlikeness."""
-        agreement = choice.agreement
-        if unlikeness not in self.made:
-            self.made[unlikeness] = unlike_worlds(self.sample, agreement, unlikeness, WORLDS, self.seed)
-        found = [
-            runs_in(world.problem, agreement, RUNS, self.seed, i * RUNS).relative_fitness[:, -1].mean()
-            for i, world in enumerate(self.made[unlikeness])
-        ]
-        return float(np.mean(found))
+def _psi(choice: Choice, worlds: Sequence[UnlikeWorld | OwnerWorld], seed: int) -> float:
+    """E ψ of a choice in these worlds."""
+    found = [
+        runs_in(world.problem, choice.agreement, RUNS, seed, i * RUNS).relative_fitness[:, -1].mean()
+        for i, world in enumerate(worlds)
+    ]
+    return float(np.mean(found))

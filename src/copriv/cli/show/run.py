@@ -63,13 +63,27 @@ def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table
         kind, (low, high) = expected["kind"], (percent(band["low"]), percent(band["high"]))
         ψ = f"{percent(band['mean'])} ({low} to {high}, {kind})"
     if public is not None:
-        table.add_row(
-            "above the best model", ψ, f"about {percent(public['estimate'])}, by {public['rows']:,} public rows"
-        )
+        told = f"by {public['rows']:,} public rows"
+        within = f"at most {percent(public['high'])}" if public["low"] <= 0 else (
+            f"{percent(public['low'])} to {percent(public['high'])}"
+        )  # fmt: skip
+        table.add_row("above the best model", ψ, f"{within}, {told}")
         table.add_row(
             "fitness on the public rows", "", f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
         )
+    if public is not None and public["heard"] is not None:
+        u, before, far = (public["heard"][key] for key in ("unlikeness", "assumed_unlikeness", "public_distance"))
+        table.add_row("how unlike owners are", _range(before), f"{_range(u)}, by their answers")
+        table.add_row(
+            "public rows' best model, above the best",
+            f"{percent(far['expected'])} (up to {percent(far['expected_high'])})",
+            f"{_range(far)}, by the answers",
+        )
     return table
+
+
+def _range(of: dict[str, Any]) -> str:
+    return f"{percent(of['value'])} ({percent(of['low'])} to {percent(of['high'])})"
 
 
 class Following:

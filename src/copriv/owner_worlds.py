@@ -1,0 +1,356 @@
+"""Worlds in which public rows say whose they are: each owner's records are drawn from its own rows and from everybody's.
+
+Where strata of the public rows are the owners (by name, or by `owner.stratum`), a world need not guess who is unlike whom.
+An owner's law is taken as a draw from a Dirichlet process about everybody's, P_i ~ DP(α_i, P): α_i is how many of
+everybody's rows its own population is worth knowing by. Given its own public rows that is again one,
+
+    P_i | rows  ~  DP(α_i + n_i⁰,  (α_i P + Σ own rows) / (α_i + n_i⁰)),
+
+so that few rows of its own leave an owner near everybody, and many make it itself: partial pooling, with its uncertainty.
+
+What α_i is. Features say it by themselves, the same for all owners: the means of owners' rows spread by p(1/α + 1/n_i⁰).
+
+How far its best model is from the common one, d = θ_i − θ*, its own rows say. With d taken as N(0, u_i c A⁻¹), c = 2f(θ*)/p (so
+that E ½dᵀAd = u_i f(θ*)), the mean gradient of its n_i⁰ rows at θ* is
+
+    m_i  ~  N(0, u_i c A_iA⁻¹A_i + φ_i A_i/n_i⁰),
+
+φ_iA_i the covariance of its gradients: p independent numbers where A and A_i are both diagonal. Owners of one table are
+alike in how unlike they are: log u_i is normal about a common middle with a common width, both unknown, under the prior of
+tables that nothing is known of (`unlikeness.unknown`). u_i on a grid, exactly; d given u_i is normal.
+
+A mixture of rows has the best model of nobody: everybody's rows hold it back where an owner's own do not reach. So a law's
+targets are bent until its best model is a draw of θ* + d: everybody's rows by d, its own by what is left. Where a loss does
+not say how (the hinge, a user's own), α_i = κ/(u_i f(θ*)) instead: an optimum over α rows is off by κ/α (`public_sample`).
+
+From P_i come the owner's n_i records, from them its own model, from all of them the pool and θ*: ψ, own losses, verdicts and
+runs are then of one and the same world. The hierarchical Dirichlet process is Teh et al. (2006); with a posterior that only
+draws weights of rows seen it is the Bayesian bootstrap (Rubin 1981), owner by owner.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float, Int
+from scipy.special import expit
+
+from copriv.agreement import Agreement
+from copriv.bundles import bundles_of
+from copriv.errors import InvalidInput, NotCertified
+from copriv.fitness import Optimum
+from copriv.losses import Huber, Logistic, Squared
+from copriv.problem import Problem
+from copriv.public_sample import TRIED, PublicSample, curvature_of
+from copriv.records import Records
+from copriv.types import Array
+from copriv.unlikeness import LEAST, Unlikeness, unknown
+
+LEVELS = np.geomspace(LEAST, 30.0, 90)
+"""u_i is on this grid."""
+MIDDLES = np.geomspace(3e-4, 10.0, 27)
+WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
+"""Of log u_i between owners of a table, as the groups of real ones have it: 0.4 to 1.3."""
+USUAL = 1.5
+"""Of log u between tables whose rows come in groups (regions, payers, grades, ages): 1.25 as measured, and more."""
+LEAST_ROWS = 3
+"""A population is worth at least so many rows a parameter: fewer would be fitted by its model, and be nobody's."""
+MOST_ROWS = 1e4
+"""Of everybody's for an owner's features: as good as alike."""
+MOST_OWNERS = 200
+"""Beyond, public rows tell how unlike owners are, and not which: an own model an owner and world takes too long."""
+MIXING = 10
+"""An owner's own estimate of its noise counts for as many rows as it has, everybody's for so many."""
+DRAWS = 400
+HOPELESS = 1e6
+"""ψ of a model that has no finite optimum: it counts as this."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerWorld:
+    """Everybody's records, and whose they are: a draw from what strata of public rows allow."""
+
+    pool: Problem
+    """All records together, in every owner's place; its optimum is known."""
+    held: tuple[Records, ...]
+    """Each owner's records, before the intercept."""
+    laws: tuple[Records, ...]
+    """Each owner's own population: the law its records are drawn from."""
+    apart: Float[Array, " owners"]
+    """Each owner's unlikeness: ψ of its own population's best model on everybody's records."""
+    unlikeness: float
+    """Of all, by records."""
+    best: tuple[Optimum | None, ...]
+    """Each population's own best model; None where it has no finite one."""
+    bundle: Int[np.ndarray, " owners"]
+    """Of each owner (`copriv.bundles`): a run of many is one of their bundles."""
+
+    def problem(self, agreement: Agreement) -> Problem:
+        """The owners of `agreement` in this world, in its order, or their bundles."""
+        parts = self._shared
+        place = self.bundle.tolist() if agreement.n_owners == len(self.held) else range(agreement.n_owners)
+        owners = tuple(parts[i % len(parts)] for i in place)
+        return replace(self.pool.under(agreement), unbounded=owners, pooled=self.pool.unbounded[0])
+
+    def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
+        """ψ of models on owner i's own population, above the best there; HOPELESS where it has no best one."""
+        best, law = self.best[i], self.laws[i]
+        if best is None:
+            return np.full(len(models), HOPELESS)
+        rows = law.with_intercept() if self.pool.terms.model.intercept else law
+        return np.clip(self.pool.fitness_of(rows).value(models) / best.value - 1.0, 0.0, HOPELESS)
+
+    @cached_property
+    def _shared(self) -> tuple[Records, ...]:
+        """Each owner's records; of many owners those of a bundle together."""
+        if len(np.unique(self.bundle)) == len(self.held):
+            return self.held
+        members = [np.flatnonzero(self.bundle == k) for k in range(int(self.bundle.max()) + 1)]
+        return tuple(Records.concatenate([self.held[i] for i in one]) for one in members)
+
+
+def knows_owners(problem: Problem) -> bool:
+    """Whether public rows say for two owners or more which of them are theirs, and owners are not too many to be told apart."""
+    if problem.strata is None or not 2 <= problem.terms.n_owners <= MOST_OWNERS:
+        return False
+    if any(table.count is not None for table in problem.terms.owner_tables):
+        return False
+    known = [s for s in problem.stratum_of_owner if s is not None]
+    return len(set(known)) >= 2 and problem.terms.data.unlikeness is None
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerLaws:
+    """What public rows with strata say of each owner's law."""
+
+    sample: PublicSample
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[int, ...], ...]:
+        """Each owner's own public rows."""
+        problem = self.sample.problem
+        assert problem.strata is not None
+        return tuple(
+            () if s is None else tuple(np.flatnonzero(problem.strata == s).tolist()) for s in problem.stratum_of_owner
+        )
+
+    @cached_property
+    def usable(self) -> bool:
+        """Whether worlds are drawings of public rows, one row an observation: else strata cannot be followed into them."""
+        law = self.sample.law
+        return law.plenty and len(law.rows) == len(law.raw)
+
+    @cached_property
+    def _evidence(self) -> tuple["_Evidence", ...]:
+        """What each owner's own public rows say of how far its best model is from the common one."""
+        sample, problem = self.sample, self.sample.problem
+        r = problem.owners[0]
+        g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
+        inverse: Array = np.asarray(np.linalg.pinv(sample.hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
+        everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
+        found = []
+        for rows in map(list, self._rows):
+            if not rows:
+                found.append(_Evidence(np.eye(len(inverse)), np.zeros(len(inverse)), np.zeros(len(inverse)), 1.0))
+                continue
+            own = Records(r.features[rows], r.target[rows], r.weight[rows])
+            A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
+            away = g[rows] - g[rows].mean(axis=0)
+            size = max(float(np.sum(inverse * A)), 1e-12)
+            φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
+            φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
+            λ, V = scipy.linalg.eigh(A, sample.hessian)
+            # θ* is of these rows too: of its own noise an owner sees what is not in it.
+            noise = φ / len(rows) * (1.0 - len(rows) / len(g))
+            found.append(_Evidence(V, np.maximum(λ, 0.0), V.T @ g[rows].mean(axis=0), max(noise, 1e-300)))
+        return tuple(found)
+
+    @property
+    def _bends(self) -> bool:
+        return isinstance(self.sample.problem.loss, Squared | Huber | Logistic)
+
+    @cached_property
+    def _of_features(self) -> float:
+        """α of the features alone, the same for all owners: their means spread by p(1/α + 1/n_i⁰) in units of all rows'."""
+        x = self.sample.problem.unbounded[0].features
+        a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
+        kept = a > 1e-9 * max(float(a[-1]), 1e-300)
+        z = (x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept])
+        rows = [list(mine) for mine in self._rows if mine]
+        apart = [np.mean(np.square(z[mine].mean(axis=0))) - (1.0 - len(mine) / len(z)) / len(mine) for mine in rows]
+        spread = float(np.average(apart, weights=[len(mine) for mine in rows])) if kept.any() else 0.0
+        return 1.0 / max(spread, 1.0 / MOST_ROWS)
+
+    @property
+    def _unit(self) -> float:
+        """c: the variance of a coordinate of θ_i − θ* at u = 1, where A is the unit: ½·p·c = f(θ*)."""
+        return 2.0 * self.sample.optimum.value / self.sample.problem.n_parameters
+
+    @cached_property
+    def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws owners p"]]:
+        """Draws of u_i, and of each owner's best model less the common one."""
+        evidence, c = self._evidence, self._unit
+        rng = np.random.default_rng([len(evidence), 12])
+        log = np.array([one.log_likelihood(c * LEVELS) for one in evidence])
+        like = np.exp(log - log.max(axis=1, keepdims=True))
+        at, middles = np.log(LEVELS), np.log(MIDDLES)
+        between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
+        between /= between.sum(axis=2, keepdims=True)
+        by_owner = np.einsum("mwu,iu->mwi", between, like)
+        usual = unknown(self.sample.unexplained)
+        prior = -0.5 * ((middles - np.log(usual.value)) / USUAL) ** 2
+        weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=2) + prior[:, None]
+        weight = np.exp(weight - weight.max()).ravel()
+        which = rng.choice(len(weight), size=DRAWS, p=weight / weight.sum())
+        shape = between.reshape(-1, len(LEVELS))[which]
+        drawn, away = np.empty((DRAWS, len(evidence))), np.empty((DRAWS, len(evidence), len(evidence[0].pull)))
+        for i, one in enumerate(evidence):
+            ahead = np.cumsum(shape * like[i], axis=1)
+            level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
+            drawn[:, i] = LEVELS[level]
+            away[:, i] = one.drawn(rng, c * LEVELS[level])
+        return drawn, away
+
+    @cached_property
+    def unlikeness(self) -> Unlikeness:
+        """u of all owners by records: median and 90 % of its posterior."""
+        away, weights = self._posterior[1], self.sample.problem.terms.records
+        apart = 0.5 * np.sum((away @ self.sample.hessian) * away, axis=2) / self.sample.optimum.value
+        low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
+        return Unlikeness(value, low, high, "strata")
+
+    def drawn(self, number: int, seed: int) -> tuple[OwnerWorld, ...]:
+        """Worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing."""
+        made: list[OwnerWorld] = []
+        for attempt in range((TRIED + 1) * number):
+            world = self._draw(np.random.default_rng([seed, 8, attempt]))
+            made += [world] if world is not None else []
+            if len(made) == number:
+                return tuple(made)
+        raise InvalidInput(
+            "forecast: the owners' records can most likely be fitted exactly, and ψ is relative to a best fitness above 0: "
+            "set model.regularization above 0 (1e-3, say), or bring more records"
+        )
+
+    def _draw(self, rng: np.random.Generator) -> OwnerWorld | None:
+        sample, law = self.sample, self.sample.law
+        problem, rows = sample.problem, law.rows
+        n = problem.terms.records.astype(np.int64)
+        base = rng.standard_exponential(len(rows)) * rows.weight
+        base /= base.sum()
+        t = int(rng.integers(DRAWS))
+        u, away = (part[t] for part in self._posterior)
+        κ, p = sample.information / sample.optimum.value, problem.n_parameters
+        own = np.array([len(mine) for mine in self._rows])
+        # Bent laws need everybody's rows for what features look like; others for what their best model is, too.
+        α = np.full(len(n), self._of_features) if self._bends else κ / u
+        α = np.maximum(α, np.maximum(LEAST_ROWS * p - own, 1e-3))
+        shape, mine = α[:, None] * base, np.zeros((len(n), len(rows)), dtype=bool)
+        for i, place in enumerate(map(list, self._rows)):
+            mine[i, place] = True
+            shape[i, place] += rows.weight[place]
+        laws = rng.standard_gamma(shape)
+        laws /= laws.sum(axis=1, keepdims=True)
+        # First to see which rows are in the tail of so large a pool, then those that are dealt.
+        counts = rng.multinomial(n, laws).sum(axis=0)
+        kept = np.flatnonzero(counts)
+        table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
+        row = kept[at]
+        laws = laws[:, row] / np.bincount(row, minlength=len(rows))[row]
+        common = best_on(problem, Records(rows.features, law.targets, base), sample.optimum.theta)
+        if common is None:
+            return None
+        populations = tuple(
+            self._bent(Records(table.features, table.target, one), common.theta, far, its, float(size))
+            for one, far, its, size in zip(laws, away, mine[:, row], n, strict=True)
+        )
+        held = tuple(
+            _part(law_i, rng.multinomial(size, law_i.weight / law_i.weight.sum()).astype(np.float64))
+            for law_i, size in zip(populations, n, strict=True)
+        )
+        whole = Records.concatenate(held)
+        pool = replace(
+            problem, unbounded=(whole,) * problem.terms.n_owners, stand_in=True, known_optimum=None, strata=None,
+            strata_names=(),
+        )  # fmt: skip
+        optimum = best_on(pool, whole, common.theta, 1e-8)
+        if optimum is None or optimum.value <= 1e-12:
+            return None
+        pool = replace(pool, known_optimum=optimum)
+        best = tuple(best_on(pool, one, optimum.theta) for one in populations)
+        apart = np.array([HOPELESS if one is None else psi(pool, one.theta) for one in best])
+        bundle = bundles_of(problem.terms).of_owner
+        return OwnerWorld(pool, held, populations, apart, float(n @ apart / n.sum()), best, bundle)
+
+    def _bent(
+        self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], own: Any, size: float
+    ) -> Records:
+        """An owner's law, its targets (or how often each class is) such that its best model is common + away.
+
+        Everybody's rows are moved by `away`, its own only by what is left: they are where their owner is already.
+        """
+        problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
+        x, y, weight, own = law.features[some], law.target[some], law.weight[some], own[some]
+        weight = size * weight / weight.sum()
+        whole = np.column_stack([x, np.ones(len(x))]) if problem.terms.model.intercept else x
+        if isinstance(problem.loss, Squared | Huber):
+            y = y + np.where(own, 0.0, whole @ away)
+            now = best_on(problem, Records(x, y, weight), common + away)
+            return Records(x, y if now is None else y + whole @ (common + away - now.theta), weight)
+        if not isinstance(problem.loss, Logistic):
+            return Records(x, y, weight)
+        z = y * (whole @ common)
+        weight = weight * np.where(own, 1.0, expit(z + y * (whole @ away)) / expit(z))
+        now = best_on(problem, Records(x, y, weight), common + away)
+        if now is not None:
+            weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
+        return Records(x, y, size * weight / weight.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """An owner's own rows, in coordinates in which everybody's curvature is 1 and its own is diagonal."""
+
+    basis: Float[Array, "p p"]
+    """V: θ_i − θ* = V d, VᵀAV = 1, VᵀA_iV = diag(curvature)."""
+    curvature: Float[Array, " p"]
+    pull: Float[Array, " p"]
+    """Vᵀm, m the mean gradient of its rows at θ*: about −curvature·d, and noise of variance noise·curvature."""
+    noise: float
+
+    @property
+    def _seen(self) -> Any:
+        return self.curvature > 1e-6
+
+    def log_likelihood(self, variance: Float[Array, " levels"]) -> Float[Array, " levels"]:
+        """Of d ~ N(0, variance), at each."""
+        λ, z = self.curvature[self._seen], self.pull[self._seen]
+        total = variance[:, None] * λ**2 + self.noise * λ
+        return np.asarray(-0.5 * np.sum(np.log(total) + z**2 / total, axis=1))
+
+    def drawn(self, rng: np.random.Generator, variance: Float[Array, " draws"]) -> Float[Array, "draws p"]:
+        """Draws of θ_i − θ*, one at each variance of the prior."""
+        spread = 1.0 / (1.0 / variance[:, None] + self.curvature / self.noise)
+        mean = -spread * np.where(self._seen, self.pull, 0.0) / self.noise
+        return (mean + np.sqrt(spread) * rng.normal(size=mean.shape)) @ self.basis.T
+
+
+def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
+    some = weight > 0
+    return Records(table.features[some], table.target[some], weight[some])
+
+
+def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
+    """The best model of records without the intercept's column, as the problem fits models; None: there is no finite one."""
+    rows = records.with_intercept() if problem.terms.model.intercept else records
+    try:
+        return problem.fitness_of(rows).minimum(near, accuracy)
+    except NotCertified:
+        return None
+
+
+def psi(pool: Problem, theta: Float[Array, " p"]) -> float:
+    """ψ on everybody's records of a world; no more than HOPELESS."""
+    return float(np.clip(float(pool.fitness.value(theta)) / pool.optimum.value - 1.0, 0.0, HOPELESS))

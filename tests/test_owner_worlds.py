@@ -1,0 +1,197 @@
+"""Worlds in which public rows say whose they are: partial pooling held against dense algebra, and against owners known."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.linalg import eigh
+from scipy.stats import multivariate_normal
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, CoprivError, DataError
+from copriv.forecast.assessment import Assessment, Band
+from copriv.forecast.judgement import OwnJudgement
+from copriv.network.setup import make_consortium
+from copriv.owner_worlds import OwnerLaws, _Evidence, knows_owners
+from copriv.problem import Problem
+from copriv.public_sample import PublicSample
+from copriv.unlike_worlds import unlikeness_of
+
+P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
+SIZES = (2000, 1500, 1000, 800, 400)
+
+
+def _terms(loss: str = "squared", sizes: tuple[int, ...] = SIZES, **owner: object) -> Agreement:
+    return Agreement.of(
+        {
+            "agreement": {"rule": "S1", "horizon": 3, "step": 0.2},
+            "model": {"loss": loss, "regularization": 1e-4, "gradient_bound": 20.0},
+            "data": {"feature_bound": 0},
+            "owner": [{"name": f"o{i}", "records": n, "epsilon": 5.0, **owner} for i, n in enumerate(sizes)],
+        }
+    )
+
+
+def _rows(rng: np.random.Generator, n: int, away: np.ndarray, loss: str = "squared") -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal(size=(n, P))
+    if loss == "squared":
+        return X, X @ (TRUTH + away) + rng.normal(size=n)
+    return X, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-X @ (TRUTH + away))), 1.0, -1.0)
+
+
+def _public(
+    seed: int, away: np.ndarray, each: int, loss: str = "squared"
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Public rows, `each` of every owner, and whose they are; away: one row of θ_i − TRUTH an owner."""
+    rng = np.random.default_rng(seed)
+    parts = [_rows(rng, each, one, loss) for one in away]
+    labels = np.repeat([f"o{i}" for i in range(len(away))], each)
+    return (np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts])), labels
+
+
+def _laws(seed: int, away: np.ndarray, each: int, loss: str = "squared") -> OwnerLaws:
+    public, labels = _public(seed, away, each, loss)
+    return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(loss), public, strata=labels)))
+
+
+def test_the_evidence_is_that_of_dense_normal_laws() -> None:
+    """m ~ N(0, v·A_iA⁻¹A_i + s·A_i), and d given m: both by the textbook's formulas, no common coordinates."""
+    rng = np.random.default_rng(0)
+    A, own = (x.T @ x / 9 for x in rng.normal(size=(2, 9, P)))
+    m, noise, v = rng.normal(size=P), 0.03, 0.2
+    λ, V = eigh(own, A)
+    one = _Evidence(V, λ, V.T @ m, noise)
+    levels = np.array([0.01, v, 3.0])
+    dense = [multivariate_normal(np.zeros(P), u * own @ np.linalg.inv(A) @ own + noise * own).logpdf(m) for u in levels]
+    found = one.log_likelihood(levels)
+    np.testing.assert_allclose(found - found[0], np.array(dense) - dense[0], rtol=1e-9)
+    precision = A / v + own / noise
+    drawn = one.drawn(rng, np.full(60_000, v))
+    np.testing.assert_allclose(drawn.mean(axis=0), -np.linalg.solve(precision, m / noise), atol=0.01)
+    np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(precision), atol=0.01)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_drawn(loss: str) -> None:
+    away = np.zeros((5, P))
+    away[0] = [1.5, 0.0, 0.0]
+    for world in _laws(1, away, 150, loss).drawn(3, 0):
+        assert [records.weight.sum() for records in world.held] == list(SIZES)
+        assert world.pool.fitness.records.weight.sum() == sum(SIZES)
+        assert np.abs(world.pool.fitness.gradient(world.pool.optimum.theta)).max() < 1e-6
+        moved = np.array([best.theta for best in world.best])  # type: ignore[union-attr]
+        # Owner 0 is 1.5 from the others along the first axis; 150 rows place it within about 0.1 (0.3 for classes).
+        assert moved[0, 0] - moved[1:, 0].mean() == pytest.approx(1.5, abs=0.45 if loss == "squared" else 1.2)
+        assert world.on_own(0, moved[:1])[0] == pytest.approx(0.0, abs=1e-6)
+        assert world.apart[0] > world.apart[1:].max() or loss != "squared"
+
+
+def test_posterior_intervals_hold_each_owners_unlikeness() -> None:
+    """Owners drawn from a normal law of unknown width: 90 % intervals of each u_i hold it in about nine of ten."""
+    rng, held, ratio = np.random.default_rng(4), [], []
+    for seed in range(12):
+        away = 0.25 * rng.normal(size=(5, P))
+        laws = _laws(seed, away, 80)
+        d = laws._posterior[1]
+        # Rows are uncorrelated and of variance 1, and noise too: on everybody's records u_i is |θ_i − θ*|² over f(θ*).
+        apart = np.sum((away - away.mean(axis=0)) ** 2, axis=1)
+        apart = apart / (1.0 + apart.mean())
+        drawn = 0.5 * np.sum((d @ laws.sample.hessian) * d, axis=2) / laws.sample.optimum.value
+        low, middle, high = np.quantile(drawn, [0.05, 0.5, 0.95], axis=0)
+        held += list((low <= apart) & (apart <= high))
+        ratio += list(middle / apart)
+    assert 0.75 <= np.mean(held) <= 1.0
+    assert 0.5 < np.exp(np.median(np.log(ratio))) < 2.0
+
+
+def test_owners_that_are_alike_are_not_told_apart_by_few_rows() -> None:
+    """20 rows of 3 parameters each would, taken at their word, look like u = 0.15."""
+    found = [_laws(seed, np.zeros((5, P)), 20).unlikeness for seed in range(6)]
+    assert np.median([u.value for u in found]) < 0.04
+    assert all(u.source == "strata" for u in found)
+
+
+def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
+    """One owner of ten is far away: even a perfect common model serves it worse than its own, and the others better."""
+    away = np.zeros((10, P))
+    away[3] = [0.0, 1.5, -1.0]
+    rng = np.random.default_rng(7)
+    public, labels = _public(7, away, 200)
+    laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(sizes=(20,) * 10), public, strata=labels)))
+    worlds = laws.drawn(24, 0)
+    judged = OwnJudgement.within(laws.sample.optimum.theta, worlds)
+    best = np.array([[world.pool.optimum.theta] for world in worlds])
+    nothing = np.zeros(1)
+    band = Band(np.zeros(1, dtype=np.int64), nothing, nothing, nothing, nothing)
+    perfect = Assessment(_terms(), "simulated", band, True, "perfect", np.zeros((24, 1)), best)
+    own = [judged.on_own_records(perfect, i) for i in range(10)]
+    assert not own[3].joining_pays
+    assert own[3].joining_pays_probability < 0.05
+    assert sum(one.joining_pays for one in own) >= 8
+    # What it costs the owner that is far: |θ* − θ_3|², its noise and rows being of variance 1; θ* has a tenth of it.
+    assert own[3].together == pytest.approx(0.81 * 3.25, rel=0.5)
+    data = [_rows(rng, 20, one) for one in away]
+    X, y = np.vstack([x for x, _ in data]), np.concatenate([t for _, t in data])
+    common = np.linalg.lstsq(X, y, rcond=None)[0]
+    truth = [
+        np.sum((common - TRUTH - one) ** 2) < np.sum((np.linalg.lstsq(x, t, rcond=None)[0] - TRUTH - one) ** 2)
+        for one, (x, t) in zip(away, data, strict=True)
+    ]
+    assert np.mean([one.joining_pays == so for one, so in zip(own, truth, strict=True)]) >= 0.8
+    assert judged.alone(3).min() > 0.5
+    assert 0.5 < judged.pays(perfect.draws, 3) <= 1.0
+
+
+def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None:
+    public, labels = _public(2, np.zeros((5, P)), 30)
+    terms = _terms()
+    kinds = [{**owner, "stratum": "o0" if i < 3 else "o1"} for i, owner in enumerate(terms.to_dict()["owner"])]
+    problem = Problem.forecasting(terms.replace(owner=kinds), public, strata=labels)
+    assert problem.stratum_of_owner == (0, 0, 0, 1, 1)
+    assert knows_owners(problem)
+    assert not knows_owners(Problem.forecasting(terms, public, strata=np.repeat(list("abcde"), 30)))
+    assert not knows_owners(Problem.forecasting(terms.replace(data={"unlikeness": 0.1}), public, strata=labels))
+    kinds[4]["stratum"] = "nowhere"
+    with pytest.raises(AgreementError, match=r"owner\.stratum.*nowhere.*o4"):
+        unlikeness_of(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels))
+    with pytest.raises(DataError, match="public row 3"):
+        Problem.forecasting(terms, public, strata=[*labels[:3], None, *labels[4:]])
+
+
+def _written(folder: Path, strata: bool = True) -> Agreement:
+    (X, y), labels = _public(3, np.zeros((2, P)), 40)
+    columns = {f"x{j}": np.clip(X[:, j], -3, 3) for j in range(P)} | {"y": np.clip(y, -9, 9)}
+    pq.write_table(pa.table(columns | ({"school": labels} if strata else {})), folder / "public.parquet")
+    return Agreement.of(
+        {
+            "agreement": {"rule": "S1", "horizon": 3, "step": 0.2},
+            "model": {"loss": "squared", "gradient_bound": 5.0},
+            "data": {
+                "public": str(folder / "public.parquet"),
+                "features": [f"x{j}" for j in range(P)],
+                "target": "y",
+                "bounds": {**{f"x{j}": [-3.0, 3.0] for j in range(P)}, "y": [-9.0, 9.0]},
+                "components": 0,
+                "strata": "school",
+            },
+            "owner": [{"name": f"o{i}", "records": 500, "epsilon": 5.0} for i in range(2)],
+        }
+    )
+
+
+def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_path: Path) -> None:
+    terms = _written(tmp_path)
+    problem = Problem.load_public(terms)
+    assert problem.stratum_of_owner == (0, 1)
+    assert Agreement.of(terms.to_dict()).fingerprint == terms.fingerprint
+    assert terms.replace(data={"strata": None}).fingerprint != terms.fingerprint
+    assert unlikeness_of(problem).source == "strata"
+    make_consortium(terms, tmp_path / "run")
+    assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
+
+
+def test_a_public_file_without_the_column_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CoprivError, match=r"data\.strata.*school"):
+        Problem.load_public(_written(tmp_path, strata=False))
