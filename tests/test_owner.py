@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+import threading
+import time
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -331,6 +334,36 @@ def test_a_ledger_with_a_higher_cap_gives_no_more_answers() -> None:
     bank.answer(query("q0", fingerprint=terms.fingerprint))
     with pytest.raises(BudgetRefused, match="at most 0 more"):
         bank.answer(query("q1", fingerprint=terms.fingerprint))
+
+
+class Slow(MemoryLedger):
+    """Takes its time over a charge, so that several callers are between count and charge at once."""
+
+    def charge(self, *what: Any) -> None:
+        time.sleep(0.05)
+        super().charge(*what)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_callers_at_the_same_time_get_m_answers_together(locked: bool) -> None:
+    """Else the second answer of a δ run for one would be free: the ledger's own cap is higher."""
+    terms = with_delta(1)
+    bank = owner(terms, ledger=Slow("bank-1", Fraction(1), 30, Fraction(terms.owner[0].delta)))
+    if not locked:
+        bank._one_at_a_time = nullcontext()  # type: ignore[assignment]
+    given: list[str] = []
+
+    def call(identity: str) -> None:
+        with suppress(BudgetRefused):
+            bank.answer(query(identity, fingerprint=terms.fingerprint))
+            given.append(identity)
+
+    callers = [threading.Thread(target=call, args=(f"q{k}",)) for k in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert (len(given) == 1) is locked
 
 
 def test_what_delta_paid_for_is_not_there_for_another_agreement() -> None:

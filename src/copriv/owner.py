@@ -13,6 +13,7 @@ Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 """
 
 import math
+import threading
 import time
 from contextlib import nullcontext
 from fractions import Fraction
@@ -78,6 +79,8 @@ class Owner:
         self._times = times
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
+        # A ledger's own cap may be higher, and with δ answers after the first cost nothing: count and charge are one step.
+        self._one_at_a_time = threading.Lock()
         self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
         # What is charged before a record is read; with δ, all answers are paid for together (copriv.privacy.ledger).
         self._cost = mechanism.cost(agreement, self._terms)
@@ -96,11 +99,11 @@ class Owner:
         self._check(query)
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
-            if self.ledger.answers >= self._agreement.answers:
-                # The ledger's own cap, which may be another one, is what holds against several callers at once.
-                budget, spent = Fraction(self._terms.epsilon), self.ledger.spent
-                raise BudgetRefused(overspent(self.name, self._cost[0], budget, spent, answers_left=0))
-            self.ledger.charge(query.identity, query.theta, *self._cost)
+            with self._one_at_a_time:
+                if self.ledger.answers >= self._agreement.answers:
+                    budget, spent = Fraction(self._terms.epsilon), self.ledger.spent
+                    raise BudgetRefused(overspent(self.name, self._cost[0], budget, spent, answers_left=0))
+                self.ledger.charge(query.identity, query.theta, *self._cost)
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)

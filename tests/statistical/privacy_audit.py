@@ -163,15 +163,16 @@ def audit_epsilon(
     rng: np.random.Generator,
     alpha: float = ALPHA,
     train_share: float = 0.5,
+    delta: float = 0.0,
 ) -> float:
-    """A lower confidence bound on ε from draws (draws, p) under D and D′.
+    """A lower confidence bound on ε from draws (draws, p) under D and D′, where δ is claimed beside it.
 
     The first `train_share` of the draws trains the score and chooses the threshold; the rest is counted.
     """
     at, at_neighbour = int(train_share * len(draws)), int(train_share * len(neighbour))
     score = fit(draws[:at], neighbour[:at_neighbour])
     a, b = _jittered(score(draws), score(neighbour), rng)
-    return epsilon_lower_bound((a[:at], b[:at_neighbour]), (a[at:], b[at_neighbour:]), alpha)
+    return epsilon_lower_bound((a[:at], b[:at_neighbour]), (a[at:], b[at_neighbour:]), alpha, delta)
 
 
 def _jittered(a: Array, b: Array, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -180,8 +181,10 @@ def _jittered(a: Array, b: Array, rng: np.random.Generator) -> tuple[Array, Arra
     return a + width * rng.random(len(a)), b + width * rng.random(len(b))
 
 
-def epsilon_lower_bound(train: tuple[Array, Array], test: tuple[Array, Array], alpha: float = ALPHA) -> float:
-    """ln(p_low/q_high) for the best of the events {score ≥ t} and {score < t}, in favour of D or of D′.
+def epsilon_lower_bound(
+    train: tuple[Array, Array], test: tuple[Array, Array], alpha: float = ALPHA, delta: float = 0.0
+) -> float:
+    """ln((p_low − δ)/q_high) for the best of the events {score ≥ t} and {score < t}, in favour of D or of D′.
 
     p_low and q_high are one-sided Clopper-Pearson limits, each wrong with probability `alpha`, of the event's
     probabilities under the two data sets. Event and direction are chosen on `train`, probabilities counted on `test`:
@@ -191,19 +194,21 @@ def epsilon_lower_bound(train: tuple[Array, Array], test: tuple[Array, Array], a
     thresholds = np.unique(np.quantile(pooled, np.linspace(0, 1, min(4001, len(pooled) // 4))[1:-1]))
     events = [(above, swapped) for above in (True, False) for swapped in (False, True)]
     # The limits of the training counts, and not the bare shares: a rare event with a lucky ratio must not be chosen.
-    bounds = np.array([_log_ratio(train, thresholds, above, swapped, alpha) for above, swapped in events])
+    bounds = np.array([_log_ratio(train, thresholds, above, swapped, alpha, delta) for above, swapped in events])
     best, at = np.unravel_index(int(np.argmax(bounds)), bounds.shape)
-    return float(_log_ratio(test, thresholds[[at]], *events[best], alpha)[0])
+    return float(_log_ratio(test, thresholds[[at]], *events[best], alpha, delta)[0])
 
 
-def _log_ratio(scores: tuple[Array, Array], thresholds: Array, above: bool, swapped: bool, alpha: float) -> Array:
+def _log_ratio(
+    scores: tuple[Array, Array], thresholds: Array, above: bool, swapped: bool, alpha: float, delta: float
+) -> Array:
     likely, unlikely = reversed(scores) if swapped else scores
     n, k = len(likely), len(unlikely)
     hits, misses = _counts(likely, thresholds, above), _counts(unlikely, thresholds, above)
     low = np.where(hits > 0, stats.beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1), 0.0)
     high = np.where(misses < k, stats.beta.ppf(1 - alpha, misses + 1, np.maximum(k - misses, 1)), 1.0)
     with np.errstate(divide="ignore"):
-        return np.log(low / high)
+        return np.log(np.maximum(low - delta, 0.0) / high)
 
 
 def _counts(scores: Array, thresholds: Array, above: bool) -> Array:
