@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist clean
+.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist docs notebooks pictures clean
 
 setup: $(VENV)/.ready
 
@@ -50,6 +50,18 @@ test-long: setup
 pictures-ui: setup
 	$(BIN)/python -m pip install --quiet --group browser
 	PYTHONPATH=tests $(BIN)/python tests/ui/pictures.py docs/ui
+
+# The site, into out/site: it opens from the disk.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+notebooks: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python documentation/notebooks.py
+
+# The picture of the first page and the README.
+pictures: setup
+	$(BIN)/copriv demo --out out/demo
+	cp out/demo/demo.png docs/pictures/demo.png
 
 # The oldest versions that pyproject.toml allows, where each is used: tables, commands, noise, solvers, wire, estimators.
 OLDEST := .venv-oldest

@@ -20,7 +20,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
         "# Are forecasts calibrated?",
         "",
         f"Made by `python -m benchmarks.calibration --problems {len(rows)} --seed {seed} --page`. Random problems with alike",
-        "owners ([what they are](../../benchmarks/calibration/problems.py)), default settings, each forecast from its public",
+        "owners (`benchmarks/calibration/problems.py`), default settings, each forecast from its public",
         "rows and then run 20 times on its owners' records. *Covered*: the median of them is in the forecast's 90 % band;",
         "*runs covered*: the share of single runs that is. Errors are one standard error.",
         "",

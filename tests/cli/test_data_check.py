@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 KEYS = {"name", "agreed", "records", "features", "feature_bound", "target_bound"}
 
 
@@ -55,3 +57,94 @@ def test_a_file_that_is_not_there(copriv, agreement):
     done = copriv("data", "check", "gone.csv", "--agreement", agreement, "--owner", "a")
     assert done.code == 3
     assert "gone.csv: there is no such file" in done.out
+
+
+@pytest.fixture
+def consortium(agreement, tmp_path):
+    """Every party's files, with tables: what `owner serve` would read."""
+    from copriv.agreement import Agreement
+    from copriv.network.setup import make_consortium, share_out
+
+    folder = tmp_path / "consortium"
+    agreed = make_consortium(Agreement.load(agreement), folder).agreement
+    share_out(agreed, folder)
+    return folder
+
+
+def serving(folder, *more):
+    own = folder / "a"
+    named = ("--agreement", folder / "agreement.toml", "--owner", "a", "--keys", own)
+    return ("data", "check", own / "data.parquet", *named, "--ledger", own / "data.ledger", *more)
+
+
+def test_all_that_an_owner_would_serve_with_is_looked_at(copriv, consortium):
+    missing = copriv(*serving(consortium))
+    assert missing.code == 3
+    assert "there is no such ledger" in missing.out
+    assert copriv("ledger", "create", consortium / "a" / "data.ledger", "--keys", consortium / "a").code == 0
+    done = copriv(*serving(consortium))
+    assert done.code == 0, done.out + done.err
+    for said in ("dictionary ", "keys ", "policy ", "ledger: 0 of 1 spent, enough for a run", "No problems."):
+        assert said in done.out, said
+    document = json.loads(copriv(*serving(consortium, "--json")).out)
+    assert len(document["looked_at"]) == 4
+    assert document["owners"][0]["feature_bound"] > 0, "the agreed bound, as owners are held to it"
+
+
+def test_keys_policy_and_ledger_of_another_are_each_a_problem(copriv, consortium, tmp_path):
+    (tmp_path / "strict.toml").write_text('[policy]\nrules = ["S1"]\nhighest_epsilon = 0.1\n')
+    copriv("ledger", "create", consortium / "b" / "b.ledger", "--keys", consortium / "b")
+    table, agreed = consortium / "a" / "data.parquet", consortium / "agreement.toml"
+    named = ("data", "check", table, "--agreement", agreed, "--owner", "a", "--keys", consortium / "b")
+    done = copriv(*named, "--policy", tmp_path / "strict.toml", "--ledger", consortium / "b" / "b.ledger")
+    assert done.code == 3
+    for said in ("that of 'b'", "policy.rules", "is the ledger of b, not of a"):
+        assert said in done.out, done.out
+
+
+def test_a_dictionary_that_is_not_there_is_a_problem(copriv, consortium, tmp_path):
+    (tmp_path / "alone.toml").write_text((consortium / "agreement.toml").read_text())
+    named = ("--agreement", tmp_path / "alone.toml", "--owner", "a")
+    done = copriv("data", "check", consortium / "a" / "data.parquet", *named)
+    assert done.code == 3
+    assert "data.dictionary" in done.out
+
+
+TABLE = """
+[agreement]
+rule = "A2"
+horizon = 4
+answers = 2
+step = 0.1
+[model]
+loss = "squared"
+gradient_bound = 2.0
+[data]
+dataset = "table"
+components = 0
+feature_bound = 2.0
+features = ["a", "b"]
+target = "y"
+bounds = { a = [-1, 1], b = [-1, 1], y = [-4, 4] }
+[[owner]]
+name = "a"
+records = 40
+epsilon = 1.0
+"""
+
+
+def test_a_table_in_a_data_base_is_checked_as_it_would_be_served(copriv, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    (tmp_path / "table.toml").write_text(TABLE)
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as base:
+        base.execute("create table t as select i / 50 as a, -i / 50 as b, i / 20 as y, i as n from range(50) r(i)")
+    named = ("--agreement", tmp_path / "table.toml", "--owner", "a")
+    address = f"duckdb:{tmp_path / 't.duckdb'}"
+    done = copriv("data", "check", address, *named, "--query", "select * from t where n < 40")
+    assert (done.code, "No problems." in done.out) == (0, True), done.out + done.err
+    fewer = copriv("data", "check", address, *named, "--query", "select * from t where n < 7")
+    assert fewer.code == 3
+    assert "the table has 7" in fewer.out
+    outside = copriv("data", "check", address, *named, "--query", "select a, b, y + 3 as y from t where n < 40")
+    assert (outside.code, "y, row" in outside.out) == (3, True)
+    assert copriv("data", "check", address, *named).code == 3, "a data base needs a query"

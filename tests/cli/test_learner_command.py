@@ -1,5 +1,7 @@
 """`copriv learner`, at the end of a run: the model is on the disk before anything else is tried."""
 
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -83,3 +85,53 @@ def test_a_model_that_cannot_be_written_is_not_lost(
     (tmp_path / "run.json").rmdir()
     assert run(over) == 0
     assert Model.load(tmp_path / "run.json").record["outcome"] == "all 6 queries are answered"
+
+
+def held(store: Path) -> list[str]:
+    """Every row of a run's file."""
+    with closing(sqlite3.connect(store)) as opened:
+        return list(opened.iterdump())
+
+
+def test_resume_never_rewrites_what_is_finished(
+    over: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(over) == 0
+    before, first = (tmp_path / "run.json").stat(), (tmp_path / "run.json").read_bytes()
+    store = held(tmp_path / "run.db")
+    capsys.readouterr()
+    assert run(over) == 0
+    assert "nothing was asked or written" in capsys.readouterr().out
+    after = (tmp_path / "run.json").stat()
+    assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
+    assert (tmp_path / "run.json").read_bytes() == first
+    assert held(tmp_path / "run.db") == store
+    (tmp_path / "run.json").unlink()
+    assert run(over) == 0, "a model that is not there is written"
+    assert Model.load(tmp_path / "run.json").theta.tolist() == Model.from_json(first.decode()).theta.tolist()
+
+
+def test_the_model_of_another_run_is_not_replaced(
+    over: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(over) == 0
+    theirs = (tmp_path / "run.json").read_text()
+    other = theirs.replace(Model.from_json(theirs).record["run"], "another")
+    (tmp_path / "run.json").write_text(other)
+    assert run(over) == 2
+    assert "holds the model of another run" in capsys.readouterr().err
+    (tmp_path / "run.json").write_text("my notes")
+    assert run(over) == 2
+    assert (tmp_path / "run.json").read_text() == "my notes"
+
+
+def test_ctrl_c_says_how_to_go_on(
+    over: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def pressed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("copriv.network.learner.Learner.run", pressed)
+    assert run(over) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{tmp_path / 'run.db'}: start the same command again with --resume" in said

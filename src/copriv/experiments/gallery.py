@@ -15,7 +15,10 @@ _OPENING = """# Every figure of both papers
 
 This page is written by a command, from the JSON files of the figures, and not by hand:
 
-    copriv reproduce all frontier --out figures --gallery docs
+<!-- no-run: hours of computing; tests/experiments runs the figures' parts -->
+```sh
+copriv reproduce all frontier --out figures --gallery docs
+```
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy" (synchronous), **A** is "The
 Cost of Privacy in Asynchronous Differentially-Private Machine Learning". ψ is the fitness above that of the best

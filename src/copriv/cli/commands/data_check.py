@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from copriv.agreed_data import own_table
+from copriv.agreed_data import own_table, schema_of
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AsJson
+from copriv.cli.commands.options import AsJson, KeysFolder
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import plain_number
 from copriv.data import datasets
 from copriv.data.preparation import Preparation
 from copriv.data.schema import EncodedTable, Schema, check_table
-from copriv.errors import AgreementError, CoprivError, InvalidInput, UsageError
+from copriv.data.sql import is_sql, read_sql
+from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
 from copriv.losses import by_name
 from copriv.problem import Problem
 
@@ -30,6 +31,10 @@ class _Findings:
     problems: list[str] = field(default_factory=list)
     clamped: dict[str, int] = field(default_factory=dict)
     """Column → how many cells were out of bounds and count as a bound, as declared."""
+    looked_at: list[str] = field(default_factory=list)
+    """Besides the table: what else `owner serve` would read, and what it says."""
+    columns: tuple[str, ...] = ()
+    """Of the table, those that are read."""
 
     def to_json(self) -> str:
         return json.dumps({"schema": "copriv.data-check/1", "ok": not self.problems, **vars(self)}, indent=2)
@@ -37,22 +42,42 @@ class _Findings:
 
 def command(
     path: Annotated[
-        Path, typer.Argument(metavar="AGREEMENT|TABLE", help="An agreement; or, with --agreement, one owner's table.")
+        str,
+        typer.Argument(
+            metavar="AGREEMENT|TABLE",
+            help="An agreement; or, with --agreement, one owner's table as `owner serve --data` takes it.",
+        ),
     ],
     agreement: Annotated[
         Path | None,
         typer.Option(metavar="AGREEMENT", help="The agreement that the table is for.", envvar="COPRIV_AGREEMENT"),
     ] = None,
     owner: Annotated[str | None, typer.Option(metavar="NAME", help="Whose table it is.", envvar="COPRIV_OWNER")] = None,
+    query: Annotated[str, typer.Option(metavar="SQL", help="The rows to read from a data base.")] = "",
+    keys: KeysFolder = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What the owner allows; policy.toml in the keys' folder.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="This data's ledger.", envvar="COPRIV_LEDGER")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem."""
-    if path.suffix.lower() == ".toml":
+    if not is_sql(path) and Path(path).suffix.lower() == ".toml":
         found = _check_agreement(Agreement.load(path))
     elif agreement is None:
         raise UsageError(f"{path}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME")
     else:
-        found = _check_table(path, Agreement.load(agreement), owner)
+        terms = Agreement.load(agreement)
+        name = _whose(terms, owner)
+        found = _check_table(path, query, terms, agreement, name)
+        if (keys, policy, ledger) != (None, None, None):
+            from copriv.cli.commands.readiness import readiness
+
+            ready = readiness(terms, name, found.columns, keys=keys, policy=policy, ledger=ledger)
+            found.looked_at += ready.seen
+            found.problems += ready.problems
     if as_json:
         typer.echo(found.to_json())
     else:
@@ -93,14 +118,26 @@ def _check_agreement(agreement: Agreement) -> _Findings:
     return found
 
 
-def _check_table(path: Path, agreement: Agreement, name: str | None) -> _Findings:
-    terms = {owner.name: owner for owner in agreement.owner}
-    if name is None or name not in terms:
-        known = ", ".join(list(terms)[:12])
+def _whose(agreement: Agreement, name: str | None) -> str:
+    if name is None or name not in agreement.owner_names:
+        known = ", ".join(agreement.owner_names[:12])
         raise UsageError(f"--owner: {'missing' if name is None else repr(name)}; name one of the agreement's: {known}")
-    found = _Findings(agreement.data.named, f"{path.name}, the table of {name}")
-    agreed = terms[name]
-    read = _encoded(agreement, str(path), agreed.unit, found, "")
+    return name
+
+
+def _check_table(path: str, query: str, agreement: Agreement, beside: Path, name: str) -> _Findings:
+    shown = "the rows of the query" if is_sql(path) else Path(path).name
+    found = _Findings(agreement.data.named, f"{shown}, the table of {name}")
+    agreed = agreement.owner[agreement.owner_names.index(name)]
+    source: object = path
+    if is_sql(path):
+        declared = schema_of(agreement, agreed.unit)
+        try:
+            source = read_sql(path, query, None if declared is None else declared.names)
+        except DataError as error:
+            found.problems.append(str(error))
+            return found
+    read = _encoded(agreement, source, agreed.unit, found, "")
     if read is None:
         return found
     encoded, schema = read
@@ -125,11 +162,34 @@ def _check_table(path: Path, agreement: Agreement, name: str | None) -> _Finding
             "target_bound": schema.target_bound,
         }
     )
+    if not found.problems and "auto" not in (agreement.data.feature_bound, agreement.agreement.rule):
+        _as_served(agreement, beside, name, source, found)
     return found
 
 
+def _as_served(agreement: Agreement, beside: Path, name: str, source: object, found: _Findings) -> None:
+    """The way that `owner serve` goes with the table: through the agreed dictionary, under the agreed bound."""
+    if agreement.data.mapped and agreement.data.dictionary is None:
+        return  # the agreement is still to be completed by `init --network`
+    try:
+        from copriv.network.setup import load_dictionary, owner_records
+    except ImportError:
+        found.looked_at.append("without copriv[network], which `owner serve` needs: the dictionary was not looked at")
+        return
+    try:
+        dictionary = load_dictionary(agreement, beside)
+        records, _ = owner_records(agreement, name, source, dictionary)
+    except CoprivError as error:
+        found.problems.append(str(error))
+        return
+    if dictionary is not None:
+        found.looked_at.append(f"dictionary {dictionary.fingerprint[:16]}…: {dictionary.components} components")
+    bound = agreement.data.feature_bound
+    found.owners[-1] |= {"features": records.n_parameters, "feature_bound": bound or None}
+
+
 def _encoded(
-    agreement: Agreement, path: str, unit: str | None, found: _Findings, where: str
+    agreement: Agreement, path: object, unit: str | None, found: _Findings, where: str
 ) -> tuple[EncodedTable, Schema] | None:
     """A party's table as numbers; None where it has problems, which are then among those found."""
     try:
@@ -144,6 +204,7 @@ def _encoded(
     if problems:
         return None
     encoded = schema.encode(table)
+    found.columns = schema.names
     found.clamped |= encoded.moved
     return encoded, schema
 
@@ -161,6 +222,8 @@ def _show(found: _Findings) -> None:
         console.print(table)
     for column, cells in found.clamped.items():
         console.print(f"{column}: {cells:,} {'value' if cells == 1 else 'values'} out of bounds, counted as the bound")
+    for line in found.looked_at:
+        console.print(line)
     for problem in found.problems:
         console.print(problem)
     many = len(found.problems)

@@ -36,15 +36,15 @@ def command(
     workers: Workers = None,
     as_json: AsJson = False,
     directory: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--out",
             metavar="DIR",
             file_okay=False,
-            help="Where demo.png, .csv, .json and .toml go.",
+            help="Where demo.png, .csv, .json and .toml go; with --network, a new folder for all parties' files.",
             envvar="COPRIV_OUT",
         ),
-    ] = Path("copriv-demo"),
+    ] = None,
     network: Annotated[
         bool, typer.Option("--network", help="Owners and learner as four processes on this machine instead.")
     ] = False,
@@ -52,7 +52,7 @@ def command(
     """Three banks, real loans, epsilon = 1: what privacy costs, and who should join."""
     text = agreement_text()
     if network:
-        demo_network(Agreement.of(tomllib.loads(text)), as_json=as_json)
+        demo_network(Agreement.of(tomllib.loads(text)), directory, as_json=as_json)
         return
     problem = Problem.load(Agreement.of(tomllib.loads(text)))
     with progress("simulating") as report:
@@ -60,6 +60,7 @@ def command(
     rows = table(problem, result)
     document = json.dumps({**result.to_dict(), "table": rows, "conclusion": words.conclusion(result)}, indent=2)
     made = simulation_files(result, document, f"copriv demo --runs {runs}", "demo")
+    directory = directory or Path("copriv-demo")
     paths = save(directory, {**made, "demo.toml": text.encode()})
     if as_json:
         for path in paths:

@@ -12,12 +12,16 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.show.console import log, out
+from copriv.cli.show.output import replace_file
 from copriv.cli.show.run import compared, owners_table
 from copriv.errors import CoprivError, Unreachable
 
+PAGE = "COMMANDS.md"
+"""What can be typed in the folder that is left."""
+
 
 def demo_network(
-    agreement: Agreement, folder: Path | None = None, as_json: bool = False, talk: str = "choose"
+    agreement: Agreement, folder: Path | None = None, as_json: bool = False, talk: str = "choose", kept: bool = True
 ) -> dict[str, Any]:
     """`copriv demo --network`: owners and learner as processes of their own on this machine, over mutual TLS.
 
@@ -26,7 +30,7 @@ def demo_network(
     """
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="copriv-") as made:
-            return demo_network(agreement, Path(made) / "consortium", as_json, talk)
+            return demo_network(agreement, Path(made) / "consortium", as_json, talk, kept=False)
     from copriv.network.model import Model
     from copriv.network.setup import make_consortium, share_out
 
@@ -61,6 +65,7 @@ def demo_network(
             if process.poll() is None:
                 process.kill()
             process.wait()
+    replace_file(folder / PAGE, commands_page(tables).encode())
     model = Model.load(folder / "run.json")
     if as_json:
         typer.echo(json.dumps(model.record, indent=2))
@@ -68,7 +73,68 @@ def demo_network(
         out().print(owners_table(model.record["owners"]))
         out().print(compared(model.record["realised"], model.record["forecast"]))
         out().print(f"{model.record['outcome']}, in {model.record['seconds']:.1f} s over mutual TLS on this machine.")
+        if kept:
+            out().print(f"What can be done with it: {folder / PAGE}")
     return model.record
+
+
+def commands_page(tables: tuple[Path, ...]) -> str:
+    """What can be done in the folder that the demonstration leaves: a page of commands, each as it can be typed there."""
+    own = [table.parent.name for table in tables]
+    first = own[0]
+    checks = "\n".join(
+        f"copriv data check {name}/data.parquet --agreement agreement.toml --owner {name} --keys {name} "
+        f"--ledger {name}/data.ledger"
+        for name in own
+    )
+    serve = "\n".join(
+        f"copriv owner serve --agreement agreement.toml --data {name}/data.parquet --ledger {name}/data.ledger --keys {name}"
+        for name in own
+    )
+    return f"""# What is in this folder, and what can be done with it
+
+A whole consortium and its run: `agreement.toml` and `dictionary.json` are everybody's; {", ".join(own)} and `learner` are
+the parties' own; `run.db` is the run, `run.json` its model. Type these here.
+
+Is the model what the agreed rule makes of the answers, and did nobody put words into anybody's mouth?
+
+```sh
+copriv verify run.db --agreement agreement.toml --keys {first} --model run.json
+```
+
+What did an owner spend, and is its ledger whole?
+
+```sh
+copriv ledger show {first}/data.ledger
+copriv ledger verify {first}/data.ledger --keys {first}
+```
+
+The model, used:
+
+```sh
+copriv predict run.json {first}/data.parquet --out predictions.csv
+```
+
+The learner again: it finds the run finished, asks nobody and writes nothing anew.
+
+```sh
+copriv learner agreement.toml --store run.db --keys learner --resume
+```
+
+The four commands of the run. Their budget is spent now, so they are for a consortium of your own, made with
+`copriv init --network agreement.toml FOLDER`; each in a terminal of its own:
+
+```text
+copriv learner agreement.toml --store run.db --keys learner
+{serve}
+```
+
+Before a run, each owner sees whether everything that it will read is as agreed; here this says that the budget is spent:
+
+```text
+{checks}
+```
+"""
 
 
 def _address_in(path: Path, process: "subprocess.Popen[bytes]") -> str:

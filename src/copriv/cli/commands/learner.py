@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from copriv.agreement import Agreement
+from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
 from copriv.cli.commands.party import check_address, check_folder, party_keys, stoppable
 from copriv.cli.commands.watching import Ui, UiPort, watched
@@ -100,6 +101,7 @@ def command(
     p = n_parameters(terms, dictionary)
     rows = _public_rows(terms, public, keys, dictionary)
     begun, is_new = time.monotonic(), not store.exists()
+    path = model or store.with_suffix(".json")
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
     listened: list[str] = []
 
@@ -107,7 +109,13 @@ def command(
         listened.append(address)
         log(f"listening at {address}; run {run.run[:8]}")
 
+    how = f"the run is safe in {store}: start the same command again with --resume, and it goes on where it was"
     try:
+        written = _model_of(run.run, path)
+        compared_too = rows is None or forecast_runs == 0 or (written is not None and written.record["forecast"])
+        if written is not None and written.record["head"] == run.head and compared_too:
+            _again(written, path, skops, as_json)
+            return
         conductor = Conductor(run, conduct, time.monotonic(), own)
         with Following(conductor, events), watched(conductor, rows, ui, ui_port) as look:
             conducted = Learner(
@@ -118,15 +126,16 @@ def command(
                 pace=pace,
                 on_listening=listening,
             )
-            outcome = asyncio.run(stoppable(look(conducted.run())))
-        path = model or store.with_suffix(".json")
+            with going_on(how):
+                outcome = asyncio.run(stoppable(look(conducted.run())))
         seconds = time.monotonic() - begun
         record = run_record(conductor, seconds) | {"realised": realised(conductor, None, seconds), "forecast": None}
         result = Model(terms, conductor.model, dictionary, record)
         # The model is safe before anything else is tried, or shown.
         _write(result, path, store)
         if rows is not None:
-            _compare(record, conductor, rows, seconds, forecast_runs)
+            with going_on(f"the model is in {path}, without a forecast beside it"):
+                _compare(record, conductor, rows, seconds, forecast_runs)
             _write(result, path, store)
         if skops is not None:
             result.save_skops(skops)
@@ -142,6 +151,38 @@ def command(
         out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
+
+
+def _model_of(run: str, path: Path) -> "Model | None":
+    """The finished model that is in this file already; None where there is no file.
+
+    Raises UsageError for anything else there: nobody's file is replaced, and this is known before a budget is spent.
+    """
+    from copriv.network.model import Model
+
+    if not path.is_file():
+        return None
+    try:
+        found = Model.load(path)
+    except CoprivError:
+        raise UsageError(
+            f"{path}: is there already, and is not a model of this run; name another with --model"
+        ) from None
+    if found.record.get("run") != run:
+        raise UsageError(f"{path}: holds the model of another run; name another file with --model, or move it away")
+    return found if found.record.get("status") == "finished" else None
+
+
+def _again(model: "Model", path: Path, skops: Path | None, as_json: bool) -> None:
+    """What a run that is over came to. Its model is not written anew; an export that is not there yet is made."""
+    if skops is not None and not skops.exists():
+        model.save_skops(skops)
+    if as_json:
+        typer.echo(model.to_json())
+        return
+    out().print(owners_table(model.record["owners"]))
+    out().print(compared(model.record["realised"], model.record["forecast"]))
+    out().print(f"The run is over: {model.record['outcome']}. {path} is as it was; nothing was asked or written.")
 
 
 def _public_rows(
@@ -177,6 +218,9 @@ def _compare(record: dict[str, Any], conductor: "Conductor", public: "Records", 
 
     try:
         record["realised"] = realised(conductor, public, seconds)
+        if runs > 0:
+            rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
+            log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
             record["forecast"] = expected(conductor.agreement, public, runs)
     except CoprivError as error:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
+from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import KeysFolder, WitnessFolder
 from copriv.cli.commands.party import check_address, party_keys
 from copriv.cli.commands.watching import Ui, UiPort, owner_watch, serving
 from copriv.cli.show.console import log
 from copriv.cli.show.ledger import spent
+from copriv.cli.show.owner_progress import beside
 from copriv.data.sql import is_sql, read_sql
 from copriv.losses import by_name
 from copriv.privacy.ledger_file import LedgerFile
@@ -105,7 +107,9 @@ def command(
             log=log if watch is None else watch.heard(log),
             noise_ahead=ahead > 0,
         )
-        reason = serving(agent.serve, file, watch, ui_port)
+        how = f"{name} can go on: start the same command again; what it has answered stays answered, and paid for"
+        with going_on(how):
+            reason = serving(lambda: beside(agent.serve(), name, terms, lambda: file.totals), file, watch, ui_port)
         if reason.startswith(STOPPED):
             again = "start this command again when the learner goes on with it"
             typer.echo(f"{name}: the run was {reason}; {again}; {spent(file.totals)}")
