@@ -40,7 +40,7 @@ def test_the_container_is_rootless_and_ends_when_told():
     assert re.search(r"^USER (?!0\b|root\b)\d+:\d+$", last, re.M)
     assert last.index("USER ") < last.index("ENTRYPOINT")
     assert 'ENTRYPOINT ["copriv"]' in last
-    assert re.search(r'^VOLUME \["/ledger", "/keys"\]$', last, re.M)
+    assert re.search(r'^VOLUME \["/ledger", "/witness"\]$', last, re.M)
     assert not re.search(r"--privileged|sudo|chmod 777", last)
 
 

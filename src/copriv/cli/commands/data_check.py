@@ -9,7 +9,7 @@ import typer
 
 from copriv.agreed_data import own_table, schema_of
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AsJson, KeysFolder
+from copriv.cli.commands.options import AsJson, KeysFolder, WitnessFolder
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import plain_number
 from copriv.data import datasets
@@ -61,6 +61,7 @@ def command(
     ledger: Annotated[
         Path | None, typer.Option(metavar="FILE", help="This data's ledger.", envvar="COPRIV_LEDGER")
     ] = None,
+    witness: WitnessFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem."""
@@ -75,7 +76,7 @@ def command(
         if (keys, policy, ledger) != (None, None, None):
             from copriv.cli.commands.readiness import readiness
 
-            ready = readiness(terms, name, found.columns, keys=keys, policy=policy, ledger=ledger)
+            ready = readiness(terms, name, found.columns, keys=keys, policy=policy, ledger=ledger, witness=witness)
             found.looked_at += ready.seen
             found.problems += ready.problems
     if as_json:

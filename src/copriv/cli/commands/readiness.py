@@ -26,6 +26,7 @@ def readiness(
     keys: Path | None,
     policy: Path | None,
     ledger: Path | None,
+    witness: Path | None = None,
 ) -> Readiness:
     """Of one owner, as far as its files are given; `columns` are those that its table is read by."""
     from copriv.network.policy import Policy
@@ -48,16 +49,16 @@ def readiness(
             found.problems.append(str(error))
     if ledger is not None:
         try:
-            _budget(agreement, name, ledger, keys, rules.lifetime(agreement, name), found)
+            _budget(agreement, name, ledger, witness or keys, rules.lifetime(agreement, name), found)
         except CoprivError as error:
             found.problems.append(str(error))
     return found
 
 
 def _budget(
-    agreement: Agreement, name: str, ledger: Path, keys: Path | None, lifetime: tuple[float, float], found: Readiness
+    agreement: Agreement, name: str, ledger: Path, witness: Path | None, lifetime: tuple[float, float], found: Readiness
 ) -> None:
-    totals = verify(ledger, None, keys)
+    totals = verify(ledger, None, witness)
     if totals.owner != name:
         found.problems.append(f"{ledger}: is the ledger of {totals.owner}, not of {name}; give its own")
         return
