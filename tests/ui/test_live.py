@@ -1,11 +1,13 @@
 """What passes from a run to its page: snapshots and wishes; what did not change is not sent again."""
 
+import http.client
 from types import SimpleNamespace
 
 import pytest
 from starlette.routing import WebSocketRoute
 
 from copriv.ui.live import POINTS, WINDOW, OwnerWatch, RunWatch, Watch, application
+from page_server import in_thread
 
 
 def rows(n, answers=0):
@@ -67,3 +69,13 @@ def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
         watch.look()
     assert POINTS <= len(watch.watch.points) <= POINTS + 2
     assert watch.watch.points[-1][0] == 1_000_000
+
+
+def test_a_server_that_is_closed_while_somebody_listens_fills_no_log(caplog):
+    with in_thread(application(Watch("run"))) as place:
+        connection = http.client.HTTPConnection("127.0.0.1", place.door.port, timeout=30)
+        connection.request("GET", "/api/live", headers={"cookie": f"{place.door.cookie}={place.door.token}"})
+        answer = connection.getresponse()
+        assert answer.read1(5)
+    assert [record for record in caplog.records if record.exc_info] == []
+    connection.close()

@@ -5,6 +5,7 @@ can be made to point here. So every request must name this server as its Host, m
 must carry the token: in the address once, as notebooks do, and from then on in a cookie that scripts cannot read.
 """
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -92,7 +93,7 @@ class Guard:
         if not _small_enough(headers.get("content-length", "0"), limit):
             await _answer(send, 413, f"That is too large: at most {limit >> 20} MB are taken.")
             return
-        await self._app(scope, _limited(receive, limit), _with_headers(send))
+        await _to_the_end(self._app, scope, _limited(receive, limit), _with_headers(send))
 
     def _refusal(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
         if headers.get("host", "") not in self._door.names:
@@ -136,6 +137,24 @@ def _limited(receive: Receive, limit: int) -> Receive:
         return {"type": "http.disconnect"} if seen > limit else message
 
     return read
+
+
+async def _to_the_end(app: App, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer, also where the server is closed in the middle: who waits hears so, and no log is filled with it."""
+    begun = False
+
+    async def write(message: MutableMapping[str, Any]) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive, write)
+    except asyncio.CancelledError:
+        if not begun:
+            await _answer(send, 503, "copriv is being closed.")
+        else:
+            await send({"type": "http.response.body", "body": b""})
 
 
 def _with_headers(send: Send) -> Send:
