@@ -6,11 +6,14 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from copriv.errors import InvalidInput
+from copriv.network.conductor import Conductor
 from copriv.network.store import RunStore, StoreFailed
-from network_parties import agreement
+from copriv.protocol import Answer, Query
+from network_parties import NAMES, agreement
 
 AGREED = agreement()
 
@@ -53,3 +56,57 @@ def test_a_run_s_file_whose_tables_are_damaged_is_told_in_words(tmp_path: Path) 
     path.write_bytes(raw)
     with pytest.raises(StoreFailed, match="cannot be read"):
         RunStore.resume(path, AGREED)
+
+
+def begun(path: Path) -> tuple[RunStore, Conductor]:
+    """A run in which all three owners were asked."""
+    store = RunStore.create(path, AGREED, 3)
+    conductor = Conductor(store, now=0.0)
+    for name in NAMES:
+        conductor.joined(name, 0.0)
+    conductor.take_outbox()
+    return store, conductor
+
+
+def full(store: RunStore) -> None:
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def room_again(store: RunStore) -> None:
+    store._connection.execute("PRAGMA max_page_count = 1000000")
+
+
+def test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_room_again(tmp_path: Path) -> None:
+    store, conductor = begun(tmp_path / "run.db")
+    asked = [(turn.talker, *turn.waiting.items()) for turn in conductor._turns.open.values()]
+    full(store)
+    given = 0
+    with pytest.raises(StoreFailed):
+        for _ in range(2000):  # until a page is used up
+            store.event("noted", text="x" * 200)
+            given += 1
+    room_again(store)
+    for use in (
+        store.commit,
+        conductor.take_outbox,
+        lambda: store.event("noted"),
+        lambda: conductor.answered(
+            Answer(asked[0][1][1].identity, AGREED.fingerprint, NAMES[asked[0][0]], np.zeros(3), 1), 0.0
+        ),
+    ):
+        with pytest.raises(StoreFailed):
+            use()
+    store.close()
+    again = RunStore.resume(tmp_path / "run.db", AGREED)
+    assert list(again.events("noted")) == [], "what was not flushed before the failure is not there"
+    assert list(again.answers()) == []
+    assert len(list(again.queries())) == 3
+    resumed = Conductor(again, now=0.0)
+    for name in NAMES:
+        resumed.joined(name, 0.0)
+    queries = [message for _, message in resumed.take_outbox()]
+    for query in queries:
+        assert isinstance(query, Query)
+        assert resumed.answered(Answer(query.identity, query.fingerprint, query.owner, np.zeros(3), 1), 0.0)
+    again.close()

@@ -101,7 +101,7 @@ class RunStore:
     ) -> None:
         self.run, self.agreement = run, agreement
         self.on_event: Callable[[Event], None] | None = None
-        self._connection, self._writer = connection, writer
+        self._connection, self._writer, self._failure = connection, writer, ""
         self._cursor = connection.cursor()
         self._events, self.head = _last_line(connection)
 
@@ -206,11 +206,12 @@ class RunStore:
 
     def commit(self) -> None:
         """Wait until everything so far is on the disk."""
+        self._check_sound()
         if self._connection.in_transaction:
             try:
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
-                raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
+                raise self._failed(error) from None
 
     def roll_back(self) -> None:
         """Forget what was written since the last `commit`."""
@@ -255,8 +256,12 @@ class RunStore:
             yield Answer(identity, fingerprint, owner, numbers, answered, head, signature)
 
     def close(self) -> None:
-        """Commit, and let go of the file."""
-        self.commit()
+        """Commit, and let go of the file. After a failure what was not committed is not: a part of it would be no run."""
+        if self._failure:
+            with suppress(sqlite3.Error):
+                self.roll_back()
+        else:
+            self.commit()
         if self._writer is not None:
             with suppress(sqlite3.Error):  # then the one file is all of it, for whoever is given a copy
                 self._connection.execute("PRAGMA journal_mode = DELETE")
@@ -264,12 +269,22 @@ class RunStore:
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         # One cursor for all: making one costs as much as an insertion.
+        self._check_sound()
         try:
             if not self._connection.in_transaction:
                 self._cursor.execute("BEGIN IMMEDIATE")
             self._cursor.execute(statement, values)
         except sqlite3.Error as error:
-            raise StoreFailed(f"the run's file cannot be written ({error}); nothing more is asked") from None
+            raise self._failed(error) from None
+
+    def _failed(self, error: sqlite3.Error) -> StoreFailed:
+        """From here on nothing is written: SQLite may have taken back what this side believes to be there."""
+        self._failure = f"the run's file cannot be written ({error}); nothing more is asked"
+        return StoreFailed(self._failure)
+
+    def _check_sound(self) -> None:
+        if self._failure:
+            raise StoreFailed(self._failure)
 
 
 def _last_line(connection: sqlite3.Connection) -> tuple[int, str]:
