@@ -73,6 +73,11 @@ def full(store: RunStore) -> None:
     store._connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
+def fill(store: RunStore) -> None:
+    for _ in range(2000):  # until a page is used up
+        store.event("noted", text="x" * 200)
+
+
 def room_again(store: RunStore) -> None:
     store._connection.execute("PRAGMA max_page_count = 1000000")
 
@@ -81,11 +86,8 @@ def test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_ro
     store, conductor = begun(tmp_path / "run.db")
     asked = [(turn.talker, *turn.waiting.items()) for turn in conductor._turns.open.values()]
     full(store)
-    given = 0
     with pytest.raises(StoreFailed):
-        for _ in range(2000):  # until a page is used up
-            store.event("noted", text="x" * 200)
-            given += 1
+        fill(store)
     room_again(store)
     for use in (
         store.commit,
