@@ -53,14 +53,15 @@ def test_any_table_has_its_optimum_certified(loss, c, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("kind", ["normal", "scales", "heavy"])
 @pytest.mark.parametrize(("c", "signal"), [(0.0, 1.0), (0.0, 30.0), (1e-5, 30.0)])
-def test_five_thousand_records_of_sixty_features_take_less_than_a_second(loss, c, signal):
-    f = Fitness(
-        loss, Regularizer(c), Box(1e5), table(2, "normal", 5000, 60, loss.name in ("logistic", "hinge"), signal)
-    )
+def test_five_thousand_records_of_sixty_features_take_less_than_a_second(loss, kind, c, signal):
+    """Of the processor, all its threads together."""
+    f = Fitness(loss, Regularizer(c), Box(1e5), table(2, kind, 5000, 60, loss.name in ("logistic", "hinge"), signal))
     begun = time.process_time()
-    assert f.minimum().gap <= 1e-8 * f.minimum().value
-    assert time.process_time() - begun < 2 * 1.0
+    best = f.minimum()
+    assert time.process_time() - begun < 1.0
+    assert best.gap <= 1e-8 * best.value
 
 
 @given(seed=st.integers(0, 10**6))

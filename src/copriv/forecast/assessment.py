@@ -24,6 +24,7 @@ from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
+from copriv.threads import on_one_thread
 from copriv.types import Array
 from copriv.unlike_worlds import UnlikeWorld
 
@@ -86,6 +87,7 @@ class Assessment:
         }
 
 
+@on_one_thread
 def assess(
     problem: Problem,
     words: str,

@@ -28,6 +28,7 @@ from copriv.public_sample import PublicSample
 from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
+from copriv.threads import on_one_thread
 from copriv.types import Loss
 from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
 from copriv.unlikeness import Unlikeness
@@ -188,6 +189,7 @@ class Forecast:
         return json.dumps(_finite(self.to_dict()), indent=2)
 
 
+@on_one_thread
 def forecast(
     agreement: Agreement | Problem,
     public: Any = None,

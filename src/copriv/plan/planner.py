@@ -40,6 +40,7 @@ from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.threads import on_one_thread
 from copriv.unlike_worlds import unlikeness_of
 from copriv.unlikeness import Unlikeness
 
@@ -48,6 +49,7 @@ PASSES = 3
 RUNS = 40
 
 
+@on_one_thread
 def plan(
     problem: Problem,
     *,

@@ -7,12 +7,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from threadpoolctl import ThreadpoolController
 
 from copriv.agreement import Agreement
 from copriv.errors import NotCertified, UsageError
@@ -26,6 +24,7 @@ from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
 from copriv.talkers import Talkers, agreed_rule
+from copriv.threads import one_thread
 from copriv.types import Array
 from copriv.validation import count
 
@@ -145,16 +144,10 @@ class Options:
         return [np.random.SeedSequence(seed, spawn_key=(self.first_run + r,)).spawn(2) for r in range(self.runs)]
 
 
-@cache
-def _threads() -> ThreadpoolController:
-    # Finding the loaded libraries takes as long as a small simulation.
-    return ThreadpoolController()
-
-
 def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Options) -> Simulation:
     """`simulate` with these scales of the owners' noise in place of the agreed ones."""
     # Products of a block are too small for several BLAS threads, which wait for each other by spinning.
-    with _threads().limit(limits=1, user_api="blas"):
+    with one_thread():
         return _run_here(problem, scales, options)
 
 

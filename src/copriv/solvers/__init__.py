@@ -29,11 +29,17 @@ from copriv.solvers.task import ACCURACY as ACCURACY
 from copriv.solvers.task import Optimum as Optimum
 from copriv.solvers.task import Task as Task
 from copriv.solvers.task import accurate
+from copriv.threads import one_thread
 from copriv.types import Array
 
 
 def minimum(task: Task, near: Array | None = None, accuracy: float = ACCURACY) -> Optimum:
     """θ* to `accuracy` of f. Raises NotCertified, with the remedy, where that cannot be proved."""
+    with one_thread(task.records.features.size):
+        return _minimum(task, near, accuracy)
+
+
+def _minimum(task: Task, near: Array | None, accuracy: float) -> Optimum:
     loss = task.loss
     if task.objective.quadratic is not None:
         best = quadratic_minimum(task)
