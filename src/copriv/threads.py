@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 SMALL = 2_000_000
 """Numbers in a table below which its products are no work for several threads."""
