@@ -22,6 +22,7 @@ from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedul
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
+from copriv.simulation.own_records import on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
 from copriv.talkers import Talkers, agreed_rule
 from copriv.threads import one_thread
@@ -87,6 +88,7 @@ def simulate(
     alone: bool = True,
     starts: Float[Array, "runs p"] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    own_records: bool = False,
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
 
@@ -99,14 +101,16 @@ def simulate(
     alone: whether to fit every owner's own model, which is an optimisation an owner.
     starts: where each run begins, in place of the agreement's start.
     progress: called with (iterations done, iterations in all).
+    own_records: also judge own, common and finished models on each owner's own held-out records.
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
     """
     problem = problem_of(agreement, data, public)
     options = Options(
-        count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress
-    )
+        count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress,
+        own_records=own_records,
+    )  # fmt: skip
     return run_problem(problem, noise_scales(problem.agreement, problem.feature_bound), options)
 
 
@@ -137,6 +141,7 @@ class Options:
     progress: Callable[[int, int], None] | None = None
     given: Sequence[Float[Array, "runs answer"]] | None = None
     """Answers at hand, one an owner and run, where each owner answers once; None: they are drawn."""
+    own_records: bool = False
 
     def streams(self, problem: Problem) -> list[Any]:
         """Each run's seeds: of its schedule, and of its noise."""
@@ -181,6 +186,7 @@ def _run_here(problem: Problem, scales: Array, options: Options) -> Simulation:
                 int(m),
                 float(b),
                 _alone(problem, i) if options.alone and not problem.stand_in else None,
+                on_own_records(problem, i, kept[-1], seed) if options.own_records and not problem.stand_in else None,
             )
             for i, (o, m, b) in enumerate(zip(agreement.owner, answered, scales, strict=True))
         ),

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
+from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 
 NOT_PRIVATE = (
@@ -33,6 +34,13 @@ class OwnerOutcome:
     answers: int
     noise_scale: float
     alone: float | None
+    own: OwnOutcome | None = None
+    """The same on the owner's own held-out records, where that was asked for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        own = {} if self.own is None else {"own": vars(self.own)}
+        return {**{key: value for key, value in vars(self).items() if key != "own"}, **own}
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +135,7 @@ class Simulation:
                 "mean": ψ.mean.tolist(),
                 "final": ψ.final,
             },
-            "owners": [vars(owner) for owner in self.owners],
+            "owners": [owner.to_dict() for owner in self.owners],
             "source": self.source,
             "description": self.description,
             "private": self.private,

@@ -24,6 +24,14 @@ def command(
         typer.Option(min=0, help="Of schedules and noise, in place of the agreement's.", envvar="COPRIV_SEED"),
     ] = None,
     workers: Workers = None,
+    own_records: Annotated[
+        bool,
+        typer.Option(
+            "--own-records",
+            help="Also judge each owner's own, the common and the finished model on its own held-out records.",
+            envvar="COPRIV_OWN_RECORDS",
+        ),
+    ] = False,
     as_json: AsJson = False,
     directory: Annotated[
         Path | None,
@@ -46,7 +54,7 @@ def command(
         log(f"planned: {planned}")
     terms = problem.terms
     with progress("simulating") as report:
-        result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report)
+        result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report, own_records=own_records)
     document = result.to_json()
     if planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)

@@ -1,5 +1,7 @@
 """A simulation in words and one table."""
 
+from rich.table import Table
+
 from copriv.agreement import Agreement
 from copriv.cli.show import words
 from copriv.cli.show.console import out, plain_table
@@ -34,5 +36,18 @@ def show(agreement: Agreement, result: Simulation) -> None:
     console.print(words.conclusion(result))
     if result.clipped > 0:
         console.print(f"{words.percent(result.clipped)} of the records' gradients were clipped.")
+    if any(owner.own is not None for owner in result.owners):
+        console.print(_own_records(result))
     for warning in words.warnings(result):
         console.print(f"Note: {warning}.")
+
+
+def _own_records(result: Simulation) -> Table:
+    """Loss on records of its own that an owner held out, for each of the three models that it may use."""
+    table = plain_table("on its own held-out records", "rows", "its own model", "the common one", "finished at home")
+    for owner in result.owners[:MOST_ROWS]:
+        if owner.own is not None:
+            own = owner.own
+            losses = (words.plain_number(loss) for loss in (own.alone, own.together, own.finished))
+            table.add_row(owner.name, f"{own.held_out:,}", *losses)
+    return table
