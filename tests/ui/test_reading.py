@@ -3,6 +3,8 @@
 import inspect
 import json
 import re
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from copriv import network
 from copriv.errors import InvalidInput
 from copriv.network.verify import verify_run
 from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_lines import Totals
+from copriv.privacy.ledger_lines import START, Entry, Totals
 from copriv.privacy.ledger_making import create_ledger
 from copriv.report import document, page
 from copriv.ui.gallery import LIVE, Gallery, transient
 from copriv.ui.reading import opened, report
+from copriv.ui.shell import as_json
 from copriv.ui.words import texts
 from network_parties import keys
 from signed_run import damaged, signed_run
@@ -123,6 +126,42 @@ def test_a_file_that_holds_a_program_is_refused_before_it_runs(finished, tmp_pat
     damaged(path, "DROP TABLE events")
     with pytest.raises(InvalidInput, match="no learner writes"):
         opened([damaged(path, f"CREATE VIEW events (number, time, kind, data, hash) AS {ENDLESS}")])
+
+
+STRANGE = [
+    {"kind": "stepped", "k": "x"}, {"kind": "stepped", "k": 10**400}, {"kind": "asked", "talker": 0.0},
+    {"kind": "asked", "talker": [1]}, {"kind": "stepped", "owners": "abc", "dropped": {"a": 1}},
+    {"kind": "refused", "owner": {"<b>": 1}, "reason": "\ud800"}, {"kind": "\ud800<b>"}, [], 3, None,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", STRANGE)
+def test_a_line_that_says_anything_is_shown_as_text_or_not_at_all(finished, tmp_path, said):
+    path = tmp_path / "run.db"
+    path.write_bytes(finished[0].read_bytes())
+    kind = said.get("kind", "stepped") if isinstance(said, dict) else "stepped"
+    with closing(sqlite3.connect(path)) as file:
+        line = (json.dumps(said), kind.encode("ascii", "replace").decode())
+        file.execute("UPDATE events SET data = ?, kind = ? WHERE number = 20", line)
+        file.commit()
+    found = opened([path.read_bytes()])
+    assert found["problems"][0]["line"] == 20
+    as_json(found)
+    for line in found["lines"]:
+        assert all(isinstance(value, int | float | str | list) for value in line.values())
+        assert all(isinstance(name, str) for key in ("owners", "dropped") for name in line.get(key, []))
+
+
+def test_a_ledger_with_a_number_beyond_all_is_read_all_the_same():
+    first = Entry("ledger", identity="a").after(0, START)
+    budget = Entry("lifetime", identity="a", epsilon=Fraction(10**400)).after(1, first.hash)
+    ledger = first.to_bytes() + budget.to_bytes()
+    found = opened([ledger])
+    assert found["problems"] == []
+    assert found["lifetime"] > 1e300
+    as_json(found)
+    with pytest.raises(InvalidInput, match="no computer"):
+        report([ledger])
 
 
 def test_files_that_do_not_belong_together_are_refused_in_words(finished, ledger):

@@ -1,6 +1,8 @@
 """An owner's ledger for the reading page: the verdict on its chain, what was spent by run, and every line."""
 
+import sys
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ def ledger(path: Path, head: str | None = None) -> dict[str, Any]:
             if len(lines) < MOST_LINES:
                 lines.append(_told(line))
             if (at := _seconds(line.time)) is not None:
-                spent.append((at, float(totals.committed)))
+                spent.append((at, bounded(totals.committed)))
     except (CoprivError, ValueError) as error:
         if sound:
             problems.append({"line": last + 1 if last else None, "what": without(str(error), path)})
@@ -44,11 +46,11 @@ def ledger(path: Path, head: str | None = None) -> dict[str, Any]:
     return {
         "kind": "ledger", "problems": problems, "owner": totals.owner, "remark": totals.remark, "head": totals.head,
         "held_against_head": head is not None, "lines": lines, "all_lines": last, "timeline": thinned(spent),
-        "lifetime": float(totals.lifetime), "lifetime_delta": float(totals.lifetime_delta),
-        "spent": float(totals.spent), "spent_delta": float(totals.spent_delta), "ahead": float(totals.ahead),
-        "before": float(totals.before),
-        "runs": [{"name": run, "epsilon": float(one.epsilon), "delta": float(one.delta), "spent": float(one.committed),
-                  "spent_delta": float(one.spent_delta), "answers": one.answered, "most": one.cap,
+        "lifetime": bounded(totals.lifetime), "lifetime_delta": bounded(totals.lifetime_delta),
+        "spent": bounded(totals.spent), "spent_delta": bounded(totals.spent_delta), "ahead": bounded(totals.ahead),
+        "before": bounded(totals.before),
+        "runs": [{"name": run, "epsilon": bounded(one.epsilon), "delta": bounded(one.delta), "spent": bounded(one.committed),
+                  "spent_delta": bounded(one.spent_delta), "answers": one.answered, "most": one.cap,
                   "fingerprint": one.fingerprint} for run, one in totals.runs.items()],
     }  # fmt: skip
 
@@ -67,7 +69,7 @@ def _told(line: Line) -> dict[str, Any]:
     more = line.content if line.kind == "ahead" else ""
     return {"number": line.number, "time": line.time, "kind": line.kind, "run": line.run[:8], "number_of": more[:12],
             "identity": line.identity[:40] if line.kind in ("ledger", "lifetime") else line.identity[:12],
-            "epsilon": None if line.epsilon is None else float(line.epsilon), "delta": float(line.delta)}  # fmt: skip
+            "epsilon": None if line.epsilon is None else bounded(line.epsilon), "delta": bounded(line.delta)}  # fmt: skip
 
 
 def _seconds(time: str) -> float | None:
@@ -82,6 +84,14 @@ def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     step = max(1, -(-len(points) // MOST_POINTS))
     kept = points[::step]
     return kept if not points or kept[-1] == points[-1] else [*kept, points[-1]]
+
+
+def bounded(value: Fraction | int) -> float:
+    """A float; the largest one where the value is beyond them all, which a broken file can say."""
+    try:
+        return float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def without(message: str, path: Path) -> str:

@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import CoprivError, InvalidInput
 from copriv.network.store import Event, RunStore
 from copriv.network.verify import Verdict, verify_run
-from copriv.ui.reading_ledger import MOST_LINES, thinned, without
+from copriv.ui.reading_ledger import MOST_LINES, bounded, thinned, without
 from copriv.ui.run_lines import teller
 
 
@@ -31,7 +31,8 @@ def run(
     except (CoprivError, sqlite3.Error, ValueError, TypeError, KeyError) as error:
         raise InvalidInput(f"this is no run that can be read: {without(str(error), path)}") from None
     told, agreed = teller(verdict.agreement), verdict.agreement
-    stepped = [(event.time, float(event.data.get("k", 0))) for event in events if event.kind == "stepped"]
+    steps = [event for event in events if event.kind == "stepped" and type(event.data.get("k")) is int]
+    stepped = [(event.time, bounded(event.data["k"])) for event in steps]
     last = next((event for event in reversed(events) if event.kind in ("finished", "stopped")), None)
     return {
         "kind": "run", "problems": [{"line": one.line, "what": one.what} for one in verdict.problems],
@@ -73,6 +74,6 @@ def _readable(store: RunStore) -> Iterator[Event]:
             said = json.loads(data)
         except (ValueError, RecursionError):
             return
-        if not isinstance(said, dict):
+        if not isinstance(said, dict) or type(number) is not int or type(at) is not float:
             return
         yield Event(number, at, kind, said, head)

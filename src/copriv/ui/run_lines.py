@@ -9,17 +9,31 @@ from copriv.talkers import Talkers
 if TYPE_CHECKING:
     from copriv.network.store import Event
 
-SHOWN = ("turn", "owner", "owners", "dropped", "reason", "error", "answered", "sequence", "talk", "k")
+SHOWN = ("turn", "owner", "reason", "error", "answered", "sequence", "talk", "k")
+LISTS = ("owners", "dropped")
+LONGEST, MOST = 400, 1000
+"""Characters of a text, and names of a list."""
 
 
 def teller(agreement: Agreement) -> Callable[["Event"], dict[str, Any]]:
-    """A function from a line to what is shown of it; `owners` of a question are those that are asked."""
+    """A function from a line to what is shown of it; `owners` of a question are those that are asked.
+
+    A file may say anything: numbers and texts come out, whatever went in.
+    """
     members = [[agreement.owner_names[i] for i in group] for group in Talkers.of(agreement).members]
 
     def told(event: "Event") -> dict[str, Any]:
-        said = {key: event.data[key] for key in SHOWN if key in event.data}
-        if event.kind == "asked" and event.data.get("talker") in range(len(members)):
-            said["owners"] = members[event.data["talker"]]
-        return {"number": event.number, "time": event.time, "kind": event.kind, **said}
+        said: dict[str, Any] = {key: _plain(event.data[key]) for key in SHOWN if key in event.data}
+        for key in LISTS:
+            if isinstance(names := event.data.get(key), list):
+                said[key] = [str(name)[:LONGEST] for name in names[:MOST]]
+        talker = event.data.get("talker")
+        if event.kind == "asked" and type(talker) is int and 0 <= talker < len(members):
+            said["owners"] = members[talker]
+        return {"number": event.number, "time": event.time, "kind": str(event.kind), **said}
 
     return told
+
+
+def _plain(value: Any) -> int | float | str:
+    return value if isinstance(value, int | float) else str(value)[:LONGEST]

@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -86,7 +86,9 @@ async def body(request: Request) -> Any:
 
 def as_json(content: Any, status: int = 200) -> Response:
     """A JSON answer that nobody keeps."""
-    return JSONResponse(_finite(content), status, headers={"cache-control": "no-store"})
+    # In ASCII: half of a surrogate pair, which a name can hold, is no UTF-8.
+    text = json.dumps(_finite(content), allow_nan=False)
+    return Response(text, status, {"cache-control": "no-store"}, media_type="application/json")
 
 
 def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], seen: Callable[[int], None]) -> Response:
