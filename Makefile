@@ -11,7 +11,7 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("copriv needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ui]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui]' --group dev
 	touch $@
 
 demo: setup
@@ -27,7 +27,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-backends: setup
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,approximate,ui,ray,dask]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui,ray,dask]' --group dev
 	$(BIN)/python -m pytest tests/experiments/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup

@@ -27,6 +27,8 @@ COMMANDS = {
     "ray": "import ray; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'ray'])",
     "dask": "import dask.distributed; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'dask'])",
     "ui": "import copriv.ui.server, copriv.ui.app; from copriv.cli import main; main(['ui', '--help'])",
+    "onnx": "from skl2onnx import convert_sklearn; from copriv.cli import main; main(['export', '--help'])",
+    "mlflow": "import mlflow; from copriv.cli import main; main(['export', '--help'])",
     "model": "import skops.io, sklearn.linear_model as l; import copriv.network.model",
 }
 """Extra → Python that uses what it brings, and nothing that another extra brings."""

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def test_the_site_takes_nothing_from_another_machine():
     assert "font: false" in configured
     assert "- offline" in configured
     assert "http" not in configured
+
+
+def test_badges_of_the_readme_are_true():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    said = {path.stem: path.read_text("utf-8") for path in (DOCS / "pictures").glob("badge-*.svg")}
+    versions = [c.split(" :: ")[-1] for c in project["project"]["classifiers"] if "Python :: 3." in c]
+    assert f"{versions[0]} to {versions[-1]}" in said["badge-python"]
+    assert project["project"]["license"] in said["badge-licence"]
+    assert project["tool"]["mypy"]["strict"]
+    assert "mypy --strict" in said["badge-typed"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"docs/pictures/(badge-\w+)\.svg", readme)) == set(said)
+    assert "shields.io" not in readme, "a badge of a service that nobody runs"
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ COMMANDS = {
     "learner": "Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with "
     "--resume.",
     "predict": "Predict the target of each row of a table, in the table's order.",
+    "export": "Write a run's model for scikit-learn (skops) or ONNX, or log the run with MLflow.",
     "verify": "Replay a run from agreement, queries and answers to its model; says which line is wrong, if one is.",
     "report": "Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered.",
     "data": "Look at tables: do they keep to what was agreed?",

@@ -1,0 +1,45 @@
+"""`copriv export`: a run's model for other programs, and the run where a team keeps its runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from copriv.cli.commands.party import check_folder
+from copriv.cli.show.console import out
+from copriv.errors import UsageError
+
+
+def command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file that copriv learner wrote.")],
+    skops: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A scikit-learn estimator, by skops: runs no code when read.")
+    ] = None,
+    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="The same for any language, by ONNX.")] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="Where MLflow keeps runs: numbers, agreement, model, report.")
+    ] = None,
+    experiment: Annotated[str, typer.Option(metavar="NAME", help="With --mlflow: the experiment.")] = "copriv",
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --mlflow: a report of this run to keep beside it.")
+    ] = None,
+) -> None:
+    """Write a run's model for scikit-learn (skops) or ONNX, or log the run with MLflow."""
+    from copriv.network.exports import log_to_mlflow, save_onnx
+    from copriv.network.model import Model
+
+    if skops is None and onnx is None and mlflow is None:
+        raise UsageError("export: say where to: --skops FILE, --onnx FILE, or --mlflow URI")
+    for option, file in (("--skops", skops), ("--onnx", onnx)):
+        check_folder(option, file)
+    if report is not None and (mlflow is None or not report.is_file()):
+        raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
+    loaded = Model.load(model)
+    if skops is not None:
+        loaded.save_skops(skops)
+        out().print(f"Wrote {skops}")
+    if onnx is not None:
+        save_onnx(loaded, onnx)
+        out().print(f"Wrote {onnx}")
+    if mlflow is not None:
+        out().print(f"Logged as MLflow run {log_to_mlflow(loaded, mlflow, experiment, model, report)}")

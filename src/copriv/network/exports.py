@@ -1,0 +1,102 @@
+"""Where a run's model goes besides its own file: ONNX for any language, and MLflow for teams that keep their runs there.
+
+Everything that is written is in the model file already, and public: the agreement, θ, and how the run went.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from copriv.errors import CoprivError
+from copriv.network.model import Model
+from copriv.network.setup import to_toml
+
+
+def save_onnx(model: Model, path: str | Path) -> None:
+    """Write `Model.to_sklearn` as ONNX: one input `X` of float32 features as `Model.features` gives them.
+
+    The scores of regression are `variable`; of two classes, `label` is −1 or 1. Single precision: predictions agree with
+    the model's to about seven digits. Raises CoprivError without the extra [onnx].
+    """
+    try:
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError:
+        raise CoprivError("skl2onnx is not installed; pip install 'copriv[onnx]'") from None
+    inputs = [("X", FloatTensorType([None, len(model.theta)]))]
+    Path(path).write_bytes(convert_sklearn(model.to_sklearn(), initial_types=inputs).SerializeToString())
+
+
+def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, report: str | Path | None = None) -> str:
+    """Log a run with MLflow, and give MLflow's name of it.
+
+    Parameters are the agreement's; metrics are what was answered, spent and, where it is known, expected and realised;
+    artifacts are the agreement (a file that can be read back), the model file, and the report. Raises CoprivError
+    without the extra [mlflow], or where MLflow cannot write at `uri`.
+    """
+    try:
+        import mlflow
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise CoprivError("mlflow is not installed; pip install 'copriv[mlflow]'") from None
+    try:
+        client = mlflow.MlflowClient(tracking_uri=uri)
+        known = client.get_experiment_by_name(experiment)
+        home = client.create_experiment(experiment) if known is None else known.experiment_id
+        name = str(model.record.get("run", ""))[:8] or None
+        run = client.create_run(
+            home, run_name=name, tags={"copriv.fingerprint": model.agreement.fingerprint}
+        ).info.run_id
+        for key, value in parameters(model).items():
+            client.log_param(run, key, value)
+        for key, number in metrics(model).items():
+            client.log_metric(run, key, number)
+        with tempfile.TemporaryDirectory() as made:
+            agreed = Path(made) / "agreement.toml"
+            agreed.write_text(to_toml(model.agreement), encoding="utf-8")
+            for one in (agreed, Path(file), *([] if report is None else [Path(report)])):
+                client.log_artifact(run, str(one))
+        client.set_terminated(run, "FINISHED" if model.record.get("status") == "finished" else "FAILED")
+    except (MlflowException, OSError) as error:
+        raise CoprivError(f"mlflow: cannot keep the run at {uri} ({error}); give another --mlflow") from None
+    return str(run)
+
+
+def parameters(model: Model) -> dict[str, Any]:
+    """What was agreed, as MLflow's parameters."""
+    terms = model.agreement
+    said, fitted = terms.agreement, terms.model
+    return {
+        "rule": said.rule,
+        "mechanism": said.mechanism,
+        "horizon": said.horizon,
+        "answers": terms.answers,
+        "step": said.step,
+        "loss": fitted.loss,
+        "regularization": fitted.regularization,
+        "gradient_bound": fitted.gradient_bound,
+        "owners": len(terms.owner),
+        "records": sum(owner.records for owner in terms.owner),
+        "dataset": terms.data.named,
+        "fingerprint": terms.fingerprint,
+    }
+
+
+def metrics(model: Model) -> dict[str, float]:
+    """What came of it, as MLflow's metrics: of the run, of each owner by its place, and of its forecast."""
+    record = model.record
+    found = {"queries": float(record["queries"]), "seconds": float(record["seconds"])}
+    for place, owner in enumerate(record["owners"], start=1):
+        for key in ("records", "answers", "lost", "spent", "spent_delta"):
+            found[f"owner_{place}_{key}"] = float(owner[key])
+    public = (record.get("realised") or {}).get("public")
+    if public is not None:
+        found |= {
+            "relative_fitness_estimate": float(public["estimate"]),
+            "fitness_on_public_rows": float(public["fitness"]),
+        }
+    expected = record.get("forecast")
+    if expected is not None:
+        band = expected["relative_fitness"]
+        found |= {f"relative_fitness_expected_{key}": float(band[key]) for key in ("mean", "low", "high")}
+    return found
