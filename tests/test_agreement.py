@@ -35,12 +35,12 @@ def changed(path: str, value: object) -> dict:
         ("owner.epsilon", float("inf"), "finite"),
         ("owner.epsilon", True, "epsilon"),
         ("owner.epsilon", "1", "epsilon"),
-        ("owner.records", 0, "greater than or equal to 1"),
-        ("owner.records", 1.5, "integer"),
+        ("owner.records", 0, "at least 1"),
+        ("owner.records", 1.5, "whole number"),
         ("owner.name", "bank-2", "stands twice"),
         ("owner.nmae", "x", "not a key of the agreement"),
-        ("agreement.horizon", 0, "greater than or equal to 1"),
-        ("agreement.answers", 0, "greater than or equal to 1"),
+        ("agreement.horizon", 0, "at least 1"),
+        ("agreement.answers", 0, "at least 1"),
         ("agreement.rule", "A3", "A2"),
         ("agreement.step", 0.0, "greater than 0"),
         ("model.gradient_bound", 0.0, "greater than 0"),
@@ -48,10 +48,10 @@ def changed(path: str, value: object) -> dict:
         ("model.gradient_bound", "guess", "gradient_bound"),
         ("model.loss", "absolute", "squared"),
         ("model.theta_max", 0.0, "greater than 0"),
-        ("model.regularization", -1.0, "greater than or equal to 0"),
-        ("data.public_rows", 0, "greater than or equal to 1"),
+        ("model.regularization", -1.0, "at least 0"),
+        ("data.public_rows", 0, "at least 1"),
         ("owner.delta", 1.0, "less than 1"),
-        ("owner.overlap", 0, "greater than or equal to 1"),
+        ("owner.overlap", 0, "at least 1"),
         ("owner.overlap", 40, "40 owners may hold one record"),
     ],
 )
@@ -192,3 +192,39 @@ def test_talkers_are_counted_as_they_talk(counts, grouped):
     agreement = Agreement.of({**GOOD, "owner": owners})
     assert agreement.n_talkers == len(Talkers.of(agreement).members)
     assert agreement.n_owners == len(agreement.owner) == sum(counts)
+
+
+def test_all_that_is_wrong_is_told_at_once_with_the_owners_name_and_a_remedy():
+    document = changed("owner.epsilon", -1.0)
+    document["owner"][1]["records"] = "many"
+    document["agreement"]["rule"] = "A9"
+    document["modle"] = {}
+    del document["model"]["loss"]
+    with pytest.raises(AgreementError) as caught:
+        Agreement.of(document)
+    problems = caught.value.problems
+    assert len(problems) == 5
+    for said in (
+        'owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is the owner\'s whole privacy budget',
+        "owner.1.records of \"bank-2\": must be a whole number, not 'many'",
+        'there is no rule "A9"',
+        "modle: not a key of the agreement; did you mean model?",
+        "model.loss: missing",
+    ):
+        assert any(said in problem for problem in problems), said
+    assert "; ".join(problems) == str(caught.value)
+    assert "Input should" not in str(caught.value)
+
+
+@pytest.mark.parametrize("document", [{}, {"owner": {"a": 1}}, {**GOOD, "owner": ["x"]}, {**GOOD, "model": 3}])
+def test_what_is_no_agreement_at_all_is_told_so_in_words(document):
+    with pytest.raises(AgreementError) as caught:
+        Agreement.of(document)
+    assert "Input should" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_more_problems_are_told_than_fit_on_a_screen():
+    document = {**GOOD, "owner": [{"name": f"o{i}", "records": 0, "epsilon": 10**400} for i in range(50)]}
+    with pytest.raises(AgreementError, match="and 88 more"):
+        Agreement.of(document)

@@ -7,17 +7,27 @@ this module reads it, holds it against the lists of rules, mechanisms and losses
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
+from copriv.agreement_errors import gathered, problems_of, unknown_names
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
 __all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
+
+
+_LOOKUPS = {
+    ("agreement", "rule"): rules.named,
+    ("agreement", "mechanism"): mechanisms.named,
+    ("model", "loss"): losses.known,
+}
+"""Where a name of the agreement must stand on a list."""
 
 
 class Agreement(AgreedTerms):
@@ -48,17 +58,37 @@ class Agreement(AgreedTerms):
         try:
             return cls.of(tomllib.loads(text))
         except AgreementError as error:
-            raise AgreementError(f"{path}: {error}") from None
+            told = AgreementError(f"{path}: {error}")
+            told.problems = error.problems
+            raise told from None
         except ValueError as error:  # also of a number with more digits than Python reads
             raise AgreementError(f"{path}: not valid TOML: {error}") from None
 
     @classmethod
-    def of(cls, document: dict[str, Any]) -> "Agreement":
+    def of(cls, document: Mapping[str, Any]) -> "Agreement":
         """Check a mapping of the file's shape. Raises AgreementError as `load` does."""
+        if not isinstance(document, Mapping):
+            raise AgreementError(
+                f"an agreement is a mapping of tables, not {type(document).__name__}; Agreement.load reads a file"
+            )
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            raise AgreementError(_one_line(error)) from None
+            found = problems_of(error.errors(), document)
+            known = _LOOKUPS if error.errors()[0]["loc"] else {}
+            raise gathered([*found, *unknown_names(document, known)]) from None
+
+    @classmethod
+    def given(cls, agreement: "Agreement | str | Path | Mapping[str, Any]") -> "Agreement":
+        """An agreement however it is given: itself, the path of its file, or a mapping of the file's shape.
+
+        Raises AgreementError as `load` and `of` do.
+        """
+        if isinstance(agreement, Agreement):
+            return agreement
+        if isinstance(agreement, str | Path):
+            return cls.load(agreement)
+        return cls.of(agreement)
 
     def replace(self, **changes: Any) -> "Agreement":
         """A copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
@@ -120,21 +150,6 @@ class Agreement(AgreedTerms):
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
         return min(self.agreement.horizon, self.answers * self.n_talkers)
-
-
-def _one_line(error: ValidationError) -> str:
-    first, more = error.errors()[0], error.error_count() - 1
-    place = ".".join(
-        str(part) for part in first["loc"] if not str(part).startswith(("constrained", "literal", "function"))
-    )
-    message = first["msg"].removeprefix("Value error, ")
-    got = "" if first["type"] in ("missing", "value_error") else f", not {first['input']!r}"
-    if first["type"] == "missing":
-        message = "missing; every agreement must give it"
-    if first["type"] == "extra_forbidden":
-        message, got = "not a key of the agreement; check its spelling", ""
-    rest = f" (and {more} more)" if more else ""
-    return f"{place}: {message}{got}{rest}" if place else f"{message}{rest}"
 
 
 def _toml(value: Any) -> str:

@@ -33,7 +33,9 @@ class InvalidInput(CoprivError, ValueError):
 
 
 class AgreementError(InvalidInput):
-    """The agreement is not valid; the message starts with the field path."""
+    """The agreement is not valid; the message starts with the field path. `problems` has each, where there are several."""
+
+    problems: tuple[str, ...] = ()
 
 
 class DataError(InvalidInput):

@@ -19,6 +19,8 @@ from copriv.types import Array
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
+Budget = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""ε: beyond these ends arithmetic is no longer about privacy, but about the smallest and largest numbers there are."""
 PUBLIC_ROWS = 2000
 """Of a built-in data set, where the agreement does not say how many rows are public."""
 
@@ -45,6 +47,13 @@ class _Table(BaseModel):
 
 class Terms(_Table):
     """[agreement]: who talks, how long, how far a step goes."""
+
+    @field_validator("preconditioner")
+    @classmethod
+    def _square(cls, value: Any) -> Any:
+        if value is not None and {len(row) for row in value} != {len(value)}:
+            raise ValueError("must be square: as many numbers in every row as there are rows")
+        return value
 
     @field_validator("start", "preconditioner", mode="before")
     @classmethod
@@ -187,7 +196,7 @@ class DataTerms(_Table):
     @classmethod
     def _range(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return tuple(float(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value)
+            return tuple(_real(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value)
         return value
 
     @field_validator("unlikeness")
@@ -214,7 +223,7 @@ class DataTerms(_Table):
     def _missing(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        number = {k: float(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
+        number = {k: _real(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
         return {k: v.isoformat() if isinstance(v, date) else v for k, v in number.items()}
 
     @field_validator("bounds", "categories", mode="before")
@@ -223,7 +232,7 @@ class DataTerms(_Table):
         if not isinstance(value, dict):
             return value
         number = {
-            k: [float(e) if isinstance(e, int) else e for e in v] if isinstance(v, list) else v
+            k: [_real(e) if isinstance(e, int) else e for e in v] if isinstance(v, list) else v
             for k, v in value.items()
         }
         return {k: tuple(v) if isinstance(v, list) else v for k, v in number.items()}
@@ -235,7 +244,7 @@ class OwnerTerms(_Table):
     name: Annotated[str, Field(min_length=1)]
     records: Count
     """n_i: records, or persons where `unit` is given. Public."""
-    epsilon: Positive
+    epsilon: Budget
     """ε_i: the owner's whole budget over the run."""
     overlap: Count = 1
     """κ: at most this many owners hold one and the same record (S, Assumption 1)."""
@@ -294,23 +303,25 @@ class AgreedTerms(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> "AgreedTerms":
         twice = _twice(self.owner_tables)
-        if twice is not None:
-            raise ValueError(f"owner.name: {twice!r} stands twice; every owner needs a name of its own")
+        wrong = [] if twice is None else [f"owner.name: {twice!r} stands twice; every owner needs a name of its own"]
         given = [owner.weight is not None for owner in self.owner_tables]
         if any(given) and not all(given):
-            raise ValueError("owner.weight: give every owner a weight, or none")
+            without = next(owner.name for owner in self.owner_tables if owner.weight is None)
+            wrong.append(f"owner.weight: {without} has none; give every owner a weight, or none")
         if all(given) and sum(owner.weight or 0.0 for owner in self.owner_tables) <= 0:
-            raise ValueError("owner.weight: at least one owner's weight must be above 0")
+            wrong.append("owner.weight: at least one owner's weight must be above 0")
         if self.model.gradient_bound_assumed and not isinstance(self.model.gradient_bound, float):
-            raise ValueError("model.gradient_bound: an assumed bound must be a number")
-        shared = next((owner for owner in self.owner_tables if owner.overlap > self.n_owners), None)
-        if shared is not None:
-            raise ValueError(
-                f"owner.overlap: {shared.name} says that {shared.overlap} owners may hold one record, of {self.n_owners} in "
-                "all; give at most the number of owners"
-            )
+            wrong.append("model.gradient_bound: an assumed bound must be a number")
+        wrong += [
+            f"owner.overlap: {owner.name} says that {owner.overlap} owners may hold one record, of {self.n_owners} in "
+            "all; give at most the number of owners"
+            for owner in self.owner_tables
+            if owner.overlap > self.n_owners
+        ]
         if len({owner.unit for owner in self.owner_tables}) > 1:
-            raise ValueError("owner.unit: the privacy unit must be the same for every owner")
+            wrong.append("owner.unit: the privacy unit must be the same for every owner")
+        if wrong:
+            raise ValueError("; ".join(wrong))
         return self
 
     @cached_property

@@ -16,6 +16,7 @@ from copriv.cli.commands import forecast as command
 from copriv.cli.show import forecast_pictures, words
 from copriv.cli.show.output import forecast_files
 from copriv.forecast.bounds import Bound
+from copriv.forecast.questions import reach, without
 
 # Joining pays for the small owner only.
 TWO = {
@@ -61,7 +62,7 @@ def prepared(monkeypatch, outlook):
 
 
 def test_agreements_survive_as_toml(tmp_path, outlook):
-    odd = library.Agreement.of({**TWO, "owner": [{"name": 'a "quoted"\nname \x7f ψ', "records": 5, "epsilon": 1e-300}]})
+    odd = library.Agreement.of({**TWO, "owner": [{"name": 'a "quoted"\nname \x7f ψ', "records": 5, "epsilon": 1e-12}]})
     for agreement in (odd, outlook.recommended.agreement):
         path = tmp_path / "a.toml"
         path.write_text(agreement.to_toml())
@@ -69,7 +70,7 @@ def test_agreements_survive_as_toml(tmp_path, outlook):
 
 
 def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
-    done = copriv("forecast", file)
+    done = copriv("forecast", file, "--details")
     assert (done.code, done.err) == (0, "")
     assert prepared["agreement"] == library.Agreement.of(TWO)
     for said in (
@@ -77,6 +78,7 @@ def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
         "the learner's own 300 public records",
         "Agreed: as agreed (simulated).",
         f"Recommended: {outlook.recommended.words} ({outlook.recommended.kind}).",
+        words.better(outlook),
         "Runner-up:",
         "The optimum",
         "the public rows alone",
@@ -94,11 +96,50 @@ def test_a_consortium_where_joining_does_not_pay_is_told_so_in_words(copriv, tmp
     agreement = library.Agreement.of({**TWO, "owner": [{**owner, "epsilon": 0.001} for owner in TWO["owner"]]})
     path = tmp_path / "hopeless.toml"
     path.write_text(agreement.to_toml())
-    done = copriv("forecast", path, "--runs", 10)
+    done = copriv("forecast", path, "--runs", 10, "--details")
     assert done.code == 0
     assert "Joining does not pay for anybody" in done.out
     assert "do not train together" in done.out
     assert done.out.split("if all alike")[1].split()[:8].count("no") == 1
+
+
+def test_without_details_the_answer_is_one_screen(copriv, file, prepared, outlook):
+    done = copriv("forecast", file)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= 80
+    assert " ".join(done.out.split()).count(outlook.verdict[:60]) == 1
+    assert "--details" in lines[-1]
+
+
+def test_what_it_takes_and_what_if_are_answered(copriv, file, prepared, outlook):
+    done = copriv("forecast", file, "--target", "2%", "--without", "large", "--json")
+    document = json.loads(done.out)
+    assert document["target"]["value"] == 0.02
+    assert document["target"] == json.loads(json.dumps(reach(outlook, 0.02).to_dict()))
+    assert document["without"]["names"] == ["large"]
+    assert {"target", "without"} & set(json.loads(outlook.to_json())) == set()
+    done = copriv("forecast", file, "--target", "50 %")
+    assert "already reached by the public rows alone" in done.out
+    done = copriv("forecast", file, "--target", "0.000001", "--without", "small", "--details")
+    assert "not reached" in done.out
+    assert "One owner would be left" in done.out
+
+
+@pytest.mark.parametrize("value", ["", "%", "0", "-1%", "nan", "inf", "two", "2%%", "1e400"])
+def test_a_target_that_is_none_is_refused_before_anything_is_computed(copriv, file, prepared, value):
+    done = copriv("forecast", file, f"--target={value}")
+    assert (done.code, done.out) == (2, "")
+    assert "write it as 2% or 0.02" in done.err
+    assert prepared == {}
+
+
+def test_without_whom(copriv, file, prepared):
+    done = copriv("forecast", file, "--without", "tiny")
+    assert (done.code, "they are small, large" in done.err) == (2, True)
+    done = copriv("forecast", file, "--without", "small", "--without", "large")
+    assert (done.code, "nobody would be left" in done.err) == (2, True)
 
 
 def test_json_is_the_result_and_nothing_else(copriv, file, prepared, outlook):
@@ -163,25 +204,26 @@ def test_pictures_of_unusual_consortia(outlook, change):
 
 def test_words_about_coalitions(outlook):
     kept = dataclasses.replace(outlook.owners[0], in_best_subset=True)
-    left_out = dataclasses.replace(outlook.owners[1], name="west", in_best_subset=False)
-    together = outlook.consortium.together()
+    left_out = dataclasses.replace(outlook.owners[1], name="west", in_best_subset=False, welcome_epsilon=7.0)
     unwanted = dataclasses.replace(
-        outlook, owners=(kept, left_out), best_subset=together / 2, best_weights=together / 3
+        outlook, owners=(kept, left_out), best_subset=outlook.together / 2, best_weights=outlook.together / 3
     )
     said = words.about_coalitions(unwanted)
     assert said[0].startswith("Without west the others would reach")
     assert "noise of its answers" in said[0]
-    assert said[1].startswith("Weights other than n_i/n")
-    happy = dataclasses.replace(outlook, owners=(kept,), best_subset=together, best_weights=together)
-    assert words.about_coalitions(happy) == [
-        "Everybody belongs in, and weights in proportion to records are as good as any."
-    ]
+    assert said[1] == "west would cost the others nothing with an epsilon of 7."
+    assert said[2].startswith("Weights other than n_i/n")
+    happy = dataclasses.replace(outlook, owners=(kept,), best_subset=outlook.together, best_weights=outlook.together)
+    assert len(words.about_coalitions(happy)) == 1
+    assert words.about_coalitions(happy)[0].startswith("Everybody belongs in")
 
 
 def test_runs_that_are_not_private_are_said_to_be_so(outlook, capfd):
     trusting = dataclasses.replace(outlook, agreed=dataclasses.replace(outlook.agreed, private=False))
     command.show(library.Agreement.of(TWO), trusting)
     assert "Note: not private" in capfd.readouterr().out
+    command.answer(library.Agreement.of(TWO), trusting, [])
+    assert "Note: the agreed terms are not private" in capfd.readouterr().out
     assert "warning" in trusting.to_dict()
 
 
@@ -244,8 +286,11 @@ def test_every_key_of_the_json_is_documented(outlook):
         return {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
 
     document = json.loads(outlook.to_json())
-    assert documented("The document") == set(document) | {"warning"}
+    assert documented("The document") == set(document) | {"warning", "target", "without"}
     assert documented("`agreed` and `recommended`") == set(document["agreed"])
     assert documented("`owners`") == set(document["owners"][0])
+    outlook_target, left = reach(outlook, 0.01).to_dict(), without(outlook, ["small"]).to_dict()
+    assert documented("`target`") == set(outlook_target)
+    assert documented("`without`") == set(left)
     with_bounds = dataclasses.replace(outlook, bounds=(Bound("S", "cost", 1.0, "", False),)).to_dict()
     assert documented("`bounds`") == set(with_bounds["bounds"][0])

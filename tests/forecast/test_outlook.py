@@ -23,6 +23,9 @@ ADDED = {
     "at_unlikeness",
     "plan_caution",
     "probability",
+    "comparison",
+    "typical_error",
+    "worth_of_records",
     "advice",
     "advice_in_words",
     "caution",
@@ -43,7 +46,8 @@ OWNER_ADDED = {
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
-    "break_even_epsilon_low", "break_even_epsilon_high",
+    "close_call",
+    "welcome_epsilon", "worth_in_records", "worth_in_epsilon", "break_even_epsilon_low", "break_even_epsilon_high",
 }  # fmt: skip
 
 
@@ -237,7 +241,13 @@ def verdict(outlook, alone, together, public_only):
     band = Band(*(np.array([x]) for x in (1, together, together, together, together)))
     owners = tuple(
         dataclasses.replace(
-            outlook.owners[0], name=name, alone=ψ, together=together, joining_pays=together < min(ψ, public_only)
+            outlook.owners[0],
+            name=name,
+            alone=ψ,
+            together=together,
+            joining_pays=together < min(ψ, public_only),
+            close_call=False,
+            in_best_subset=True,
         )
         for name, ψ in alone.items()
     )

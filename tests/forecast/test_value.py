@@ -1,5 +1,6 @@
 """Who should join: every answer against brute force, a dense scan, finite differences or a general optimiser."""
 
+import dataclasses
 import itertools
 import math
 from dataclasses import replace
@@ -54,12 +55,13 @@ def by_records(c, members):
 
 
 def worth(c, members):
-    """What a coalition saves against the best of its members alone; nothing for fewer than two, and never less than 0."""
+    """What a coalition saves each of its members against what it has without; nothing for fewer than two."""
     inside = [i for i, is_in in enumerate(members) if is_in]
     if len(inside) < 2:
         return 0.0
-    best_alone = min(c.information * (1.0 / c.records[i] - 1.0 / sum(c.records)) for i in inside)
-    return max(best_alone - ψ(c, by_records(c, np.array(members))), 0.0)
+    alone = [c.information * (1.0 / c.records[i] - 1.0 / sum(c.records)) for i in inside]
+    cost = ψ(c, by_records(c, np.array(members)))
+    return sum(max(has - cost, 0.0) for has in (alone if c.without is None else c.without[inside]))
 
 
 def coalitions(N):
@@ -94,6 +96,45 @@ def test_exact_shapley_values_are_means_over_every_order_of_arrival(seed, N):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
     assert not error.any()
     assert found.sum() == pytest.approx(worth(c, np.ones(N, dtype=bool)), rel=1e-9, abs=1e-15)
+
+
+@given(seeds, st.integers(2, 5), st.floats(-4, 1))
+def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, size):
+    rng = np.random.default_rng(seed)
+    c, together = some_consortium(rng, N), 10.0**size
+    without = 10.0 ** rng.uniform(-5, 1, N)
+    held = c.held_to(together, without)
+    assert held.together() == pytest.approx(together, rel=1e-6)
+    more_noise = dataclasses.replace(held, epsilon=held.epsilon / 2)
+    assert more_noise.together() >= held.together() * (1 - 1e-9)
+    # Shares add up to what joining saves those for whom it pays, so they are nothing only where it pays for nobody.
+    saved = float(np.maximum(without - together, 0).sum())
+    assert held.shapley()[0].sum() == pytest.approx(saved, rel=1e-5, abs=1e-6 * together)
+    for i in range(N):
+        found = held.break_even(i, float(without[i]))
+        # What is a draw is left open by `close_call`; here the two are told apart.
+        if abs(np.log(together / without[i])) > 1e-4:
+            assert (together < without[i]) == (found is not None and found <= held.epsilon[i] * 1.002)
+
+
+@given(seeds, st.integers(2, 5))
+def test_worth_in_epsilon_and_in_records_say_what_leaving_costs(seed, N):
+    c = some_consortium(np.random.default_rng(seed), N)
+    for i, lost in enumerate(c.loss_without()):
+        others = np.arange(N) != i
+        times = c.epsilon_in_place_of(i)
+        if times is not None and times > 1.1e-4:
+            more = dataclasses.replace(c, epsilon=times * c.epsilon)
+            assert float(more.cost(others)) <= c.together() * (1 + 1e-9)
+            assert (times > 1) == (lost > 0) or abs(times - 1) < 2e-3
+        welcome = c.welcome(i)
+        if welcome is not None and abs(welcome / c.epsilon[i] - 1) > 2e-3:
+            assert (welcome <= c.epsilon[i]) == (lost >= 0)
+        ψ_of = c.together()
+        n = c.as_records(ψ_of)
+        assert n <= c.total
+        if n < c.total:
+            assert c.information * (1 / n - 1 / c.total) == pytest.approx(ψ_of, rel=1e-6)
 
 
 def test_sampled_shapley_values_are_within_their_own_error_bars(monkeypatch):

@@ -18,6 +18,9 @@ imported when it is called (`on_use`); what they show in `show`. All are in docs
 fails where one is not.
 """
 
+import errno
+import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,7 +29,7 @@ import typer
 
 from copriv.cli.commands import COMMANDS
 from copriv.cli.on_use import loaded_on_use
-from copriv.errors import CoprivError
+from copriv.errors import AgreementError, CoprivError
 
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -71,7 +74,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """One command, from its arguments to its exit code. Errors that are not ours are bugs and keep their traceback."""
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="copriv", standalone_mode=False)
+        sys.stdout.flush()  # a full disk must not go unheard
         code = code if isinstance(code, int) else 0
+    except AgreementError as error:
+        if len(error.problems) > 1:
+            _complain(f"{len(error.problems)} things in the agreement cannot stand as they are:", *error.problems)
+        else:
+            _complain(str(error))
+        return error.exit_code
     except CoprivError as error:
         _complain(str(error))
         return error.exit_code
@@ -81,16 +91,48 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if context is not None and said == context.get_help():  # a group without a command: no mistake, but no command
             typer.echo(said, err=True)
         else:
-            _complain(f"{said} See `{context.command_path if context is not None else 'copriv'} --help`.")
+            _complain(f"{_in_words(said)} See `{context.command_path if context is not None else 'copriv'} --help`.")
         return 2
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
+    except BrokenPipeError:
+        _silence()  # whoever read the result has seen enough
+        return 1
+    except OSError as error:
+        return _unwritten(error)
+    except MemoryError:
+        _complain("this needs more memory than there is; ask for fewer runs, or for less at once")
+        return 1
     if code == _INTERRUPTED:
         _complain("interrupted")
     return code
 
 
-def _complain(message: str) -> None:
+def _unwritten(error: OSError) -> int:
+    """A disk, a pipe or a folder that refuses: what, where and why on one line."""
+    what = f"{error.filename}: " if error.filename else "standard output: " if error.errno == errno.ENOSPC else ""
+    _silence()
+    _complain(f"{what}{error.strerror or error}; nothing more was written")
+    return 1
+
+
+def _silence() -> None:
+    """Nothing that is left in standard output's buffer is tried again when the process ends."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _in_words(said: str) -> str:
+    """What the parser of options says, as a sentence about the option."""
+    said = re.sub(r"Input should be (a valid )?", "it must be ", said)
+    return re.sub(r", unable to (parse|interpret)[^.]*", "", said).replace(
+        "it must be integer", "it must be a whole number"
+    )
+
+
+def _complain(message: str, *more: str) -> None:
     from copriv.cli.show.console import complain  # rich, which a command that went well may not need
 
-    complain(message)
+    complain(message, *more)

@@ -25,6 +25,8 @@ SIZES = 4
 """Owners' own models are fitted for so many sizes in a world; between them ψ is interpolated."""
 HOME = 0.05
 """What finding out at home how far to trust the common model costs, as a part of the better one's error."""
+CLOSE = (1.0 / 3.0, 2.0 / 3.0)
+"""A probability between these says that it could as well be either way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +156,14 @@ class OwnRecords:
     """The one finished at home does."""
     joining_pays_probability: float
     finishing_pays_probability: float
+    joining_close: bool
+    """What is known does not tell: see `close_call`."""
+    finishing_close: bool
+
+
+def close_call(probability: float, *typically: bool) -> bool:
+    """Whether a verdict by this probability is as good as open: near a half, or the medians shown say otherwise."""
+    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
 
 
 def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
@@ -162,7 +172,17 @@ def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
     both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
     pays, finishing = float(np.mean(t < a)), float(np.mean(both < a))
     alone, together, finished = (float(np.median(each)) for each in (a, t, both))
-    return OwnRecords(alone, together, finished, pays > 0.5, finishing > 0.5, pays, finishing)
+    return OwnRecords(
+        alone,
+        together,
+        finished,
+        pays > 0.5,
+        finishing > 0.5,
+        pays,
+        finishing,
+        close_call(pays, together < alone),
+        close_call(finishing, finished < alone),
+    )
 
 
 def _own(world: World, records: int, sample: PublicSample) -> float:

@@ -6,8 +6,9 @@ or a share over worlds (`copriv.worlds`), so that what is said of terms (`assess
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
+from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
 from copriv.forecast.judgement import OwnRecords as OwnRecords
 from copriv.forecast.judgement import judged
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
@@ -23,11 +25,13 @@ from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium
 from copriv.owner_worlds import OwnerWorld
 from copriv.plan import Plan, plan
+from copriv.plan.caution import Caution
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
+from copriv.text import printable
 from copriv.threads import on_one_thread
 from copriv.types import Loss
 from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
@@ -35,6 +39,8 @@ from copriv.unlikeness import Unlikeness
 
 LEVEL_WORLDS = 8
 """Worlds at each level of unlikeness."""
+NOTICEABLE = 0.05
+"""What leaving owners out must save the others at least, as a part of the cost: a forecast is no better than that."""
 WIDE = 100.0
 """A band whose ends are further apart than this says more of what is not known than of the cost."""
 
@@ -77,6 +83,46 @@ class Forecast:
     """How unlike the owners are taken to be, and who says so."""
     at_unlikeness: tuple[AtUnlikeness, ...]
     """The recommended terms, were owners alike, as unlike as they are taken to be, and twice as unlike."""
+    runs: tuple[Run, ...]
+    """What the plan chose, its runner-up and the sides of its promises, run in the same worlds as the agreed terms."""
+    comparison: Comparison
+    """Agreed terms against recommended ones."""
+    squared: bool
+    """The fitness is a mean squared error, which has a root that people know."""
+
+    def error(self, psi: float) -> float | None:
+        """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
+        return float(np.sqrt(self.optimum * (1.0 + psi))) if self.squared and np.isfinite(psi) else None
+
+    def as_records(self, psi: float) -> float:
+        """How many pooled records, without privacy, give as good a model."""
+        return self.consortium.as_records(psi)
+
+    @property
+    def together(self) -> float:
+        """ψ that the recommended terms typically reach: the median over runs and worlds."""
+        return float(self.recommended.relative_fitness.median[-1])
+
+    @property
+    def runner_up(self) -> Run | None:
+        """The next best of another kind, in the same worlds."""
+        return runner_up(self.runs, self.recommended)
+
+    @property
+    def trades(self) -> dict[str, tuple[Run, Run]]:
+        """What each promise costs, in the same worlds: the best that keeps it, and the best that does not."""
+        return trades(self.runs)
+
+    @property
+    def caution_of_plan(self) -> Caution | None:
+        """What the plan weighed because owners may differ, where its choice is what is recommended."""
+        chosen = self.recommended.agreement == self.plan.agreement
+        return self.plan.caution if chosen else None
+
+    @property
+    def left_out(self) -> tuple[OwnerForecast, ...]:
+        """Owners without whom the others would do noticeably better."""
+        return tuple(owner for owner in self.owners if not owner.in_best_subset)
 
     @property
     def joining_pays(self) -> bool:
@@ -114,25 +160,49 @@ class Forecast:
     @property
     def verdict(self) -> str:
         """One sentence for the people who decide."""
-        ψ = float(self.recommended.relative_fitness.mean[-1])
-        gain = [owner.called for owner in self.owners if owner.joining_pays]
+        ψ = self.together
+        gain = [owner.called for owner in self.owners if owner.joining_pays and not owner.close_call]
+        even = [owner.called for owner in self.owners if owner.close_call]
+        open_to = f"; for {_list(even)} it could be either way" if gain and even else ""
+        if even and not gain:
+            others = [owner.called for owner in self.owners if not owner.close_call]
+            return (
+                f"For {_list(even)} joining is a close call{f', and it does not pay for {_list(others)}' if others else ''}: "
+                f"together the model would be {_percent(ψ)} worse than the best possible without privacy; the public rows "
+                f"alone reach {_percent(self.public_only)}. {self._cautioned('It could as well be either way.')}"
+            )
         if not gain:
             alone = min(owner.alone for owner in self.owners)
             better = "the public model alone" if self.public_only <= alone else "the best owner's own model"
             return (
                 f"Joining does not pay for anybody: together the model would be {_percent(ψ)} worse than the best "
                 f"possible, {better} only {_percent(min(alone, self.public_only))}. "
-                f"Raise epsilon, bring more records, or do not train together. {self._sure}"
+                f"Raise epsilon, bring more records, or do not train together. "
+                f"{self._cautioned(f'That is right with a probability of {100 * self.probability:.0f} %.')}"
             )
         who = "everybody" if len(gain) == len(self.owners) else _list(gain)
+        sure = min(owner.joining_pays_probability for owner in self.owners if owner.called in gain)
+        each = "That" if len(gain) == 1 else "For each of them that"
         return (
-            f"Joining pays for {who}: together the model would be {_percent(ψ)} worse than the best possible without "
-            f"privacy; the public rows alone reach {_percent(self.public_only)}. {self._sure}"
+            f"Joining pays for {who}{open_to}: together the model would be {_percent(ψ)} worse than the best possible without "
+            f"privacy; the public rows alone reach {_percent(self.public_only)}. {self._at_whose_expense}"
+            f"{self._cautioned(f'{each} is right with a probability of {100 * sure:.0f} %.')}"
         )
 
     @property
-    def _sure(self) -> str:
-        words = f"That is right with a probability of {100 * self.probability:.0f} %."
+    def _at_whose_expense(self) -> str:
+        """Joining can pay for an owner and cost the others: both are said at once."""
+        cost = [owner.name for owner in self.left_out]
+        if not cost:
+            return ""
+        rest = [owner.name for owner in self.owners if owner.in_best_subset]
+        how = "alone, with the same privacy," if len(rest) == 1 else "without them"
+        return (
+            f"But {_list(cost)} would cost the others more than they gain by it: {_list(rest)} {how} would reach "
+            f"{_percent(self.best_subset)}. "
+        )
+
+    def _cautioned(self, words: str) -> str:
         return words if self.caution is None else f"{words} {self.caution}"
 
     def shown(self, bound: Bound) -> float:
@@ -155,11 +225,18 @@ class Forecast:
             ],
             "owners": [{**vars(owner), "own": vars(owner.own)} for owner in self.owners],
             "unlikeness": vars(self.unlikeness),
+            "typical_error": None if not self.squared else {
+                "best": self.error(0.0),
+                "together": self.error(self.together),
+                "agreed": self.error(float(self.agreed.relative_fitness.median[-1])),
+                "public_only": self.error(self.public_only),
+            },
+            "worth_of_records": self.as_records(self.together),
             "at_unlikeness": [vars(one) for one in self.at_unlikeness],
-            "plan_caution": None if self.plan.caution is None else {
-                "holds_to": self.plan.caution.holds_to,
-                "price": self.plan.caution.price,
-                "if_alike": self.plan.caution.if_alike.describe(),
+            "plan_caution": None if self.caution_of_plan is None else {
+                "holds_to": self.caution_of_plan.holds_to,
+                "price": self.caution_of_plan.price,
+                "if_alike": self.caution_of_plan.if_alike.describe(),
             },
             "joining_pays": self.joining_pays,
             "probability": self.probability,
@@ -170,13 +247,9 @@ class Forecast:
             "verdict": self.verdict,
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
-            "runner_up": None if self.plan.runner_up is None else {
-                "words": self.plan.runner_up.describe(), "relative_fitness": self.plan.runner_up.relative_fitness,
-            },
-            "trades": {
-                name: [{"words": c.describe(), "relative_fitness": c.relative_fitness} for c in sides]
-                for name, sides in self.plan.trades().items()
-            },
+            "comparison": vars(self.comparison),
+            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
+            "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
             "description": self.description,
         }  # fmt: skip
@@ -184,14 +257,14 @@ class Forecast:
             document["warning"] = NOT_PRIVATE
         return document
 
-    def to_json(self) -> str:
-        """`to_dict` as JSON text; infinite bounds as null."""
-        return json.dumps(_finite(self.to_dict()), indent=2)
+    def to_json(self, **added: Any) -> str:
+        """`to_dict` as JSON text, and what is added to it; infinite bounds as null."""
+        return json.dumps(_finite({**self.to_dict(), **added}), indent=2)
 
 
 @on_one_thread
 def forecast(
-    agreement: Agreement | Problem,
+    agreement: Agreement | Problem | str | Path | Mapping[str, Any],
     public: Any = None,
     *,
     loss: Loss | None = None,
@@ -204,7 +277,8 @@ def forecast(
 ) -> Forecast:
     """Forecast an agreement from public information only.
 
-    agreement: an Agreement, or a Problem, of which only the public sample is used.
+    agreement: an Agreement, the path of its file, a mapping of the file's shape, or a Problem, of which only the public
+        sample is used.
     public: the learner's own (X, y); None takes the public rows of the pipeline that [data] names.
     loss: a user's own, in place of the named one (with `public`).
     runs: simulated runs on the public rows for each assessment.
@@ -226,9 +300,9 @@ def forecast(
     elif public is None:
         if strata is not None:
             raise UsageError("forecast: strata are of the rows of `public`; give both, or the column data.strata alone")
-        problem = Problem.load_public(agreement)
+        problem = Problem.load_public(Agreement.given(agreement))
     else:
-        problem = Problem.forecasting(agreement, public, loss, strata)
+        problem = Problem.forecasting(Agreement.given(agreement), public, loss, strata)
 
     sample = PublicSample(problem)
 
@@ -248,15 +322,30 @@ def forecast(
     unlike = worlds_unlike(sample, problem.terms, unlikeness, seed)
     agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample, unlike)
     report(3, 4)
-    recommended = assess(problem.under(best.agreement), best.choice.describe(), runs, seed, sample, unlike)
+    found = tuple(
+        Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, sample, unlike))
+        for choice in mentioned(best)
+    )
+    recommended = min(found, key=lambda run: run.cost).assessment
+    if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:
+        recommended = agreed
     report(4, 4)
 
     differ = 0.0 if unlike is None else unlikeness.value
-    members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
     records = [table.records for table in problem.terms.owner_tables]
-    found = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
-    low, high = np.quantile(found.public, [0.05, 0.95])
-    owners, public_only = owners_of(problem.terms, members, recommended, found), float(np.median(found.public))
+    seen = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
+    # What owners are worth is asked of the curve, and what joining means of the runs: held to them, both say the same.
+    members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
+    members = members.held_to(
+        float(recommended.relative_fitness.median[-1]),
+        np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
+    )
+    subset = members.best_numbers()
+    enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
+    if members.cost(subset) > (1.0 - enough) * members.together():
+        subset = members.number
+    low, high = np.quantile(seen.public, [0.05, 0.95])
+    owners, public_only = owners_of(problem.terms, members, recommended, seen, subset), float(np.median(seen.public))
     best = best.advised(public_only, min(o.alone for o in owners), any(o.joining_pays for o in owners))
     return Forecast(
         agreed=agreed,
@@ -270,11 +359,16 @@ def forecast(
         optimum=sample.optimum.value,
         owners=owners,
         consortium=members,
-        best_subset=float(members.cost(members.best_numbers())),
+        squared=problem.fitness.quadratic is not None,
+        best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
         unlikeness=unlikeness,
-        at_unlikeness=() if unlike is None else _at_unlikeness(problem, best, sample, unlikeness, seed),
+        at_unlikeness=()
+        if unlike is None
+        else _at_unlikeness(problem, recommended.agreement, sample, unlikeness, seed),
+        runs=found,
+        comparison=Comparison.of(agreed, recommended),
     )
 
 
@@ -288,13 +382,13 @@ def worlds_unlike(
 
 
 def _at_unlikeness(
-    problem: Problem, best: Plan, sample: PublicSample, unlikeness: Unlikeness, seed: int
+    problem: Problem, recommended: Agreement, sample: PublicSample, unlikeness: Unlikeness, seed: int
 ) -> tuple[AtUnlikeness, ...]:
     """What the recommended terms cost at 0, at the value and at twice that: a few worlds and runs each."""
     found = []
     for level in (0.0, unlikeness.value, 2.0 * unlikeness.value):
         worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
-        ψ = assess(problem.under(best.agreement), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
+        ψ = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
         found.append(AtUnlikeness(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
     return tuple(found)
 
@@ -316,11 +410,12 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
 
 
 def _percent(ψ: float) -> str:
-    return f"{100 * ψ:.3g} %" if ψ < 10 else f"{ψ:.3g} times"
+    return f"{100 * ψ:.3g} %" if ψ < 10 else f"{ψ:,.0f} times"
 
 
 def _list(names: Sequence[str]) -> str:
-    shown = list(names[:5]) + ([f"{len(names) - 5} others"] if len(names) > 5 else [])
+    more = [f"{len(names) - 5} others"] if len(names) > 5 else []
+    shown = [printable(name, 60) for name in names[:5]] + more
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
-from copriv.forecast.judgement import Judgement, OwnJudgement, OwnRecords
+from copriv.forecast.judgement import Judgement, OwnJudgement, OwnRecords, close_call
 from copriv.forecast.value import Consortium
 
 
@@ -25,9 +26,11 @@ class OwnerForecast:
     alone: float
     """Its own model, without noise."""
     together: float
-    """The consortium's model under the recommended terms."""
+    """The consortium's model under the recommended terms, typically: the median."""
     joining_pays: bool
     """`together` beats `alone` and the public model, more likely than not."""
+    close_call: bool
+    """What is known does not tell which is better: the probability is near a half, or medians say otherwise."""
     joining_pays_probability: float
     """The probability that it does, by all that the public rows leave open."""
     alone_low: float
@@ -47,7 +50,14 @@ class OwnerForecast:
     marginal_value_of_a_record: float
     loss_to_others: float
     """How much ψ rises for the others if it leaves; negative: they are better off."""
+    welcome_epsilon: float | None
+    """The least ε of its own at which the others lose nothing by its coming; None: there is none."""
+    worth_in_records: float
+    """What its being there is worth to everybody's records, in pooled records without privacy; below 0: it costs them."""
+    worth_in_epsilon: float | None
+    """How many times the others' ε would have to be for them to do without it; None: no ε is enough."""
     in_best_subset: bool
+    """False: the others would do noticeably better without it."""
     best_weight: float
     """Its weight in place of n_i/n, in the mix of least cost."""
     shapley: float
@@ -66,19 +76,26 @@ class OwnerForecast:
 
 
 def owners_of(
-    agreement: Agreement, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement
+    agreement: Agreement,
+    members: Consortium,
+    recommended: Assessment,
+    judged: Judgement | OwnJudgement,
+    subset: Float[np.ndarray, " owners"],
 ) -> tuple[OwnerForecast, ...]:
-    """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once."""
-    together = float(recommended.relative_fitness.mean[-1])
+    """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once.
+
+    subset: how many of each belong in.
+    """
+    together = float(recommended.relative_fitness.median[-1])
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
-    best, weights = members.best_numbers(), members.best_weights()
+    best, weights = subset, members.best_weights()
     shapley, error = members.shapley()
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
         kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
         if kind not in alike:
-            alike[kind] = _of_kind(i, members, recommended, judged)
+            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]))
         made.append(
             OwnerForecast(
                 name=owner.name,
@@ -100,15 +117,23 @@ def owners_of(
     return tuple(made)
 
 
-def _of_kind(i: int, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement) -> dict[str, Any]:
+def _of_kind(
+    i: int, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement, lost: float
+) -> dict[str, Any]:
     """What is the same for all owners of one size and budget."""
     alone, target = judged.alone(i), judged.without_joining(i)
     # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough.
     hard, usual, easy = np.quantile(target, [0.05, 0.5, 0.95])
     probability = judged.pays(recommended.draws, i)
     low, high = np.quantile(alone, [0.05, 0.95])
+    together, own = members.together(), float(np.median(alone))
+    typically = together < min(own, float(np.median(judged.public))), together < float(usual)
     return {
-        "alone": float(np.median(alone)),
+        "close_call": close_call(probability, *typically),
+        "welcome_epsilon": members.welcome(i),
+        "worth_in_records": members.as_records(together) - members.as_records(together + lost),
+        "worth_in_epsilon": members.epsilon_in_place_of(i),
+        "alone": own,
         "alone_low": float(low),
         "alone_high": float(high),
         "joining_pays": probability > 0.5,

@@ -33,12 +33,16 @@ from copriv.types import Array
 
 EXACT_OWNERS = 12
 """Shapley values and best subsets are exact up to here: 4,096 coalitions."""
+LEAST_EPSILON = 1e-4
+"""No break-even ε is looked for below: with this any is enough."""
 MOST_KINDS = 64
 """Up to so many kinds a Shapley value is found kind by kind."""
 MOST_DRAWN = 20_000_000
 """Owners in all the random orders together."""
 MOST_LOOKED_AT = 1_000_000
 """Kinds in all the random coalitions together, where owners are of few kinds."""
+LEVELS = 64
+"""Beyond so many different levels of what owners have without joining, sampled values are of rounded ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,8 @@ class Consortium:
     """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
     counts: Float[Array, " owners"] | None = None
     """Where an entry is of several equal owners: how many. Whatever is given for it is then for one of them."""
+    without: Float[Array, " owners"] | None = None
+    """ψ of what each has without joining: the better of its own model and the public one; None: `alone`."""
 
     @classmethod
     def of(cls, agreement: Agreement, information: float, curve: NoiseCurve, unlikeness: float = 0.0) -> "Consortium":
@@ -72,6 +78,12 @@ class Consortium:
     def number(self) -> Float[Array, " owners"]:
         """How many owners each entry is of: 1, most often."""
         return np.ones(len(self.records)) if self.counts is None else self.counts
+
+    def held_to(self, together: float, without: Float[Array, " owners"]) -> "Consortium":
+        """The same owners, priced so that all together cost what their runs do, and judged by what each has without."""
+        return replace(
+            self, curve=self.curve.through(self.together_noise, together), without=np.asarray(without, dtype=np.float64)
+        )
 
     @property
     def total(self) -> float:
@@ -183,7 +195,9 @@ class Consortium:
     def one_by_one(self) -> "Consortium":
         """The same with every owner an entry of its own."""
         at = self._each
-        return replace(self, records=self.records[at], epsilon=self.epsilon[at], overlap=self.overlap[at], counts=None)
+        without = None if self.without is None else self.without[at]
+        parts = {key: getattr(self, key)[at] for key in ("records", "epsilon", "overlap")}
+        return replace(self, **parts, without=without, counts=None)
 
     def _improvement(self, members: Float[Array, " owners"]) -> Float[Array, " owners"] | None:
         """One owner more or less of some entry, or all, or none of it, whichever helps most; else two to swap."""
@@ -224,20 +238,22 @@ class Consortium:
         by_record = np.full(len(self.records), slope * 2.0 * ν / n)
         return np.asarray(by_epsilon), by_record
 
-    def break_even(self, owner: int, target: float, lowest: float = 1e-4, highest: float = 1e4) -> float | None:
+    def break_even(
+        self, owner: int, target: float, lowest: float = LEAST_EPSILON, highest: float = 1e4
+    ) -> float | None:
         """The least ε of this owner, the others' as agreed, at which the whole reaches less than `target`.
 
         None where no ε does it: the others' noise or the owner's own model decides.
         """
-        return _least(lambda ε: self._with(owner, ε).together() < target, lowest, highest)
+        return least(lambda ε: self._with(owner, ε).together() < target, lowest, highest)
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
         """The same with one ε for every owner, as in A, fig. 6."""
-        return _least(lambda ε: self._equal(ε).together() < target, 1e-4, 1e4)
+        return least(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, 1e4)
 
     def epsilon_for(self, target: float) -> float | None:
         """The ε that every owner needs for ψ ≤ target; None where none is enough."""
-        return _least(lambda ε: self._equal(ε).together() <= target, 1e-6, 1e6)
+        return least(lambda ε: self._equal(ε).together() <= target, 1e-6, 1e6)
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """How many equal owners of these records and ε reach ψ ≤ target; None where `most` do not."""
@@ -250,13 +266,34 @@ class Consortium:
         span = np.arange(low, int(N[last]) + 1)
         return int(span[int(np.argmax(self.curve.at(np.asarray(1.0 / (span * (records * epsilon) ** 2))) <= target))])
 
+    def as_records(self, cost: float) -> float:
+        """How many pooled records, without privacy, give as good a model: κ/n' = ψ + κ/n; at most n."""
+        return min(self.information / max(cost + self.information / self.total, 1e-300), self.total)
+
+    def welcome(self, owner: int, lowest: float = LEAST_EPSILON, highest: float = 1e4) -> float | None:
+        """The least ε of this owner, the others' as agreed, at which the others lose nothing by its coming."""
+        others = self.number - (np.arange(len(self.records)) == owner)
+        if not others.any():
+            return lowest
+        apart = float(self.cost(others))
+        return least(lambda ε: self._with(owner, ε).together() <= apart, lowest, highest)
+
+    def epsilon_in_place_of(self, owner: int) -> float | None:
+        """By how much the others' ε would have to be multiplied for them to reach without this owner what all do."""
+        others = self.number - (np.arange(len(self.records)) == owner)
+        if not others.any():
+            return None
+        wanted = self.together()
+        return least(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
+
     def shapley(self, samples: int = 2000, seed: int = 0) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """Shapley values and their standard errors (0 where exact): a fair division of what joining is worth.
 
-        A coalition is worth what it saves its members against the best of them alone,
-        v(C) = max(0, min_{i in C} alone_i − cost(C)); the empty one and single owners are worth 0: nobody joins at a
-        loss. Exact up to EXACT_OWNERS, beyond that from random orders of the owners; or, where most are alike, from how
-        many of each kind have come before (`_shapley_by_kind`).
+        A coalition is worth what it saves its members, v(C) = Σ_{i in C} max(0, without_i − cost(C)): nobody uses a model
+        that is worse than what he has without joining. Single owners are worth 0. So the values add up to what joining saves
+        those for whom it pays, and are 0 for all only where it pays for nobody. Exact up to EXACT_OWNERS, beyond that from
+        random orders of the owners; or, where most are alike, from how many of each kind have come before
+        (`_shapley_by_kind`).
         """
         N, kinds = int(self.number.sum()), len(self.records)
         if N <= EXACT_OWNERS:
@@ -264,15 +301,22 @@ class Consortium:
             return np.bincount(of, weights=values, minlength=kinds) / self.number, np.zeros(kinds)
         if 2 * kinds <= N and kinds <= MOST_KINDS:
             return self._shapley_by_kind(samples, seed)
-        of, alone, sums = self._each, self.alone(), self._sums
+        of, sums = self._each, self._sums
         rng = np.random.default_rng(seed)
+        has = self._without
+        if len(np.unique(has)) > LEVELS:
+            span = np.log(np.maximum(has, 1e-12))
+            step = max(float(np.ptp(span)) / LEVELS, 1e-9)
+            has = np.exp(np.round(span / step) * step)
+        levels, which = np.unique(has, return_inverse=True)
         gains = np.empty((max(min(samples, MOST_DRAWN // N), 100), kinds))
         for row in gains:
             order = of[rng.permutation(N)]
             joined = self._priced(*(np.cumsum(each[order]) for each in sums))
-            saved = np.minimum.accumulate(alone[order]) - joined
-            saved[0] = 0.0
-            row[:] = np.bincount(order, np.diff(np.maximum(saved, 0.0), prepend=0.0), kinds) / self.number
+            members = np.cumsum(which[order][:, None] == np.arange(len(levels)), axis=0)
+            worth = (members * np.maximum(levels - joined[:, None], 0.0)).sum(axis=1)
+            worth[0] = 0.0
+            row[:] = np.bincount(order, np.diff(worth, prepend=0.0), kinds) / self.number
         return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
 
     def _shapley_by_kind(self, samples: int, seed: int) -> tuple[Array, Array]:
@@ -296,11 +340,15 @@ class Consortium:
         left = np.maximum(variance * (1.0 - self.number * pull), 0.0)
         return mean + pull * lacking, np.sqrt(left)
 
+    @property
+    def _without(self) -> Float[Array, " owners"]:
+        return self.alone() if self.without is None else self.without
+
     def _worth(self, members: Bool[np.ndarray, "many owners"] | Float[Array, "many owners"]) -> Float[Array, " many"]:
-        best_alone = np.where(members > 0, self.alone(), np.inf).min(axis=-1)
         several = members.sum(axis=-1) >= 2
-        saved = np.where(several, np.where(several, best_alone, 0.0) - np.where(several, self.cost(members), 0.0), 0.0)
-        return np.asarray(np.maximum(saved, 0.0))
+        cost = np.where(several, self.cost(members), np.inf)
+        saved = np.where(members > 0, members * np.maximum(self._without - cost[:, None], 0.0), 0.0).sum(axis=-1)
+        return np.asarray(np.where(several, saved, 0.0))
 
     def _exact_shapley(self, N: int) -> Array:
         every = _coalitions(N)
@@ -322,7 +370,8 @@ class Consortium:
         counts = np.append(self.number, 1.0)
         counts[owner] -= 1.0
         records, overlap = (np.append(each, each[owner]) for each in (self.records, self.overlap))
-        return replace(self, records=records, epsilon=np.append(self.epsilon, epsilon), overlap=overlap, counts=counts)
+        more = np.append(self.epsilon, epsilon)
+        return replace(self, records=records, epsilon=more, overlap=overlap, counts=counts, without=None)
 
     def _equal(self, epsilon: float) -> "Consortium":
         return replace(self, epsilon=np.full_like(self.epsilon, epsilon))
@@ -333,7 +382,7 @@ def _coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
     return np.asarray((np.arange(1 << N)[:, None] >> np.arange(N)) & 1, dtype=bool)
 
 
-def _least(holds: Any, lowest: float, highest: float) -> float | None:
+def least(holds: Any, lowest: float, highest: float) -> float | None:
     """The least argument for which a condition that stays true once true holds, to a thousandth, on a log axis."""
     if not holds(highest):
         return None

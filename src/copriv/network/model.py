@@ -64,7 +64,7 @@ class Model:
             dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))
             record = dict(document["record"])
         except (KeyError, TypeError, json.JSONDecodeError) as error:
-            raise InvalidInput(f"model: not a model file ({error!r}); copriv learner writes one") from None
+            raise InvalidInput(f"model: not a model file ({_missing(error)}); copriv learner writes one") from None
         if agreement.fingerprint != document["fingerprint"]:
             raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
         return cls(agreement, theta, dictionary, record)
@@ -154,3 +154,9 @@ def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]
     value: Any = target.low if isinstance(target, Number) else target.negative
     dummies = {target.name: value, **({} if schema.unit is None else {schema.unit: "0"})}
     return table.with_columns(**{name: nw.lit(v) for name, v in dummies.items()})
+
+
+def _missing(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return "it is no JSON" if isinstance(error, ValueError) else "its parts are of other kinds"

@@ -8,6 +8,9 @@ from jaxtyping import Float
 
 from copriv.types import Array
 
+FARTHEST = 4.0
+"""How far noise may be from what the table says of it: twice or half the budget."""
+
 
 @dataclass(frozen=True, eq=False)
 class NoiseCurve:
@@ -38,6 +41,22 @@ class NoiseCurve:
         """E ψ at ν (a number or an array of them)."""
         ν = np.asarray(noise, dtype=np.float64)
         return (self.fixed + self.slope * ν[..., None]).min(axis=-1)
+
+    def through(self, noise: float, value: float) -> "NoiseCurve":
+        """This curve moved so that it is `value` at ν.
+
+        Its noise is multiplied, by FARTHEST at most, so that its ends stay: without noise, and with so much that nothing is
+        learnt from the answers. What then remains is a multiple of the whole curve.
+        """
+        if not (value > 0 and noise > 0 and np.isfinite(value)) or self.at(noise) == value:
+            return self
+        left, right = -np.log(FARTHEST), np.log(FARTHEST)
+        while right - left > 1e-12:
+            middle = 0.5 * (left + right)
+            left, right = (middle, right) if self.at(noise * np.exp(middle)) < value else (left, middle)
+        curve = NoiseCurve(self.fixed, self.slope * float(np.exp(right)))
+        remains = value / float(curve.at(noise))
+        return NoiseCurve(curve.fixed * remains, curve.slope * remains)
 
     def derivative(self, noise: float) -> float:
         """dψ/dν at ν."""

@@ -9,11 +9,14 @@ its agreement has δ = 0. `Plan.trades` says what each promise costs.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.laplace import noise_of
 from copriv.plan.candidates import (
@@ -51,7 +54,7 @@ RUNS = 40
 
 @on_one_thread
 def plan(
-    problem: Problem,
+    problem: Problem | Agreement | str | Path | Mapping[str, Any],
     *,
     keep: bool = True,
     public_start: bool = True,
@@ -64,6 +67,8 @@ def plan(
 ) -> Plan:
     """The best setting for these owners, from the agreement and the public sample alone.
 
+    problem: a Problem; or an Agreement, the path of its file or a mapping of the file's shape, with the public rows that its
+        [data] names.
     keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
         `communication`, the fitness and the owners are taken from it.
     public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
@@ -78,6 +83,8 @@ def plan(
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
     """
     begun = time.perf_counter()
+    if not isinstance(problem, Problem):
+        problem = Problem.load_public(Agreement.given(problem))
     public = problem.on_public()  # first of all: from here on no private record is at hand
     if not keep:
         public = public.under(freed(public.terms))

@@ -5,8 +5,9 @@ One idea a little over the usual length: the loop, and the public call that sets
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ def noise_scales(agreement: Agreement, feature_bound: float | None = None) -> Fl
 
 
 def simulate(
-    agreement: Agreement | Problem,
+    agreement: Agreement | Problem | str | Path | Mapping[str, Any],
     data: Sequence[Any] | None = None,
     *,
     public: Any = None,
@@ -92,6 +93,7 @@ def simulate(
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
 
+    agreement: an Agreement, the path of its file, a mapping of the file's shape, or a Problem, which has its data.
     data: one (X, y) an owner, in the agreement's order; None runs the pipeline that the agreement's [data] names.
     public: the learner's own (X, y), which "auto" bounds need when `data` is given.
     seed: of schedules and noise; the agreement's when None. Runs `first_run` … `first_run + runs − 1` are made.
@@ -114,7 +116,9 @@ def simulate(
     return run_problem(problem, noise_scales(problem.agreement, problem.feature_bound), options)
 
 
-def problem_of(agreement: Agreement | Problem, data: Sequence[Any] | None, public: Any) -> Problem:
+def problem_of(
+    agreement: Agreement | Problem | str | Path | Mapping[str, Any], data: Sequence[Any] | None, public: Any
+) -> Problem:
     """What `simulate` works on, from what it is given."""
     if isinstance(agreement, Problem):
         if data is not None:
@@ -122,7 +126,8 @@ def problem_of(agreement: Agreement | Problem, data: Sequence[Any] | None, publi
                 "simulate: a Problem already has its data; give an Agreement with data, or the Problem alone"
             )
         return agreement
-    return Problem.load(agreement) if data is None else Problem.of(agreement, data, public)
+    terms = Agreement.given(agreement)
+    return Problem.load(terms) if data is None else Problem.of(terms, data, public)
 
 
 @dataclass(frozen=True, eq=False)

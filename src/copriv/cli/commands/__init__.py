@@ -5,7 +5,8 @@
 
 COMMANDS = {
     "demo": "Three banks, real loans, epsilon = 1: what privacy costs, and who should join.",
-    "init": "Write a commented agreement to start from; with --network, the files of every party of a consortium.",
+    "init": "Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a "
+    "consortium.",
     "forecast": "What an agreement will cost, what the best terms would, and for whom joining pays: no private record "
     "is read.",
     "own-learners": "Without a central model: each owner answers once, and learns from everybody's answers. For whom does "

@@ -1,21 +1,29 @@
 """`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone."""
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson
-from copriv.cli.show.console import log, progress
+from copriv.cli.commands.options import MOST_RUNS, AgreementFile, AsJson
+from copriv.cli.show.console import log, out, progress
+from copriv.cli.show.forecast_answer import about_target, about_without
+from copriv.cli.show.forecast_answer import show as answer
 from copriv.cli.show.forecast_tables import show
 from copriv.cli.show.output import forecast_files, save
+from copriv.errors import UsageError
 from copriv.forecast import forecast
+from copriv.forecast.questions import reach
+from copriv.forecast.questions import without as without_owners
 
 
 def command(
     agreement: AgreementFile,
-    runs: Annotated[int, typer.Option(min=10, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")] = 100,
+    runs: Annotated[
+        int, typer.Option(min=10, max=MOST_RUNS, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")
+    ] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and bootstrap worlds.", envvar="COPRIV_SEED")] = 0,
     public_start: Annotated[
         bool, typer.Option("--public-start/--no-public-start", help="May the plan begin at the public model?")
@@ -23,6 +31,17 @@ def command(
     preconditioner: Annotated[
         bool, typer.Option("--preconditioner/--no-preconditioner", help="May it descend along a public matrix?")
     ] = True,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="2%", help="What it takes to come this close to the best possible model."),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="What if this owner stays away? Can be given more than once."),
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Everything: terms, trades, what each owner brings.")
+    ] = False,
     as_json: AsJson = False,
     directory: Annotated[
         Path | None,
@@ -36,17 +55,48 @@ def command(
     ] = None,
 ) -> None:
     """What an agreement will cost, what the best terms would, and for whom joining pays: no private record is read."""
-    terms = Agreement.load(agreement)
+    terms, wanted = Agreement.load(agreement), None if target is None else ratio(target)
+    unknown = sorted(set(without or ()) - set(terms.owner_names))
+    if unknown:
+        raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(terms.owner_names[:12])}")
+    if without and len(set(without)) == terms.n_owners:
+        raise UsageError("--without: nobody would be left; leave at least one owner in")
     with progress("forecasting") as report:
         outlook = forecast(
             terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner, progress=report
         )
-    document = outlook.to_json()
+    asked: list[str] = []
+    added: dict[str, Any] = {}
+    if wanted is not None:
+        found = reach(outlook, wanted)
+        added["target"] = found.to_dict()
+        asked += about_target(outlook, found)
+    if without:
+        left = without_owners(outlook, without)
+        added["without"] = left.to_dict()
+        asked += about_without(outlook, left)
+    document = outlook.to_json(**added)
     if directory is not None:
         made_by = f"copriv forecast {agreement.name}"
         for path in save(directory, forecast_files(outlook, document, made_by)):
             log(f"wrote {path}")
     if as_json:
         typer.echo(document)
-    else:
+    elif details:
         show(terms, outlook)
+        for line in asked:
+            out().print(line)
+    else:
+        answer(terms, outlook, asked)
+
+
+def ratio(text: str) -> float:
+    """ "2%", "2 %" or "0.02" as 0.02. Raises UsageError for anything else."""
+    written = text.strip()
+    try:
+        value = float(written.removesuffix("%")) / (100.0 if written.endswith("%") else 1.0)
+    except ValueError:
+        value = 0.0
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"--target: {text!r} is not a share above 0; write it as 2% or 0.02")
+    return value

@@ -1,5 +1,6 @@
-"""`copriv init`: an agreement to start from, every key with its meaning and unit."""
+"""`copriv init`: an agreement to start from: asked for step by step on a terminal, else every key with its meaning."""
 
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,9 @@ from copriv.agreement import Agreement
 from copriv.cli.show.console import log, out
 from copriv.cli.show.output import save
 from copriv.errors import UsageError
+
+MOST_DAYS = 36_500
+"""A century: nobody's keys are good for longer, and calendars end."""
 
 
 def template() -> str:
@@ -28,9 +32,14 @@ def command(
         Path | None,
         typer.Option(metavar="TABLE", help="With --network: the coordinator's public rows."),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="With --network: how long certificates are valid.")] = 365,
+    plain: Annotated[
+        bool, typer.Option("--template", help="Write the plain template, and ask nothing; as without a terminal.")
+    ] = False,
+    days: Annotated[
+        int, typer.Option(min=1, max=MOST_DAYS, help="With --network: how long certificates are valid.")
+    ] = 365,
 ) -> None:
-    """Write a commented agreement to start from; with --network, the files of every party of a consortium."""
+    """Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a consortium."""
     if network is not None:
         init_network(network, path, public, days)
         return
@@ -38,6 +47,13 @@ def command(
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
     if path.is_dir():
         raise UsageError(f"{path}: is a directory; name a file")
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
+        from copriv.cli.commands.init_steps import asked, written
+
+        agreement = asked(lambda question, default: typer.prompt(question, default=default, type=str), typer.echo)
+        save(path.parent, {path.name: written(agreement).encode()})
+        out().print(f"\nWrote {path}. What it will cost, and for whom it pays: copriv forecast {path}")
+        return
     save(path.parent, {path.name: template().encode()})
     out().print(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")
 

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+MOST_RUNS = 1_000_000
+"""More would not fit into memory, nor tell more."""
 AgreementFile = Annotated[
     Path, typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
 ]
-Runs = Annotated[int, typer.Option(min=1, help="How many independent runs.", envvar="COPRIV_RUNS")]
+Runs = Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many independent runs.", envvar="COPRIV_RUNS")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", envvar="COPRIV_JSON")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads; all processors when not given.", envvar="COPRIV_WORKERS")

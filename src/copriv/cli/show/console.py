@@ -44,9 +44,12 @@ def log(message: str) -> None:
     aside().print(Text(printable(message, _LONGEST), style="dim"))
 
 
-def complain(message: str) -> None:
-    """An error, on one line of standard error."""
-    aside().print(Text.assemble(("error: ", "bold red"), printable(" ".join(message.split()), _LONGEST)))
+def complain(message: str, *more: str) -> None:
+    """An error, on one line of standard error; `more`: where there are several, one below the other."""
+    console = aside()
+    console.print(Text.assemble(("error: ", "bold red"), printable(" ".join(message.split()), _LONGEST)))
+    for one in more:
+        console.print(Text(f"  {printable(' '.join(one.split()), _LONGEST)}"))
 
 
 def plain_table(*columns: str, left: int = 1) -> Table:

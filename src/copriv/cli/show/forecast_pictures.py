@@ -11,7 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from copriv.cli.show import words
-from copriv.cli.show.pictures import ALONE, FAINT, FLOOR, INK, PSI, STYLE, TOGETHER, k_axis, percent_axis, png
+from copriv.cli.show.pictures import (
+    ALONE,
+    FAINT,
+    FLOOR,
+    INK,
+    PSI,
+    STYLE,
+    TOGETHER,
+    k_axis,
+    percent_axis,
+    png,
+    spread_out,
+)
 from copriv.forecast import Assessment, Forecast
 from copriv.rules import named
 from copriv.types import Array
@@ -48,7 +60,7 @@ def curves(outlook: Forecast, made_by: str) -> bytes:
                 axes.axhline(level, color=colour, linewidth=1.4, linestyle=_DASHED, zorder=2)
             axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
             axes.set_axisbelow(True)
-        _beside(right, levels)
+        spread_out(right, levels)
         right.tick_params(labelleft=False, length=3)
         left.set_ylabel(PSI, labelpad=7)
         _sources(figure, outlook)
@@ -99,7 +111,7 @@ def break_even(outlook: Forecast, made_by: str, points: int = 400) -> bytes:
         _mark_agreed(axes, outlook)
         pooled = "↓ pooled, without privacy: 0 %"
         axes.text(0.012, 0.02, pooled, transform=axes.transAxes, color=FAINT, fontsize=9.2, bbox=_PAPER, zorder=6)
-        _beside(axes, labels)
+        spread_out(axes, labels)
         _sources(figure, outlook)
         return png(figure, made_by)
 
@@ -182,19 +194,6 @@ def _mark_agreed(axes: Axes, outlook: Forecast) -> None:
         f"agreed: ε = {at:g}", (at, ψ.low[-1]), xytext=(-7, -4), textcoords="offset points", color=TOGETHER,
         fontsize=9.6, va="top", ha="right",
     )  # fmt: skip
-
-
-def _beside(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
-    """Labels to the right of the axes, at the height of what they name, moved apart where they would touch."""
-    low, high = np.log(axes.get_ylim())
-    wanted = sorted((float((np.log(max(level, FLOOR)) - low) / (high - low)), text, c) for level, text, c in labels)
-    room = 0.058
-    place: list[tuple[float, str, str]] = []
-    for height, text, colour in wanted:
-        least = place[-1][0] + room * (1 + place[-1][1].count("\n")) if place else 0.0
-        place.append((max(height, least), text, colour))
-    for height, text, colour in place:
-        axes.text(1.015, height, text, transform=axes.transAxes, color=colour, fontsize=9.6, va="center")
 
 
 def _title(figure: Figure, text: str, outlook: Forecast) -> None:

@@ -1,4 +1,4 @@
-"""A forecast in words and tables."""
+"""A forecast in words and tables: all of it, `--details`."""
 
 import textwrap
 
@@ -7,9 +7,12 @@ from rich.table import Table
 from copriv.agreement import Agreement
 from copriv.cli.show import words
 from copriv.cli.show.console import out, plain_table
+from copriv.cli.show.forecast_answer import pays
 from copriv.cli.show.words import MOST_ROWS
 from copriv.forecast import Assessment, Forecast, OwnerForecast
+from copriv.forecast.value import LEAST_EPSILON
 from copriv.simulation import NOT_PRIVATE
+from copriv.text import printable
 
 
 def show(agreement: Agreement, outlook: Forecast) -> None:
@@ -17,11 +20,12 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     console, owners = out(), outlook.owners
     records = sum(owner.records * owner.count for owner in owners)
     who = "1 owner" if outlook.n_owners == 1 else f"{outlook.n_owners:,} owners"
-    console.print(f"{agreement.agreement.name}: {who}, {records:,} records. No private record was read.")
+    console.print(f"{printable(agreement.agreement.name, 80)}: {who}, {records:,} records. No private record was read.")
     console.print(textwrap.fill(f"From {outlook.description}.", 118) + "\n")
     console.print(_terms(outlook))
     console.print(
-        "\nabove the best: f/f* - 1, the relative fitness; 0 is the model from all records without privacy.\n"
+        "\nabove the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
+        "without privacy.\n"
     )
     for line in (*words.terms_in_words(outlook), *words.next_best(outlook)):
         console.print(line)
@@ -40,9 +44,11 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     console.print(
         "\nbreak-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays."
     )
-    console.print("per epsilon, per 1,000 records: how fast the cost falls with more of an owner's own.")
     console.print("others lose: what its leaving costs the others; below 0, they are better off.")
-    console.print("Shapley: its fair share of what joining saves.\n")
+    console.print(
+        "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place."
+    )
+    console.print("share: its fair part (Shapley) of what joining saves all those for whom it pays.\n")
     for line in words.about_coalitions(outlook):
         console.print(line)
     if outlook.bounds:
@@ -54,18 +60,18 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
 
 
 def _terms(outlook: Forecast) -> Table:
-    table = plain_table("terms", "rule", "answers", "above the best", "median", "90 % of runs")
+    table = plain_table("terms", "rule", "answers", "mean", "above the best", "90 % of runs")
     for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
         table.add_row(name, *_assessed(one), style="bold" if name == "recommended" else "")
-    table.add_row("the public rows alone", "", "", words.percent(outlook.public_only))
-    table.add_row("pooled, not private", "", "", "0 %")
+    table.add_row("the public rows alone", "", "", "", words.percent(outlook.public_only))
+    table.add_row("pooled, not private", "", "", "", "0 %")
     return table
 
 
 def _assessed(one: Assessment) -> tuple[str, ...]:
     ψ = one.relative_fitness
     mean, median = words.percent(float(ψ.mean[-1])), words.percent(float(ψ.median[-1]))
-    band = f"{words.percent(float(ψ.low[-1]))} to {words.percent(float(ψ.high[-1]))}"
+    band = words.percent_range(float(ψ.low[-1]), float(ψ.high[-1]))
     return words.rule(one.agreement), f"{one.agreement.answers:,}", mean, median, band
 
 
@@ -74,12 +80,12 @@ def _joining(owners: tuple[OwnerForecast, ...]) -> Table:
     table = plain_table("owner", *columns)
     for owner in owners[:MOST_ROWS]:
         table.add_row(
-            owner.called,
+            printable(owner.called, 60),
             f"{owner.records:,}",
             f"{owner.epsilon:g}",
             words.percent(owner.alone),
             words.percent(owner.together),
-            "yes" if owner.joining_pays else "no",
+            pays(owner),
             _or_none(owner.break_even_epsilon),
             _or_none(owner.break_even_epsilon_for_all),
         )
@@ -91,32 +97,43 @@ def _own(owners: tuple[OwnerForecast, ...]) -> Table:
     for owner in owners[:MOST_ROWS]:
         own = owner.own
         table.add_row(
-            owner.called,
+            printable(owner.called, 60),
             *(words.percent(ψ) for ψ in (own.alone, own.together, own.finished)),
-            *("yes" if pays else "no" for pays in (own.joining_pays, own.finishing_pays)),
+            "about even" if own.joining_close else "yes" if own.joining_pays else "no",
+            "about even" if own.finishing_close else "yes" if own.finishing_pays else "no",
         )
     return table
 
 
 def _bringing(owners: tuple[OwnerForecast, ...], records: int) -> Table:
-    columns = ("per epsilon", "per 1,000 records", "others lose", "weight", "best weight", "Shapley")
+    columns = ("others lose", "in records", "in epsilon", "weight", "best weight", "share")
     table = plain_table("owner", *columns)
+    saved = sum(owner.shapley * owner.count for owner in owners)
     for owner in owners[:MOST_ROWS]:
-        error = f" ± {words.percent(owner.shapley_error)}" if owner.shapley_error > 0 else ""
+        alone = len(owners) == 1 and owner.count == 1
+        times = owner.worth_in_epsilon
         table.add_row(
-            owner.called,
-            words.percent(owner.marginal_value),
-            words.percent(1000 * owner.marginal_value_of_a_record),
-            words.percent(owner.loss_to_others),
+            printable(owner.called, 60),
+            "-" if alone else words.percent(owner.loss_to_others),
+            "-" if alone else f"{owner.worth_in_records:,.0f}",
+            "-" if alone else "none" if times is None else f"{words.times(times)} times",
             words.plain_number(owner.records / records),
             words.plain_number(owner.best_weight),
-            words.percent(owner.shapley) + error,
+            _share(owner, saved),
         )
     return table
 
 
+def _share(owner: OwnerForecast, saved: float) -> str:
+    """Of what joining saves; a dash where it saves nothing."""
+    if saved <= 0:
+        return "-"
+    error = f" ± {owner.shapley_error / saved:.0%}" if owner.shapley_error > 0 else ""
+    return f"{owner.shapley / saved:.1%}{error}".replace("%", " %")
+
+
 def _or_none(value: float | None) -> str:
-    return "none" if value is None else words.plain_number(value)
+    return "none" if value is None else "any" if value <= LEAST_EPSILON else words.plain_number(value)
 
 
 def _bounds(outlook: Forecast) -> Table:

@@ -2,6 +2,7 @@
 
 import io
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -129,3 +130,28 @@ def _alone(axes: Axes, simulation: Simulation) -> list[float]:
         label = f"{name} alone: {words.percent(level)}"
         axes.axhline(level, color=colour, linewidth=1.5, linestyle=(0, (5, 2)), label=label)
     return [level for _, level in alone]
+
+
+def spread_out(axes: Axes, labels: Sequence[tuple[float, str, str]]) -> None:
+    """Labels (height, text, colour) to the right of the axes, at the height of what they name, moved apart where they touch.
+
+    What would leave at the top is pushed back down.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    low, high = np.log(axes.get_ylim())
+    labels = sorted(labels)
+    # Heights are of the axes; a line of words is this part of them.
+    line = 13.5 / (axes.get_position().height * figure.get_figheight() * 72)
+    rooms = [line * (1 + text.count("\n")) + 0.35 * line for _, text, _ in labels]
+    place = [float((np.log(max(level, FLOOR)) - low) / (high - low)) for level, _, _ in labels]
+    for i in range(1, len(place)):
+        place[i] = max(place[i], place[i - 1] + 0.5 * (rooms[i - 1] + rooms[i]))
+    ceiling = 1.06
+    for i in reversed(range(len(place))):
+        place[i] = min(place[i], ceiling - 0.5 * rooms[i])
+        ceiling = place[i] - 0.5 * rooms[i]
+    for height, (_, text, colour) in zip(place, labels, strict=True):
+        axes.text(
+            1.015, height, text, transform=axes.transAxes, color=colour, fontsize=9.6, va="center", linespacing=1.2
+        )

@@ -4,6 +4,7 @@ import math
 
 from copriv.agreement import Agreement
 from copriv.forecast import Forecast
+from copriv.forecast.outlook import NOTICEABLE
 from copriv.rules import named
 from copriv.simulation import Simulation
 
@@ -12,14 +13,20 @@ MOST_ROWS = 20
 
 
 def percent(ratio: float) -> str:
-    """0.0123 → "1.2 %": two significant digits, never a power of ten."""
+    """0.0123 → "1.2 %": two significant digits, never a power of ten; what is below a billionth is rounding, and 0."""
     value = 100.0 * ratio
     if not math.isfinite(value):
         return "unbounded"
-    if abs(value) < 0.001:
-        return "0 %" if value == 0 else "less than 0.001 %"
+    if abs(value) < 1e-7:
+        return "0 %"
     digits = 1 - math.floor(math.log10(abs(value)))
     return f"{round(value, digits):,.{max(0, digits)}f} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """ "1.2 % to 3.4 %", or one number where both ends look the same."""
+    first, last = percent(low), percent(high)
+    return first if first == last else f"{first} to {last}"
 
 
 def axis_percent(ratio: float) -> str:
@@ -71,8 +78,7 @@ def conclusion(simulation: Simulation) -> str:
 
 
 def _span(values: list[float]) -> str:
-    low, high = percent(min(values)), percent(max(values))
-    return low if low == high else f"{low} to {high}"
+    return percent_range(min(values), max(values))
 
 
 def warnings(simulation: Simulation) -> list[str]:
@@ -95,30 +101,47 @@ def rule(agreement: Agreement) -> str:
 
 
 def terms_in_words(outlook: Forecast) -> list[str]:
-    """Agreed and recommended terms, and by how much the latter are better."""
-    before, after = (float(one.relative_fitness.mean[-1]) for one in (outlook.agreed, outlook.recommended))
+    """Agreed and recommended terms, and by how much the latter are better, as far as that can be told."""
     terms = (("Agreed", outlook.agreed), ("Recommended", outlook.recommended))
-    said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
-    if before > 1.05 * after:
-        said.append(f"The recommended terms divide the cost by {before / after:.3g}.")
-    if outlook.plan.advice_in_words is not None:
-        said.append(outlook.plan.advice_in_words)
-    return said
+    advice = [] if outlook.plan.advice_in_words is None else [outlook.plan.advice_in_words]
+    if outlook.comparison.same:
+        return [f"Agreed and recommended: {outlook.agreed.words} ({outlook.agreed.kind}).", better(outlook), *advice]
+    return [*(f"{name}: {one.words} ({one.kind})." for name, one in terms), better(outlook), *advice]
+
+
+def better(outlook: Forecast) -> str:
+    """One sentence: what is gained by the recommended terms."""
+    found = outlook.comparison
+    if found.same:
+        return "Nothing that was tried is better than the agreed terms."
+    if found.within_error:
+        return "Agreed and recommended terms cost the same, within the error of this forecast."
+    typical = float(outlook.agreed.relative_fitness.median[-1])
+    if typical < outlook.together and not found.typical_within_error:
+        return (
+            f"The recommended terms divide the mean cost by {times(found.times)}, for they have fewer bad runs; the typical "
+            "run of the agreed ones is better."
+        )
+    return f"The recommended terms divide the mean cost by {times(found.times)}."
+
+
+def times(factor: float) -> str:
+    """2.345 → "2.3", 22,612 → "23,000"."""
+    return f"{factor:,.2g}" if factor < 100 else f"{float(f'{factor:.2g}'):,.0f}"
 
 
 def next_best(outlook: Forecast) -> list[str]:
     """The runner-up, what each promise costs, and how flat the optimum is."""
-    plan, said = outlook.plan, []
-    if plan.runner_up is not None:
-        expected = percent(plan.runner_up.relative_fitness)
-        said.append(f"Runner-up: {plan.runner_up.describe()}: {expected} above the best.")
+    plan, said, second = outlook.plan, [], outlook.runner_up
+    if second is not None:
+        said.append(f"Runner-up: {second.choice.describe()}: {percent(second.cost)} above the best in the mean.")
     promises = {
         "pure": "Pure ε against (ε, δ)",
         "one_answer": "One answer of each owner against many",
         "asynchronous": "Asynchronous against rounds of all owners",
     }
-    for name, (kept, given_up) in plan.trades().items():
-        costs = (percent(choice.relative_fitness) for choice in (kept, given_up))
+    for name, (kept, given_up) in outlook.trades.items():
+        costs = [percent(run.cost) for run in (kept, given_up)]
         said.append(f"{promises[name]}: {' against '.join(costs)}.")
     names = {"step": "the step", "gradient_bound": "the gradient bound", "answers": "the answers"}
     parts = [f"{names[key]}, {half:.2g} or {twice:.2g} times" for key, (half, twice) in plan.flatness.items()]
@@ -131,24 +154,33 @@ def next_best(outlook: Forecast) -> list[str]:
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:
-    """Who should be in, and what better weights would bring."""
-    together = outlook.consortium.together()
-    left = {o: o.count - o.number_in_best_subset for o in outlook.owners if not o.in_best_subset}
+    """Who should be in, and what better weights would bring, where that is more than this forecast's error."""
+    together = outlook.together
+    left = {o: o.count - o.number_in_best_subset for o in outlook.left_out}
     out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
     said = []
     if out:
+        whose = "its" if sum(left.values()) == 1 else "their"
         said.append(
-            f"Without {listed(out)} the others would reach {percent(outlook.best_subset)} in place of "
-            f"{percent(together)}: the noise of {'its' if sum(left.values()) == 1 else 'their'} answers costs more than the "
-            "records bring."
+            f"Without {listed(out)} the others would reach {percent(outlook.best_subset)} in place of {percent(together)}: "
+            f"the noise of {whose} answers costs more than the records bring."
         )
+        said += [
+            f"{owner.name} would cost the others nothing with an epsilon of {plain_number(owner.welcome_epsilon)}."
+            for owner in list(left)[:MOST_ROWS]
+            if owner.welcome_epsilon is not None
+        ]
     least = min(together, outlook.best_subset)
-    if outlook.best_weights < 0.98 * least:
+    if outlook.best_weights < (1.0 - NOTICEABLE) * least:
         said.append(
             f"Weights other than n_i/n, the best of which stand above, would bring {percent(least)} down to "
             f"{percent(outlook.best_weights)}."
         )
-    return said or ["Everybody belongs in, and weights in proportion to records are as good as any."]
+    if not out:
+        said.insert(
+            0, "Everybody belongs in: leaving anybody out would not help the others by more than the error of this."
+        )
+    return said
 
 
 def about_unlikeness(outlook: Forecast) -> list[str]:
@@ -175,13 +207,21 @@ def about_unlikeness(outlook: Forecast) -> list[str]:
             for one, name in zip(at, ("if they are alike", "at that", "at twice that"), strict=True)
         )
         lines.append(f"Together the model would be worse than the best by: {told}.")
-    caution = outlook.plan.caution
+    caution = outlook.caution_of_plan
     if caution is not None:
         lines.append(
             f"The recommended terms stay within twice the best up to an unlikeness of {percent(caution.holds_to)}; were "
-            f"the owners alike after all, that caution costs {caution.price:.2g} times the cost."
+            f"the owners alike after all, {_price(caution.price)}."
             if caution.choices[caution.chosen] is not caution.if_alike
             else f"The recommended terms would be the same for owners known to be alike, and stay within twice the best up "
             f"to an unlikeness of {percent(caution.holds_to)}."
         )
     return lines
+
+
+def _price(price: float) -> str:
+    return (
+        "that caution costs nothing"
+        if price < 1.05
+        else f"it would be {times(price)} times the cost without that caution"
+    )

@@ -1,0 +1,299 @@
+"""Bad inputs, by the dozen: each gets the documented exit code and words that fit on one screen; never a traceback.
+
+A row is what is changed in a good agreement, or a whole call, with what must be said. None of them computes anything: what
+is wrong is found before. An exception that is not copriv's own would leave `run`, and fail the test.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import copriv as library
+from copriv.errors import CoprivError
+
+GOOD = """
+[agreement]
+name = "base"
+rule = "A2"
+horizon = 100
+answers = 3
+step = 4000.0
+seed = 7
+
+[model]
+loss = "squared"
+regularization = 1e-5
+gradient_bound = 3.0
+theta_max = 1e5
+
+[data]
+dataset = "lending-embedded"
+components = 5
+public_rows = 500
+
+[[owner]]
+name = "Alpha"
+records = 2000
+epsilon = 1.0
+
+[[owner]]
+name = "Beta"
+records = 2000
+epsilon = 1.0
+"""
+HUGE = "1" + "0" * 400
+
+# What is changed, into what, and what must be said.
+AGREEMENTS = {
+    "an unclosed table": ("[[owner]]", "[[owner", "not valid TOML"),
+    "a key twice": ("seed = 7", "seed = 7\nseed = 8", "not valid TOML"),
+    "a comma too many": ("seed = 7", "seed = 7,", "not valid TOML"),
+    "budget below 0": ("epsilon = 1.0", "epsilon = -1.0", 'owner.0.epsilon of "Alpha"'),
+    "budget 0": ("epsilon = 1.0", "epsilon = 0", "greater than 0"),
+    "budget nan": ("epsilon = 1.0", "epsilon = nan", "finite number"),
+    "budget infinite": ("epsilon = 1.0", "epsilon = inf", "finite number"),
+    "budget in quotes": ("epsilon = 1.0", 'epsilon = "1.0"', "must be a number"),
+    "budget true": ("epsilon = 1.0", "epsilon = true", "must be a number"),
+    "budget a list": ("epsilon = 1.0", "epsilon = [1.0]", "must be a number"),
+    "budget a date": ("epsilon = 1.0", "epsilon = 2020-01-01", "must be a number"),
+    "budget 1e300": ("epsilon = 1.0", "epsilon = 1e300", "at most 1e+12"),
+    "budget 1e200": ("epsilon = 1.0", "epsilon = 1e200", "at most 1e+12"),
+    "budget 1e-300": ("epsilon = 1.0", "epsilon = 1e-300", "at least 1e-12"),
+    "budget of 400 digits": ("epsilon = 1.0", f"epsilon = {HUGE}", "401 digits"),
+    "no budget": ("epsilon = 1.0", "", 'owner.0.epsilon of "Alpha": missing'),
+    "records 0": ("records = 2000", "records = 0", "how many records the owner holds"),
+    "records below 0": ("records = 2000", "records = -5", "at least 1"),
+    "records a half": ("records = 2000", "records = 2000.5", "whole number"),
+    "records with a point": ("records = 2000", "records = 2000.0", "whole number"),
+    "records of 31 digits": ("records = 2000", "records = 1" + "0" * 30, "at most 1e+15"),
+    "records of 400 digits": ("records = 2000", f"records = {HUGE}", "at most 1e+15"),
+    "records in words": ("records = 2000", 'records = "many"', "whole number"),
+    "a name twice": ('"Beta"', '"Alpha"', "stands twice"),
+    "no name": ('"Beta"', '""', "must not be empty"),
+    "a name that is a number": ('"Beta"', "7", "words in quotes"),
+    "markup in a name": ('"Beta"', '"[bold red]B[/]"\nrecrods = 3', "[bold red]B[/]"),
+    "escapes in a name": ('"Beta"', '"B\\u001b[2Jx"\nrecrods = 3', "\\x1b[2J"),
+    "a line in a name": ('"Beta"', '"B\\nerror: gone"\nrecrods = 3', "\\x0a"),
+    "writing turned round": ('"Beta"', '"B\\u202eabc"\nrecrods = 3', "\\u202e"),
+    "a name of a thousand letters": ('"Beta"', f'"{"B" * 1000}"\nrecrods = 3', "BBB…"),
+    "a key misspelt": ("epsilon = 1.0", "epsilon = 1.0\nepsilonn = 2", "did you mean epsilon?"),
+    "a key from elsewhere": ("seed = 7", "seed = 7\nloss = 3", "agreement.loss: not a key"),
+    "a table misspelt": ("[model]", "[modle]", "did you mean model?"),
+    "a table too many": ("[model]", "[extra]\n[model]", "extra: not a key"),
+    "no such rule": ('"A2"', '"A3"', "there is no rule"),
+    "a rule in small letters": ('"A2"', '"a2"', "there is no rule"),
+    "a rule with spaces": ('"A2"', '" A2 "', "there is no rule"),
+    "no such loss": ('"squared"', '"mse"', "not a loss"),
+    "no such data set": ('"lending-embedded"', '"iris"', "not known"),
+    "a data set that is a path": ('"lending-embedded"', '"../../etc/passwd"', "not known"),
+    "a loss for classes": ('"squared"', '"logistic"', "logistic"),
+    "owner as one table": ("[[owner]]", "[owner]", "TOML"),
+    "horizon 0": ("horizon = 100", "horizon = 0", "such as 100"),
+    "horizon below 0": ("horizon = 100", "horizon = -1", "at least 1"),
+    "horizon a half": ("horizon = 100", "horizon = 1.5", "whole number"),
+    "horizon of 400 digits": ("horizon = 100", f"horizon = {HUGE}", "at most"),
+    "answers 0": ("answers = 3", "answers = 0", "the most answers"),
+    "step 0": ("step = 4000.0", "step = 0", 'or "auto"'),
+    "step in words": ("step = 4000.0", 'step = "big"', 'or "auto"'),
+    "step nan": ("step = 4000.0", "step = nan", "agreement.step"),
+    "seed below 0": ("seed = 7", "seed = -7", "at least 0"),
+    "seed a half": ("seed = 7", "seed = 0.5", "whole number"),
+    "bound 0": ("gradient_bound = 3.0", "gradient_bound = 0", "greater than 0"),
+    "bound in words": ("gradient_bound = 3.0", 'gradient_bound = "small"', '"proved", "auto"'),
+    "box of nothing": ("theta_max = 1e5", "theta_max = 0", "greater than 0"),
+    "regularization below 0": ("regularization = 1e-5", "regularization = -1e-5", "at least 0"),
+    "components below 0": ("components = 5", "components = -5", "at least 0"),
+    "components 999": ("components = 5", "components = 999", "components"),
+    "no public rows": ("public_rows = 500", "public_rows = 0", "at least 1"),
+    "one public row": ("public_rows = 500", "public_rows = 1", "public rows"),
+    "unlikeness below 0": ("components = 5", "components = 5\nunlikeness = -1", "unlikeness"),
+    "unlikeness turned round": ("components = 5", "components = 5\nunlikeness = [0.3, 0.1]", "from low to high"),
+    "unlikeness of three": ("components = 5", "components = 5\nunlikeness = [0.1, 0.2, 0.3]", "unlikeness"),
+    "bounds without a table": ("components = 5", "components = 5\nbounds = 3", "must be a table"),
+    "bounds of three": ("components = 5", "components = 5\nbounds = {a = [0, 1, 2]}", "data.bounds.a"),
+    "bounds in words": ("components = 5", 'components = 5\nbounds = {a = "0..1"}', "data.bounds.a"),
+    "features without a target": ('dataset = "lending-embedded"', 'features = ["a"]', "target"),
+    "features in one string": ('dataset = "lending-embedded"', 'features = "a"\ntarget = "b"', "features"),
+    "a target among the features": (
+        'dataset = "lending-embedded"', 'features = ["a"]\ntarget = "a"\nbounds = {a = [0, 1]}', "among the features"
+    ),
+    "a column that nobody declared": (
+        'dataset = "lending-embedded"', 'features = ["a"]\ntarget = "b"\nbounds = {b = [0, 1]}', "data.bounds.a"
+    ),
+    "data without a set": ('dataset = "lending-embedded"', 'path = "nope.csv"', "names no data"),
+    "a file that is not there": ('dataset = "lending-embedded"', 'dataset = "lending"\npath = "nope.csv"', "nope.csv"),
+    "a folder for a file": ('dataset = "lending-embedded"', 'dataset = "lending"\npath = "."', "."),
+    "delta 1": ("epsilon = 1.0", "epsilon = 1.0\ndelta = 1.0", "less than 1"),
+    "overlap beyond the owners": ("epsilon = 1.0", "epsilon = 1.0\noverlap = 9", "at most the number of owners"),
+    "a weight for one": ("epsilon = 1.0", "epsilon = 1.0\nweight = 1.0", "every owner a weight"),
+    "a unit for one": ("epsilon = 1.0", 'epsilon = 1.0\nunit = "who"', "the same for every owner"),
+    "rate 0": ("epsilon = 1.0", "epsilon = 1.0\nrate = 0", "rate"),
+    "no such mechanism": ("seed = 7", 'seed = 7\nmechanism = "magic"', "magic"),
+    "no such schedule": ("seed = 7", 'seed = 7\nschedule = "often"', "must be one of"),
+    "no such communication": ("seed = 7", 'seed = 7\ncommunication = "sync"', '"synchronous"'),
+    "a start in words": ("seed = 7", 'seed = 7\nstart = ["a"]', "agreement.start.0"),
+    "a start of another length": ("seed = 7", "seed = 7\nstart = [1.0, 2.0]", "start"),
+    "a lopsided preconditioner": ("seed = 7", "seed = 7\npreconditioner = [[1.0], [1.0, 2.0]]", "preconditioner"),
+    "an agreement without words": ("[agreement]", "agreement = 3\n[x]", "must be a table"),
+}  # fmt: skip
+
+
+def one_screen(done, code):
+    assert done.code == code
+    assert done.out == ""
+    lines = done.err.splitlines()
+    assert 1 <= len(lines) <= 24
+    assert lines[0].startswith("error: ")
+    assert len(lines) == 1 or all(line.startswith("  ") for line in lines[1:])
+    assert not re.search(r"Traceback|Warning|Input should|pydantic|Errno 0", done.err)
+    assert "\x1b" not in done.err
+    return done.err
+
+
+@pytest.mark.parametrize("command", ["simulate", "forecast"])
+@pytest.mark.parametrize("case", AGREEMENTS)
+def test_bad_agreements(copriv, tmp_path, case, command):
+    old, new, said = AGREEMENTS[case]
+    assert old in GOOD
+    path = tmp_path / "a.toml"
+    path.write_text(GOOD.replace(old, new, 1))
+    assert said in one_screen(copriv(command, path, "--out", tmp_path / "out"), 3)
+    assert not (tmp_path / "out").exists()
+
+
+# Whole calls: what is typed, the exit code, and what must be said. In the folder are good.toml, people.csv, a file, a folder.
+CALLS = {
+    "an agreement that is not there": ("forecast nope.toml", 3, "nope.toml"),
+    "a folder for an agreement": ("forecast folder", 3, "folder"),
+    "a picture for an agreement": ("forecast picture.png", 3, "picture.png"),
+    "nothing for an agreement": (f"forecast {os.devnull}", 3, "missing"),
+    "another alphabet": ("forecast utf16.toml", 3, "utf16.toml"),
+    "a file for a folder": ("simulate good.toml --out file", 2, "file"),
+    "runs 0": ("forecast good.toml --runs 0", 2, "it must be"),
+    "runs in words": ("forecast good.toml --runs abc", 2, "whole number"),
+    "runs without end": ("simulate good.toml --runs 1000000000000", 2, "1000000"),
+    "runs of 400 digits": (f"simulate good.toml --runs {HUGE}", 2, "--runs"),
+    "seed below 0": ("forecast good.toml --seed -1", 2, "--seed"),
+    "workers 0": ("simulate good.toml --workers 0", 2, "--workers"),
+    "workers below 0": ("simulate good.toml --workers -1", 2, "--workers"),
+    "two agreements": ("forecast good.toml good.toml", 2, "good.toml"),
+    "no such option": ("forecast good.toml --fast", 2, "--fast"),
+    "an option without its value": ("forecast good.toml --runs", 2, "--runs"),
+    "no such command": ("forcast good.toml", 2, "forcast"),
+    "no such command below data": ("data chekc good.toml", 2, "chekc"),
+    "target 0": ("forecast good.toml --target 0", 2, "2% or 0.02"),
+    "target in words": ("forecast good.toml --target near", 2, "2% or 0.02"),
+    "without a stranger": ("forecast good.toml --without Gamma", 2, "Alpha, Beta"),
+    "without everybody": ("forecast good.toml --without Alpha --without Beta", 2, "nobody would be left"),
+    "init over a file": ("init good.toml", 2, "is there already"),
+    "init over a folder": ("init folder", 2, "is there already"),
+    "init over a folder by force": ("init folder --force", 2, "directory"),
+    "init in a file": ("init file/a.toml", 1, "cannot write"),
+    "a network of nothing": ("init --network nope.toml net", 3, "nope.toml"),
+    "a network for ever": ("init --network good.toml net --days 9999999", 2, "days"),
+    "a network for no day": ("init --network good.toml net --days 0", 2, "--days"),
+    "a network with public rows that are not there": ("init --network good.toml net --public nope.csv", 3, "nope.csv"),
+    "a network with a folder of public rows": ("init --network good.toml net --public folder", 3, "folder"),
+    "a ledger that is not there": ("ledger show nope.ledger", 1, "nope.ledger"),
+    "a ledger that is a folder": ("ledger show folder", 1, "folder"),
+    "checking nothing": ("ledger verify nope.ledger", 1, "nope.ledger"),
+    "a run that is not there": ("verify nope.run", 1, "nope.run"),
+    "a model that is not there": ("predict nope.json people.csv", 3, "nope.json"),
+    "a table without an owner": ("data check people.csv --agreement own.toml", 2, "--owner"),
+    "a table without an agreement": ("data check people.csv", 2, "--agreement"),
+    "a network over a file": ("init --network good.toml file", 1, "file"),
+    "a ledger that is an agreement": ("ledger show good.toml", 1, "good.toml"),
+    "a run that is an agreement": ("verify good.toml", 1, "good.toml"),
+    "a model that is an agreement": ("predict good.toml people.csv", 3, "it is no JSON"),
+    "a table of a stranger": ("data check people.csv --agreement own.toml --owner z", 2, "name one of"),
+    "a data set that is not there": ("data fetch iris", 3, "iris"),
+    "an owner without anything": ("owner serve", 2, "--agreement"),
+    "an owner with too little": ("owner serve --agreement good.toml", 2, "--"),
+    "a learner without keys": ("learner good.toml", 2, "--"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "good.toml").write_text(GOOD)
+    (tmp_path / "own.toml").write_text(
+        '[agreement]\nrule = "S2"\nhorizon = 5\nstep = 1.0\n[model]\nloss = "squared"\ngradient_bound = 1.0\n'
+        '[data]\nfeatures = ["age"]\ntarget = "income"\nbounds = {age = [0, 120], income = [0, 10]}\n'
+        '[[owner]]\nname = "a"\nrecords = 2\nepsilon = 1.0\n'
+    )
+    (tmp_path / "people.csv").write_text("age,income\n20,1\n30,2\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    (tmp_path / "utf16.toml").write_bytes(GOOD.encode("utf-16"))
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_bad_calls(copriv, folder, case):
+    typed, code, said = CALLS[case]
+    assert said in one_screen(copriv(*typed.split()), code)
+
+
+def test_a_table_that_cannot_be_opened_is_a_problem_of_the_table(copriv, folder):
+    for name in ("nope.csv", "folder", "file"):
+        done = copriv("data", "check", name, "--agreement", "own.toml", "--owner", "a")
+        assert done.code == 3
+        assert name in done.out
+        assert len(done.out.splitlines()) <= 5
+
+
+TABLES = {
+    "a column twice": ("age,age,income\n20,20,1\n30,30,2\n", "age"),
+    "no header": ("20,1\n30,2\n", "age"),
+    "nothing": ("", "people.csv"),
+    "only a header": ("age,income\n", "no rows"),
+    "a row too short": ("age,income\n20,1\n30\n", "people.csv"),
+    "a row too long": ("age,income\n20,1\n30,2,3\n", "people.csv"),
+    "words for numbers": ("age,income\n20,1\nthirty,2\n", "age, row"),
+    "out of bounds": ("age,income\n20,1\n300,2\n", "above its declared bound"),
+    "infinite": ("age,income\n20,1\ninf,2\n", "age, row"),
+    "zeros in it": ("age,income\n20,1\n3\x000,2\n", "age"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_tables(copriv, folder, case):
+    content, said = TABLES[case]
+    (folder / "people.csv").write_text(content)
+    done = copriv("data", "check", "people.csv", "--agreement", "own.toml", "--owner", "a")
+    assert done.code == 3
+    assert said in done.out + done.err
+    assert len((done.out + done.err).splitlines()) <= 24
+    assert "Traceback" not in done.out + done.err
+
+
+@pytest.mark.parametrize(("name", "value"), [("RUNS", "abc"), ("JSON", "maybe"), ("SEED", "-1"), ("RUNS", "")])
+def test_bad_variables(copriv, folder, monkeypatch, name, value):
+    monkeypatch.setenv(f"COPRIV_{name}", value)
+    if value:
+        assert f"COPRIV_{name}" in one_screen(copriv("forecast", "good.toml"), 2)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+def test_a_full_disk_is_said_in_one_line(folder, copriv):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from copriv.cli import main; main()", "data", "check", "good.toml", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert 1 <= len(done.stderr.splitlines()) <= 3
+
+
+def test_python_is_told_in_words_too():
+    for agreement in ("nope.toml", {"owner": {"name": "a"}}, {}):
+        with pytest.raises(CoprivError):
+            library.simulate(agreement)
+        with pytest.raises(CoprivError):
+            library.forecast(agreement)

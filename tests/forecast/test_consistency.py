@@ -1,0 +1,214 @@
+"""A forecast does not contradict itself: whatever is agreed, no line of it says what another one denies.
+
+Two dozen agreements, drawn and hand-picked: owners large and small, budgets tiny and huge, one owner and many, alike, unlike
+and unsaid, terms that are fixed, half open and open. Everything is asserted of the document and of the words on screen.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copriv.agreement import Agreement
+from copriv.cli.show import forecast_answer, forecast_tables, words
+from copriv.forecast import forecast
+from copriv.forecast.judgement import Judgement, close_call
+from copriv.forecast.questions import reach, without
+from copriv.plan import candidates, clipping_bias, finalists
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_candidates():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "ANSWERS", (1, 2, 4))
+        patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+        patch.setattr(finalists, "FINALISTS", 2)
+        patch.setattr(finalists, "WORLDS", 2)
+        yield
+
+
+def rows(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 0.4]
+    return X, X @ [1.0, -2.0] + 0.7 * rng.normal(size=n)
+
+
+OPEN = {"rule": "auto", "horizon": 20}
+FIXED = {"rule": "S2", "communication": "synchronous", "horizon": 5, "answers": 4, "step": 0.3}
+GOOD = {"rule": "S1", "communication": "synchronous", "horizon": 3, "answers": 2}
+ALIKE = {"feature_bound": 0.0, "unlikeness": 0.0}
+
+
+def agreed(owners, terms=OPEN, unlikeness=0.0, bound="auto"):
+    data = {"feature_bound": 0.0} if unlikeness is None else {"feature_bound": 0.0, "unlikeness": unlikeness}
+    return Agreement.of(
+        {
+            "agreement": {"name": "some", **terms},
+            "model": {"loss": "squared", "regularization": 0.05, "gradient_bound": bound},
+            "data": data,
+            "owner": [{"name": f"owner {i}", "records": n, "epsilon": ε} for i, (n, ε) in enumerate(owners)],
+        }
+    )
+
+
+CASES = {
+    "equal": agreed([(400, 1.0)] * 3),
+    "as agreed": agreed([(600, 1.0), (300, 1.0)], FIXED, bound=4.0),
+    "half open": agreed([(600, 1.0), (300, 1.0)], GOOD),
+    "one small and shy": agreed([(40, 0.1), (300, 0.3), (9000, 1.0)]),
+    "two small": agreed([(2000, 0.5), (2500, 0.7), (3000, 20.0)]),
+    "tiny budgets": agreed([(400, 1e-4)] * 3),
+    "huge budgets": agreed([(400, 1e4)] * 3),
+    "absurd budgets": agreed([(400, 1e-9), (400, 1e9)]),
+    "one owner": agreed([(500, 1.0)]),
+    "fourteen": agreed([(100 * (i + 1), 0.5) for i in range(14)]),
+    "unlike": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], unlikeness=(0.05, 0.3)),
+    "unsaid": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], unlikeness=None),
+    "unsaid, as agreed": agreed([(600, 1.0), (300, 1.0)], FIXED, unlikeness=None, bound=4.0),
+    "very large": agreed([(1_000_000, 1.0), (500, 1.0), (20_000, 0.001)]),
+}
+
+
+OFTEN = ("as agreed", "one small and shy", "huge budgets")
+"""Those that every run of the tests makes; the others are slow."""
+
+
+@pytest.fixture(
+    scope="module", params=[name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def made(request):
+    agreement = CASES[request.param]
+    return agreement, forecast(agreement, rows(), runs=32)
+
+
+def test_nothing_that_was_run_beats_what_is_recommended(made):
+    document = json.loads(made[1].to_json())
+    best, before = document["recommended"]["relative_fitness"], document["agreed"]["relative_fitness"]
+    said = document["comparison"]
+    assert best["mean"] <= before["mean"]
+    assert best["median"] <= before["median"] or said["typical_within_error"] or "typical" in words.better(made[1])
+    assert said["times"] >= 1
+    others = [run for sides in document["trades"].values() for run in sides]
+    others += [document["runner_up"]] if document["runner_up"] else []
+    assert all(run["relative_fitness"] >= best["mean"] for run in others)
+    for sides in document["trades"].values():
+        # One side of each promise is the best there is, so that no trade is about worse terms than the recommended.
+        least = min(run["relative_fitness"] for run in sides)
+        assert least == pytest.approx(best["mean"]) or said["same"]
+
+
+def test_every_verdict_is_the_one_that_its_numbers_say(made):
+    document = json.loads(made[1].to_json())
+    together = document["recommended"]["relative_fitness"]["median"]
+    assert made[1].consortium.together() == pytest.approx(together, rel=1e-6)
+    for owner in document["owners"]:
+        assert owner["together"] == together
+        if owner["close_call"]:
+            continue
+        alternative = min(owner["alone"], document["public_only"])
+        assert owner["joining_pays"] == (together < alternative), owner["name"]
+        found = owner["break_even_epsilon"]
+        assert owner["joining_pays"] == (found is not None and found <= owner["epsilon"] * 1.002), owner["name"]
+        own = owner["own"]
+        assert own["joining_close"] or own["joining_pays"] == (own["together"] < own["alone"])
+        assert own["finishing_close"] or own["finishing_pays"] == (own["finished"] < own["alone"])
+
+
+def test_who_is_advised_to_leave_and_who_is_told_to_join_are_said_together(made):
+    outlook = made[1]
+    out, verdict = [owner.name for owner in outlook.left_out], outlook.verdict
+    joins = [owner.name for owner in outlook.owners if owner.joining_pays and not owner.close_call]
+    if not out:
+        assert outlook.best_subset == pytest.approx(outlook.together, rel=1e-6)
+        assert words.about_coalitions(outlook)[0].startswith("Everybody belongs in")
+    else:
+        assert outlook.best_subset < 0.95 * outlook.together
+        assert (f"But {out[0]}" in verdict) == bool(joins)
+        assert words.about_coalitions(outlook)[0].startswith(f"Without {out[0]}")
+    for owner in outlook.owners:
+        if owner.loss_to_others > 1e-3 * outlook.together:
+            assert owner.welcome_epsilon <= owner.epsilon * 1.01
+            assert owner.worth_in_records > 0
+            assert owner.worth_in_epsilon is None or owner.worth_in_epsilon > 1
+        elif owner.loss_to_others < -1e-3 * outlook.together:
+            assert owner.welcome_epsilon is None or owner.welcome_epsilon > owner.epsilon
+            assert owner.worth_in_records < 0
+
+
+def test_shares_are_of_what_joining_saves(made):
+    outlook = made[1]
+    saved = sum(owner.shapley for owner in outlook.owners)
+    typically = [owner for owner in outlook.owners if owner.joining_pays and not owner.close_call]
+    if typically and len(outlook.owners) > 1:
+        assert saved > 0
+        assert any(owner.shapley > 1e-3 * saved for owner in outlook.owners)
+
+
+def test_questions_get_the_answers_that_the_forecast_gives(made):
+    outlook = made[1]
+    for value in (0.5 * outlook.together, 2 * outlook.together, outlook.public_only):
+        found = reach(outlook, value)
+        assert found.reached_by == (
+            "public" if outlook.public_only <= value else "together" if outlook.together <= value else "nobody"
+        )
+        ε = {owner.epsilon for owner in outlook.owners}
+        if len(ε) == 1 and found.epsilon is not None and found.reached_by != "public":
+            assert (found.reached_by == "together") == (found.epsilon <= min(ε) * 1.002)
+        if found.epsilon is not None and found.epsilon_surely is not None:
+            assert found.epsilon <= found.epsilon_surely
+        if found.reached_by == "nobody":
+            assert found.records is None or found.records >= 1
+            assert found.more_owners is None or found.more_owners > 0
+        assert forecast_answer.about_target(outlook, found)
+    if len(outlook.owners) > 1:
+        for i, owner in enumerate(outlook.owners):
+            gone = without(outlook, [owner.name])
+            assert gone.loss == pytest.approx(outlook.owners[i].loss_to_others, rel=1e-9, abs=1e-15)
+            assert len(gone.joining_pays) == len(outlook.owners) - 1
+
+
+def test_the_answer_fits_one_screen_and_has_no_symbol_and_no_rules_name(made):
+    agreement, outlook = made
+    asked = forecast_answer.about_target(outlook, reach(outlook, 0.7 * outlook.together))
+    for more in ([], asked):
+        shown = forecast_answer.lines(agreement, outlook, more)
+        assert len(shown) <= forecast_answer.HEIGHT - 1, shown
+        assert max(map(len, shown)) <= forecast_answer.WIDTH
+        text = "\n".join(shown)
+        assert not re.search(r"\b(S1|S2|A1|A2|psi|epsilon|auto|n_i)\b|[ψεΞκδθνρα]", text), text
+        assert "nan" not in text
+        assert text.count("less than") <= 1
+
+
+def test_all_of_it_is_said_without_nonsense(made, capfd):
+    agreement, outlook = made
+    forecast_tables.show(agreement, outlook)
+    said = capfd.readouterr().out
+    assert "nan" not in said
+    assert "unbounded" not in said
+    assert said.count("less than") <= 1
+    assert not re.search(r"reach (\S+ %) in place of \1", said)
+    assert not re.search(r"bring (\S+ %) down to \1", said)
+    assert not re.search(r"(\S+ %) to \1(\s|$)", said)
+
+
+# The verdict's own logic, over worlds of every kind
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(-2, 2), st.floats(0.01, 2), st.floats(0.01, 2))
+def test_a_verdict_that_is_no_close_call_agrees_with_the_medians(seed, shift, spread, apart):
+    rng = np.random.default_rng(seed)
+    own, public = np.exp(spread * rng.normal(size=(32, 1))), np.exp(apart * rng.normal(size=32) + 0.3)
+    judged = Judgement(public, np.array([100.0]), own, np.zeros((32, 1)))
+    together = np.exp(shift + 0.3 * rng.normal(size=(32, 4)))
+    probability = judged.pays(together, 100)
+    typically = float(np.median(together)) < min(float(np.median(own)), float(np.median(public)))
+    if not close_call(probability, typically):
+        assert (probability > 0.5) == typically
+    if not 1 / 4 < probability < 3 / 4:
+        own_records = judged.on_own_records(together, 100)
+        assert own_records.joining_pays_probability >= probability - 1e-12
