@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist docs notebooks pictures clean
+.PHONY: setup demo test lint test-backends test-slow test-oldest test-ui test-long pictures-ui bench dist sbom audit docs notebooks pictures clean
 
 setup: $(VENV)/.ready
 
@@ -82,8 +82,22 @@ dist: setup
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m pytest tests/distribution
 
+# What is installed, and what is known against it; the tools have an environment of their own. SECURITY.md says more.
+SUPPLY := .venv-supply
+$(SUPPLY)/.ready: pyproject.toml | setup
+	$(BIN)/python -m venv $(SUPPLY)
+	$(SUPPLY)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SUPPLY)/bin/python -m pip install --quiet --group supply
+	touch $@
+
+sbom: setup $(SUPPLY)/.ready
+	$(SUPPLY)/bin/python -m tests.supply sbom --of $(BIN)/python --out out/sbom.cdx.json
+
+audit: setup $(SUPPLY)/.ready
+	$(SUPPLY)/bin/python -m tests.supply audit --of $(BIN)/python
+
 bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) $(OLDEST) out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(SUPPLY) out dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
