@@ -324,7 +324,7 @@ def test_the_page_needs_nothing_else(honest: Left) -> None:
     assert not {"script", "link", "img", "iframe"} & set(read.tags)
     assert {value for name, value in read.attributes if name in ("href", "src")} == {
         f"https://copriv.example/docs/{page}" for page in (
-            "proofs/laplace.md", "proofs/composition.md", "proofs/index.md", "explanation/security.md",
+            "proofs/laplace.html", "proofs/composition.html", "proofs/index.html", "explanation/security.html",
         )
     }  # fmt: skip
     assert "url(" not in text

@@ -6,7 +6,8 @@ from copriv.report.html import Markup, element, together
 def link(docs: str, target: str, words: str) -> Markup:
     if not docs:
         return together(words, " (", element("code", f"docs/{target}"), " of copriv)")
-    return element("a", words, href=f"{docs.rstrip('/')}/{target}")
+    built = f"{target.removesuffix('.md')}.html"  # as `make docs` builds them
+    return element("a", words, href=f"{docs.rstrip('/')}/{built}")
 
 
 def number(value: float) -> str:
