@@ -66,13 +66,15 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
             "verdict": "not reproduced", "why": "because.", "quick": False, "seconds": 3.0, "runs": [100], "seeds": [0],
             "data": [{"description": "Loans: ten.", "source": "real"}], "held_out": {"sound": {"least": 0.1, "most": 2}},
             "comparison": [{"what": "slope", "paper": "−2", "ours": -1.5, "holds": False}],
-            "precision_recall_area": {"least": 0.1, "most": 0.6},
+            "precision_recall_area": {"least": 0.1, "most": 0.6}, "differences": ["20 runs", "θ starts at 0"],
+            "other_tables": [{"comparison": [{"what": "slope", "paper": "−2", "ours": -1.9, "holds": True}]}],
         }  # fmt: skip
         (tmp_path / f"{figure.identity}.json").write_text(json.dumps(document))
         (tmp_path / f"{figure.identity}.png").write_bytes(b"picture")
     page = write_gallery(tmp_path, tmp_path / "docs").read_text(encoding="utf-8")
     assert page.count("**Verdict**: not reproduced. Because.") == 2
-    assert "| slope | −2 | -1.5 | no |" in page
+    assert "| slope | −2 | -1.5 | no | -1.9 | yes |" in page
+    assert "- **Not the paper's**: 20 runs; θ starts at 0." in page
     assert "precision–recall" in page
     assert sorted(p.name for p in (tmp_path / "docs" / "gallery").iterdir()) == [
         "sync-fig2.png",
