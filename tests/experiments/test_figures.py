@@ -23,6 +23,7 @@ from copriv.experiments.consortia import (
 )
 from copriv.experiments.departures import departures
 from copriv.experiments.figures.grids import slope
+from copriv.experiments.figures.promises import exact
 from copriv.experiments.figures.region import MECHANISMS, OWNERS, Frontier, Region, frontier
 from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv.experiments.figures.slopes import kink_law
@@ -100,6 +101,19 @@ def test_the_law_with_clipping_is_what_clipped_runs_do() -> None:
     ran, law, clipped = both(0.3, 5.0)
     assert 0.2 < clipped < 0.9
     assert 0.4 < ran / law < 2.5
+
+
+def test_the_recursion_of_any_noise_is_what_runs_do() -> None:
+    """E ψ needs of the noise its variance alone; a line of half or twice the variance would be off by as much."""
+    cells = [c for c in BY_ID["delta"].plan(Effort(True, {"lending": INSIDE})) if c.at["horizon"] == 50]
+    assert [c.at["noise"] for c in cells] == ["laplace", "laplace-composed", "gaussian"]
+    ψ = []
+    for cell in cells:
+        one = replace(cell.trial, runs=200)
+        ran = trials.outcome(one, shared := trials.reference(one), [trials.batch(one, shared, 0, 200)])
+        ψ.append(exact(one)[0])
+        assert ran.mean[-1] == pytest.approx(ψ[-1], rel=0.25)
+    assert ψ[0] > ψ[1] > ψ[2]
 
 
 def test_the_mark_of_what_is_not_private_keeps_its_colour(tmp_path: Path) -> None:

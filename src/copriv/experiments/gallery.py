@@ -1,7 +1,8 @@
 """The gallery page: every finished figure with its data, its command, the paper's claim, our number and the verdict.
 
-`copriv reproduce all frontier --out figures --gallery docs` writes docs/gallery.md, and copies the pictures to docs/gallery/,
-beside `verdicts.json`: what the page says of every figure, for the pages of `copriv ui`, which come with that folder.
+`copriv reproduce all frontier delta --out figures --gallery docs` writes docs/gallery.md, and copies the pictures to
+docs/gallery/, beside `verdicts.json`: what the page says of every figure, for the pages of `copriv ui`, which come with
+that folder.
 """
 
 import json
@@ -17,7 +18,7 @@ This page is written by a command, from the JSON files of the figures, and not b
 
 <!-- no-run: hours of computing; tests/experiments runs the figures' parts -->
 ```sh
-copriv reproduce all frontier --out figures --gallery docs
+copriv reproduce all frontier delta --out figures --gallery docs
 ```
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy" (synchronous), **A** is "The
@@ -96,7 +97,7 @@ def _section(one: dict[str, Any]) -> str:
         f"- **The paper's claim**: {one['claim']}",
         f"- **Verdict**: {said['verdict']}. {said['why']}",
         f"- **Runs** a point: {said['runs']}; seed {', '.join(str(seed) for seed in one['seeds'])}",
-        *(f"- **Not the paper's**: {'; '.join(one['differences'])}." for _ in one["differences"][:1]),
+        *(f"- **Not the paper's**: {'; '.join(one['differences'])}." for _ in one.get("differences", [])[:1]),
         *_held_out(one),
         "",
         *_compared(one, said["compared"]),
@@ -107,7 +108,7 @@ def _section(one: dict[str, Any]) -> str:
 
 def _compared(one: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     """The table of numbers, with a column for the other table's where there is one."""
-    others = [{row["what"]: row for row in other["comparison"]} for other in one["other_tables"]]
+    others = [{row["what"]: row for row in other["comparison"]} for other in one.get("other_tables", [])]
     heads = "".join(" everybody's loans | holds |" for _ in others)
     lines = [f"| compared | paper | ours | holds |{heads}", "| --- | --- | --- | --- |" + " --- | --- |" * len(others)]
     for row in rows:

@@ -1,7 +1,8 @@
-"""The twenty figures, in the papers' order, and one beyond them: one file a family, one value a figure."""
+"""The twenty figures, in the papers' order, and two beyond them: one file a family, one value a figure."""
 
 from copriv.experiments.figures.grids import GRIDS
 from copriv.experiments.figures.hospitals import HOSPITALS
+from copriv.experiments.figures.promises import PROMISES
 from copriv.experiments.figures.region import FRONTIER, REGIONS
 from copriv.experiments.figures.scenarios import SCENARIOS
 from copriv.experiments.figures.timing import TIMINGS
@@ -17,5 +18,5 @@ def _place(figure: Figure) -> tuple[str, int]:
 FIGURES: tuple[Figure, ...] = tuple(
     sorted((*TRANSIENTS, *GRIDS, *SCENARIOS, *TIMINGS, *REGIONS, *HOSPITALS), key=_place)
 )
-BEYOND: tuple[Figure, ...] = (FRONTIER,)
+BEYOND: tuple[Figure, ...] = (FRONTIER, PROMISES)
 """Figures of questions that the papers leave open; "all" does not make them."""
