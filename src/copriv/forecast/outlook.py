@@ -19,7 +19,11 @@ from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
 from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
 from copriv.forecast.judgement import OwnRecords as OwnRecords
+<<<<<<< HEAD
 from copriv.forecast.judgement import judged
+=======
+from copriv.forecast.overlap import split_of
+>>>>>>> 60bcf8f (How owners that hold the same records share a person's budget best, with a grid as oracle; figures frozen again: A1 as published takes the printed step, S2's step leaves room for a long record (test_figures, sync-fig4's slopes))
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium
@@ -251,6 +255,7 @@ class Forecast:
             "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
+            "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
             "description": self.description,
         }  # fmt: skip
         if not self.agreed.private:

@@ -7,7 +7,10 @@ _OPENING = """# What the papers say in numbers, and what we find
 
 This page is written by a command and not by hand:
 
-    copriv reproduce claims --out figures --gallery docs
+<!-- no-run: it makes every figure first; tests/experiments/test_claims.py runs its parts -->
+```sh
+copriv reproduce claims --out figures --gallery docs
+```
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy", **A** is "The Cost of Privacy in
 Asynchronous Differentially-Private Machine Learning". Every sentence of theirs with a number in it, or with a law that

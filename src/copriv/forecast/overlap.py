@@ -1,0 +1,103 @@
+"""How owners that hold the same records may best share a person's budget, in place of ε_i/κ each.
+
+A record that κ owners hold is answered for by all of them, and what they spend on it adds up (S, after Assumption 1). With
+ε_i/κ each, a person whose record stands with owners S loses at most (1/κ) Σ_S ε_i ≤ max_S ε_i: the largest promise among
+those who hold it. Any ε′ keeps the same promise where, for every set S of at most κ owners,
+
+    Σ_S ε′_i ≤ max_S ε_i,    that is, for every i:  ε′_i + (the κ−1 largest ε′_j of others with ε_j ≤ ε_i) ≤ ε_i,
+
+so the split is chosen that makes the noise least: min Σ_i a_i/ε′_i², a_i = (w_i/n_i)². Equal budgets and weights n_i/n
+leave nothing to gain; a reluctant owner among eager ones need hardly divide at all. The minimum is a convex program; sets
+that are too much for a point are added until none is, and what comes out is scaled to keep all of them for certain.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.agreement import Agreement
+from copriv.plan.noise_curve import NoiseCurve
+from copriv.types import Array, Whole
+
+MOST_OWNERS = 100
+"""Beyond so many owners ε_i/κ_i is kept."""
+ROUNDS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What each owner may spend on a record, and what that does to the noise."""
+
+    epsilon: Float[Array, " owners"]
+    """ε′_i, of one record's holders together within the largest of their promises."""
+    noise: float
+    """Σ a_i/ε′_i² over that of ε_i/κ_i: at most 1."""
+
+
+def best_split(
+    price: Float[Array, " owners"], epsilon: Float[Array, " owners"], overlap: Int[Whole, " owners"]
+) -> Split:
+    """The split of least Σ price_i/ε′_i². price: (w_i/n_i)²; epsilon: ε_i; overlap: κ_i, how many may hold a record."""
+    from scipy.optimize import minimize  # here: whoever shares no records does not wait for it
+
+    a, ε, κ = price, epsilon, overlap
+    plain = ε / κ
+    best = float(np.sum(a / plain**2))
+    if len(ε) > MOST_OWNERS or (κ <= 1).all():
+        return Split(plain, 1.0)
+    rows, x = [np.eye(len(ε))[i] for i in range(len(ε))], plain
+    limits = list(ε)
+    for _ in range(ROUNDS):
+        A, b = np.array(rows), np.array(limits)
+        # In units of ε_i/κ_i, and of the least noise so far: numbers near 1, which the solver needs.
+        found = minimize(
+            lambda u: float(np.sum(a / (plain * u) ** 2)) / best,
+            x / plain,
+            jac=lambda u: -2.0 * a / plain**2 / u**3 / best,
+            bounds=[(1e-3, None)] * len(ε),
+            constraints={
+                "type": "ineq",
+                "fun": lambda u, A=A, b=b: b - A @ (plain * u),
+                "jac": lambda u, A=A: -A * plain,
+            },
+            method="SLSQP",
+            options={"maxiter": 300, "ftol": 1e-14},
+        )
+        x = np.maximum(plain * found.x, 1e-3 * plain)
+        sets = [_holders(x, ε, κ, i) for i in range(len(ε))]
+        broken = [i for i, row in enumerate(sets) if row @ x > ε[i] * (1.0 + 1e-9)]
+        if not broken:
+            break
+        rows += [sets[i] for i in broken]
+        limits += [float(ε[i]) for i in broken]
+    x = x / max(1.0, max(float(_holders(x, ε, κ, i) @ x / ε[i]) for i in range(len(ε))))
+    noise = float(np.sum(a / x**2)) / best
+    return Split(x, noise) if noise < 1.0 else Split(plain, 1.0)
+
+
+def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
+    """For the forecast's JSON: the best split of these owners and what it saves; None where no record has two holders."""
+    κ = np.array([owner.overlap for owner in agreement.owner], dtype=np.int64)
+    if (κ <= 1).all():
+        return None
+    price = (agreement.weights / agreement.records) ** 2
+    found, ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
+    return {
+        "epsilon": found.epsilon.tolist(),
+        "noise": found.noise,
+        "relative_fitness": float(curve.at(ν * found.noise)),
+        "relative_fitness_as_agreed": float(curve.at(ν)),
+    }
+
+
+def _holders(
+    x: Float[Array, " owners"], ε: Float[Array, " owners"], κ: Int[Whole, " owners"], i: int
+) -> Float[Array, " owners"]:
+    """Of the sets in which owner i's promise is the largest, the one that spends most: 1 for each that is in it."""
+    others = [j for j in range(len(ε)) if j != i and κ[j] > 1 and (ε[j], j) < (ε[i], i)]
+    others.sort(key=lambda j: -x[j])
+    row = np.zeros(len(ε))
+    row[[i, *others[: int(κ[i]) - 1]]] = 1.0
+    return row
