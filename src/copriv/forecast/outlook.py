@@ -19,11 +19,8 @@ from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
 from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
 from copriv.forecast.judgement import OwnRecords as OwnRecords
-<<<<<<< HEAD
 from copriv.forecast.judgement import judged
-=======
 from copriv.forecast.overlap import split_of
->>>>>>> 60bcf8f (How owners that hold the same records share a person's budget best, with a grid as oracle; figures frozen again: A1 as published takes the printed step, S2's step leaves room for a long record (test_figures, sync-fig4's slopes))
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium

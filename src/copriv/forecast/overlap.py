@@ -78,9 +78,9 @@ def best_split(
 
 
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
-    """For the forecast's JSON: the best split of these owners and what it saves; None where no record has two holders."""
-    κ = np.array([owner.overlap for owner in agreement.owner], dtype=np.int64)
-    if (κ <= 1).all():
+    """For the forecast's JSON: the best split of these owners and what it saves; None where no record has two holders, or owners are many."""
+    κ = agreement.overlaps.astype(np.int64)
+    if (κ <= 1).all() or len(κ) > MOST_OWNERS:
         return None
     price = (agreement.weights / agreement.records) ** 2
     found, ν = best_split(price, agreement.epsilons, κ), float(np.sum(price * (κ / agreement.epsilons) ** 2))
