@@ -78,7 +78,7 @@ def best_split(
 
 
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
-    """For the forecast's JSON: the best split of these owners and what it saves; None where no record has two holders, or owners are many."""
+    """For the JSON: the best split of these owners and what it saves; None where no record has two holders, or N is large."""
     κ = agreement.overlaps.astype(np.int64)
     if (κ <= 1).all() or len(κ) > MOST_OWNERS:
         return None
