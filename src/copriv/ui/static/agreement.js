@@ -8,6 +8,7 @@ import { begin } from "./site.js";
 import { fromAddress, keep } from "./state.js";
 import { count, number, t } from "./text.js";
 
+const AGAIN = 1500; // milliseconds until what could not be answered is asked again
 const TABLES = { agreement: "Terms", model: "ModelTerms", data: "DataTerms" };
 
 async function page() {
@@ -100,7 +101,11 @@ async function page() {
     byId("filled").textContent = t("draft.filling");
     try {
       const named = state.owners.map((seat, i) => ({ ...seat, terms: { ...seat.terms, name: seat.terms.name || t("owner.number", { number: i + 1 }) } }));
-      const view = await post("/api/join/exact", { ...state, owners: named });
+      let view = await post("/api/join/exact", { ...state, owners: named });
+      while (view.kind === "superseded") {
+        await new Promise((done) => setTimeout(done, AGAIN)); // another window came first
+        view = await post("/api/join/exact", { ...state, owners: named });
+      }
       take(await post("/api/agreement", { toml: view.toml }));
       byId("filled").textContent = t("draft.filled");
     } catch (error) {
