@@ -5,26 +5,32 @@ import { byId, h } from "./dom.js";
 import { moment, t } from "./text.js";
 import { windowed } from "./windowed.js";
 
+const AGAIN = 1000; // milliseconds until a line that was refused is tried again
 const PAGE = 200; // lines that are fetched at once
 
 /** Listens, and keeps one state; `show` hears of every change. The browser comes back by itself when the line breaks. */
 export function listen(show) {
   const state = { head: {}, rows: [], lines: 0, points: [], band: null, connected: false };
-  const source = new EventSource("/api/live");
-  source.onopen = () => {
-    Object.assign(state, { rows: [], points: [], connected: true }); // the stream begins anew
-  };
-  source.onmessage = (event) => {
-    const found = JSON.parse(event.data);
-    for (const [i, row] of Object.entries(found.rows ?? {})) state.rows[i] = row;
-    for (const point of found.points ?? []) state.points.push(point); // any number of them
-    for (const key of ["head", "lines", "band"]) if (found[key] !== undefined) state[key] = found[key];
-    show(state, found);
-  };
-  source.onerror = () => {
-    state.connected = false;
-    show(state, {});
-  };
+  function connect() {
+    const source = new EventSource("/api/live");
+    source.onopen = () => {
+      Object.assign(state, { rows: [], points: [], connected: true }); // the stream begins anew
+    };
+    source.onmessage = (event) => {
+      const found = JSON.parse(event.data);
+      for (const [i, row] of Object.entries(found.rows ?? {})) state.rows[i] = row;
+      for (const point of found.points ?? []) state.points.push(point); // any number of them
+      for (const key of ["head", "lines", "band"]) if (found[key] !== undefined) state[key] = found[key];
+      show(state, found);
+    };
+    source.onerror = () => {
+      state.connected = false;
+      show(state, {});
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN); // refused: the browser gives up then
+    };
+  }
+
+  connect();
 }
 
 /** Lines that are fetched where they are looked at. `text` makes a line's words. */
