@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=float("inf"), help="begin no cell after so many seconds")
     parser.add_argument("--out", type=Path, default=Path("build/unlike.jsonl"))
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
+    parser.add_argument("--note", default="", help="what a reader must know of these measurements")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ def main() -> None:
             file.write(json.dumps(row) + "\n")
         short = {k: row.get(k) for k in ("measured", "low", "high", "in_band", "plan_over_best", "failed", "seconds")}
         print(cell, short, flush=True)
-    text = page(rows)
+    text = page(rows, given.note)
     if given.page:
         PAGE.write_text(text, encoding="utf-8")
     print(text)

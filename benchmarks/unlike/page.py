@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.unlike.tables import cells
+
 PAGE = Path("docs/reference/unlike-owners.md")
 CHANGED, LARGE = 0.02, 0.1
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Markdown."""
+def page(rows: list[dict[str, Any]], note: str = "") -> str:
+    """Markdown. note: what a reader must know of these measurements, in a sentence."""
     done = [row for row in rows if "failed" not in row]
     lines = [
         "# Owners that differ: forecast against measured",
@@ -19,7 +21,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "    python -m benchmarks.unlike --page",
         "",
-        f"{len(done)} cells were measured and {len(rows) - len(done)} failed. Real tables, cut into owners by a column, or "
+        f"{len(done)} cells were measured and {len(rows) - len(done)} failed, of {sum(1 for _ in cells(False))} in all: the "
+        "command goes on where it stopped. Real tables, cut into owners by a column, or "
         "sorted and cut; *shuffled*: the same rows dealt at random. 1,000 public rows drawn from all (or from one owner); "
         "nothing is stated but sizes and budgets, unless public rows say which owner they are of (*strata*) or the parties "
         "say that they are alike. *In the band*: measured median ψ between the forecast's ends (90 %). *Plan over best*: "
@@ -41,6 +44,7 @@ def page(rows: list[dict[str, Any]]) -> str:
             some = [row for row in done if of_kind(row) and row["known"] == known]
             if some:
                 lines.append(_line(name, known, some))
+    lines[6:6] = _targets(done) + ([note, ""] if note else [])
     lines += ["", "## Finished at home", "", *_finished(done), "", "## Every cell", ""]
     lines += [
         "| cell | forecast | measured | in the band | plan over best | plan |",
@@ -54,6 +58,65 @@ def page(rows: list[dict[str, Any]]) -> str:
         )
     lines += [f"| {r['cell']} | failed | {r['failed']} | | | |" for r in rows if "failed" in r]
     return "\n".join(lines) + "\n"
+
+
+def _targets(done: list[dict[str, Any]]) -> list[str]:
+    """What was aimed at, beside what was measured: misses stand here as hits do."""
+    unlike = [r for r in done if not r["shuffled"] and r["public"] == "all" and r["owners_asked"] != 100]
+    five = [r for r in unlike if r["split"].startswith("unlike/")]
+    rows: list[tuple[str, str, str]] = []
+    for known, least in (("strata", 0.85), ("nothing", 0.70)):
+        some = [r for r in unlike if r["known"] == known]
+        rows.append((f"in the band, {known} known", f"{least:.0%} of cells", _share([r["in_band"] for r in some])))
+    over = np.array([r["plan_over_best"] for r in unlike]) if unlike else np.array([np.nan])
+    rows.append(
+        ("plan over best: median, largest", "1.5, 4", f"{np.median(over):.2f}, {over.max():.2f} of {len(unlike)}")
+    )
+    for known in ("strata", "nothing"):
+        owners = [o for r in unlike if r["known"] == known for o in r["owners"]]
+        near = [1 / 3 <= max(o["alone"], 1e-12) / max(o["alone_measured"], 1e-12) <= 3 for o in owners]
+        rows.append((f"alone within 3 times, {known} known", "80 % of owners", _share(near)))
+        gain = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in owners]
+        all_gain = [1.0 - (1.0 + o["together_measured"]) / (1.0 + o["alone_measured"]) for o in owners]
+        told = [o["says_own"] for o in owners], [o["says_all"] for o in owners]
+        rows.append((f"own verdict, changes above 10 %, {known} known", "90 % of owners", _right(told[0], gain, LARGE)))
+        rows.append(
+            (f"verdict for everybody's records, above 10 %, {known} known", "90 %", _right(told[1], all_gain, LARGE))
+        )
+    some = [o for r in five if r["known"] == "nothing" for o in r["owners"]]
+    gain = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in some]
+    rows.append(
+        (
+            "five tables, nothing known: in the band",
+            "75 %",
+            _share([r["in_band"] for r in five if r["known"] == "nothing"]),
+        )
+    )
+    rows.append(
+        (
+            "five tables, nothing known: own verdict, changes above 2 %",
+            "80 %",
+            _right([o["says_own"] for o in some], gain, CHANGED),
+        )
+    )
+    alike = {_where(r): r["measured"] for r in done if r["known"] == "alike"}
+    open_ = [r for r in done if r["shuffled"] and r["known"] == "nothing" and _where(r) in alike]
+    ratio = [r["measured"] / alike[_where(r)] for r in open_]
+    if ratio:
+        rows.append(
+            ("shuffled: nothing known over known to be alike: median, largest", "2, 4", f"{np.median(ratio):.2f}, "
+             f"{max(ratio):.2f} of {len(ratio)}")
+        )  # fmt: skip
+    table = [f"| {' | '.join(row)} |" for row in rows]
+    return ["| what | aimed at | measured |", "| --- | --- | --- |", *table, ""]
+
+
+def _where(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["split"], row["owners_asked"], row["epsilon"]
+
+
+def _share(held: list[bool]) -> str:
+    return f"{np.mean(held):.0%} of {len(held)}" if held else "none measured"
 
 
 def _line(name: str, known: str, some: list[dict[str, Any]]) -> str:

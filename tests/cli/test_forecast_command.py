@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,8 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
     done = copriv("forecast", file, "--out", tmp_path / "o")
     files = {path.name for path in (tmp_path / "o").iterdir()}
     assert files == {
-        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "agreed.toml", "recommended.toml"
+        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "unlike-owners.png", "agreed.toml",
+        "recommended.toml",
     }  # fmt: skip
     assert done.err.count("wrote") == len(files)
     assert json.loads((tmp_path / "o" / "forecast.json").read_text()) == json.loads(outlook.to_json())
@@ -173,6 +175,9 @@ def test_the_same_forecast_gives_the_same_bytes(outlook):
     one, other = (forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
     assert one == other
     assert one["break-even.png"].startswith(b"\x89PNG")
+    assert one["unlike-owners.png"].startswith(b"\x89PNG")
+    alike = forecast_files(replace(outlook, at_unlikeness=()), outlook.to_json(), "copriv forecast two.toml")
+    assert set(one) - set(alike) == {"unlike-owners.png"}
 
 
 def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):

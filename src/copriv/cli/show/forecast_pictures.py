@@ -40,7 +40,7 @@ def curves(outlook: Forecast, made_by: str) -> bytes:
         figure = Figure(figsize=(10.2, 5.6), dpi=160, facecolor="white")
         left = figure.add_axes((0.105, 0.215, 0.32, 0.57))
         right = figure.add_axes((0.47, 0.215, 0.32, 0.57), sharey=left)
-        _title(figure, "What the collaboration will cost", outlook)
+        title(figure, "What the collaboration will cost", outlook)
         best = min(outlook.owners, key=lambda owner: owner.alone)
         who = "best owner alone" if outlook.n_owners > 1 else "alone"
         levels = [
@@ -63,7 +63,7 @@ def curves(outlook: Forecast, made_by: str) -> bytes:
         spread_out(right, levels)
         right.tick_params(labelleft=False, length=3)
         left.set_ylabel(PSI, labelpad=7)
-        _sources(figure, outlook)
+        sources(figure, outlook)
         return png(figure, made_by)
 
 
@@ -85,7 +85,7 @@ def break_even(outlook: Forecast, made_by: str, points: int = 400) -> bytes:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.4, 5.6), dpi=160, facecolor="white")
         axes = figure.add_axes((0.115, 0.215, 0.605, 0.60))
-        _title(figure, "At which epsilon joining pays", outlook)
+        title(figure, "At which epsilon joining pays", outlook)
         ε = _epsilons(outlook, points)
         ψ = np.maximum(_together_at(outlook, ε), FLOOR)
         axes.plot(ε, ψ, color=TOGETHER, linewidth=2.4, zorder=4)
@@ -112,7 +112,7 @@ def break_even(outlook: Forecast, made_by: str, points: int = 400) -> bytes:
         pooled = "↓ pooled, without privacy: 0 %"
         axes.text(0.012, 0.02, pooled, transform=axes.transAxes, color=FAINT, fontsize=9.2, bbox=_PAPER, zorder=6)
         spread_out(axes, labels)
-        _sources(figure, outlook)
+        sources(figure, outlook)
         return png(figure, made_by)
 
 
@@ -196,14 +196,16 @@ def _mark_agreed(axes: Axes, outlook: Forecast) -> None:
     )  # fmt: skip
 
 
-def _title(figure: Figure, text: str, outlook: Forecast) -> None:
+def title(figure: Figure, text: str, outlook: Forecast) -> None:
+    """What the picture is of, and what its numbers are."""
     figure.text(0.03, 0.945, text, fontsize=15, fontweight="bold", va="center")
     n = outlook.n_owners
     lead = f"forecast for {n:,} owner{'s' if n > 1 else ''}; lower is better, 0 is the model without privacy"
     figure.text(0.03, 0.893, lead, color=FAINT, va="center")
 
 
-def _sources(figure: Figure, outlook: Forecast) -> None:
+def sources(figure: Figure, outlook: Forecast) -> None:
+    """What it was made from, and the verdict."""
     source = textwrap.fill(f"Public information only: {outlook.description}. {outlook.verdict}", 150)
     figure.text(0.03, 0.085, source, color=FAINT, fontsize=8.2, va="center", linespacing=1.35)
 

@@ -86,7 +86,9 @@ def curves_csv(outlook: Forecast) -> str:
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
     from copriv.cli.show.forecast_pictures import break_even, curves
+    from copriv.cli.show.unlike_picture import by_unlikeness
 
+    unlike = {"unlike-owners.png": by_unlikeness(outlook, made_by)} if outlook.at_unlikeness else {}
     return {
         "forecast.json": document.encode() + b"\n",
         "forecast.csv": curves_csv(outlook).encode(),
@@ -94,4 +96,5 @@ def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, 
         "break-even.png": break_even(outlook, made_by),
         "agreed.toml": outlook.agreed.agreement.to_toml().encode(),
         "recommended.toml": outlook.recommended.agreement.to_toml().encode(),
+        **unlike,
     }
