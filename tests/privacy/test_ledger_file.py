@@ -575,3 +575,43 @@ def test_a_disk_that_fails_while_a_ledger_is_opened_is_told_in_words(
         with pytest.raises(LedgerFailed, match="Input/output error"):
             opened(tmp_path / "ledger", "bank", Fraction(1))
     opened(tmp_path / "ledger", "bank", Fraction(1)).close()  # and nobody holds its lock
+
+
+def test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_the_power_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by tests/long: the file was closed in good order, as it seemed, before what was lost had been written down."""
+    path, each, left = tmp_path / "ledger", Fraction(1, 8), 0
+    file = opened(path, "bank", Fraction(1), ahead=4)
+    ledger = file.run("f", "run", Fraction(1), 8)
+    for k in range(4):  # the first pays for four more, and three of those leave, which is not flushed
+        ledger.charge(f"q{k}", np.zeros(3), each)
+        ledger.record(f"q{k}", np.zeros(3))
+        flushed = path.stat().st_size if k == 0 else flushed
+        left += 1
+    os.close(file._descriptor)  # killed,
+    os.close(file._witness._descriptor)
+    os.truncate(path, flushed)  # and the power fails
+
+    from copriv.privacy.witness import Witness
+
+    write, failed = Witness._write, list[int]()
+
+    def fails_once(self: Witness, seen: Any) -> None:
+        if not failed:
+            failed.append(1)
+            raise OSError(28, "No space left on device")
+        write(self, seen)
+
+    monkeypatch.setattr(Witness, "_write", fails_once)
+    with pytest.raises(LedgerFailed, match="No space left"):
+        opened(path, "bank", Fraction(1), ahead=4)
+    with opened(path, "bank", Fraction(1), ahead=4) as file:
+        ledger = file.run("f", "run", Fraction(1), 8)
+        assert ledger.spent >= left * each
+        with pytest.raises(BudgetRefused):
+            for k in range(4, 20):
+                ledger.charge(f"q{k}", np.zeros(3), each)
+                ledger.record(f"q{k}", np.zeros(3))
+                left += 1
+    assert left <= 8

@@ -236,11 +236,12 @@ class LedgerFile:
         if state.st_size != self._end:
             os.ftruncate(self._descriptor, self._end)
             flush(self._descriptor)
-        self.head, self._sound = self.totals.head, True
+        self.head = self.totals.head
         self._witness.see(self.totals, self.path)
         given = [run for run, totals in self.totals.runs.items() if totals.ahead > 0]
         if given and not (seen.closed and seen.head == self.head):
             self.append(*(Entry("lost", self.totals.runs[run].fingerprint, run) for run in given))
+        self._sound = True  # not before: to close it in good order would say that nothing was lost
 
     def _say_lifetime(self, lifetime: Fraction, delta: Fraction) -> None:
         owner, totals = self.totals.owner, self.totals
