@@ -581,14 +581,13 @@ def test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by tests/long: the file was closed in good order, as it seemed, before what was lost had been written down."""
-    path, each, left = tmp_path / "ledger", Fraction(1, 8), 0
+    path, each = tmp_path / "ledger", Fraction(1, 8)
     file = opened(path, "bank", Fraction(1), ahead=4)
     ledger = file.run("f", "run", Fraction(1), 8)
     for k in range(4):  # the first pays for four more, and three of those leave, which is not flushed
         ledger.charge(f"q{k}", np.zeros(3), each)
         ledger.record(f"q{k}", np.zeros(3))
         flushed = path.stat().st_size if k == 0 else flushed
-        left += 1
     os.close(file._descriptor)  # killed,
     os.close(file._witness._descriptor)
     os.truncate(path, flushed)  # and the power fails
@@ -608,10 +607,9 @@ def test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_th
         opened(path, "bank", Fraction(1), ahead=4)
     with opened(path, "bank", Fraction(1), ahead=4) as file:
         ledger = file.run("f", "run", Fraction(1), 8)
-        assert ledger.spent >= left * each
+        assert ledger.spent == 5 * each, "the fifth counts too: nobody knows that it did not leave"
+        for k in range(4, 7):
+            ledger.charge(f"q{k}", np.zeros(3), each)
+            ledger.record(f"q{k}", np.zeros(3))
         with pytest.raises(BudgetRefused):
-            for k in range(4, 20):
-                ledger.charge(f"q{k}", np.zeros(3), each)
-                ledger.record(f"q{k}", np.zeros(3))
-                left += 1
-    assert left <= 8
+            ledger.charge("q7", np.zeros(3), each)
