@@ -228,3 +228,16 @@ def test_no_more_problems_are_told_than_fit_on_a_screen():
     document = {**GOOD, "owner": [{"name": f"o{i}", "records": 0, "epsilon": 10**400} for i in range(50)]}
     with pytest.raises(AgreementError, match="and 88 more"):
         Agreement.of(document)
+
+
+def test_an_agreement_with_bounds_has_a_hash() -> None:
+    data = {"dataset": "table", "features": ["a"], "target": "y", "bounds": {"a": [-1, 1], "y": [0, 1]}}
+    document = {
+        "agreement": {"rule": "A2", "horizon": 4, "answers": 4, "step": 0.1},
+        "model": {"loss": "squared", "gradient_bound": 1.0, "theta_max": 1.0},
+        "data": data,
+        "owner": [{"name": "bank", "records": 10, "epsilon": 1.0}],
+    }
+    agreed = Agreement.of(document)
+    assert hash(agreed) == hash(Agreement.of(document))
+    assert len({agreed, Agreement.of(document), agreed.replace(model={"theta_max": 2.0})}) == 2

@@ -124,6 +124,9 @@ class Agreement(AgreedTerms):
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)  # bounds and categories of a table's columns are in dictionaries, which have none
+
     @property
     def synchronous(self) -> bool:
         """Whether every owner answers every round."""

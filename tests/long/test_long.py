@@ -156,9 +156,9 @@ def test_the_page_adds_up_what_was_done(tmp_path: Path) -> None:
     assert "500 of them were led by coverage" in said
     assert "| owner, in one process | 1,500 | 14 | 4 |" in said
     assert "| the power fails | 40 |" in said
-    assert "None in these runs" in said
+    assert "None in what is counted above" in said
     results.Stretch("kills", "an owner", 1, 3.0, findings=1).append(path)
-    assert "1 in these runs" in results.page(results.read(path))
+    assert "1 in what is counted above" in results.page(results.read(path))
 
 
 def test_an_input_that_ends_a_party_does_not_end_the_attack() -> None:
