@@ -134,10 +134,11 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 FOUND = {
-    "A query that was not on the learner's disk could leave after a write had failed, and its answer kept the run from being "
-    "resumed": "network/test_store_disk.py::test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_room_again",
-    "With `--ahead`, answers could be given twice for one payment, where the power failed and then a disk failed once while the "
-    "ledger was opened": "privacy/test_ledger_file.py::"
+    "A query that was not on the learner's disk could leave after a write had failed, and its answer kept the run from "
+    "being resumed": "network/test_store_disk.py::"
+    "test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_room_again",
+    "With `--ahead`, answers could be given twice for one payment, where the power failed and then a disk failed once while "
+    "the ledger was opened": "privacy/test_ledger_file.py::"
     "test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_the_power_did",
     "A disk that failed while a ledger was opened, or a run begun, ended the command with a traceback": "privacy/"
     "test_ledger_file.py::test_a_disk_that_fails_while_a_ledger_is_opened_is_told_in_words",
