@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from copriv import Agreement, Problem, Records, simulate
+from copriv.errors import AgreementError
 from copriv.mechanisms.objective import SMOOTHINGS
 from copriv.plan.one_answer import expected_psi, plan_one_answer
 from copriv.types import Array
@@ -94,3 +95,24 @@ def test_the_expected_psi_is_that_of_runs(loss: str, mechanism: str) -> None:
 def test_epsilon_without_limit_overflows_nowhere() -> None:
     with np.errstate(over="raise"):
         plan_one_answer(problem("logistic", 1e5), "objective")
+
+
+def test_terms_that_no_quick_solver_serves_are_not_weighed_for_minutes(monkeypatch):
+    """Newton's steps fail on all terms: a plan that would go the slow way for each says so at once instead."""
+    from copriv.mechanisms import objective_solver
+
+    monkeypatch.setattr(objective_solver.Prepared, "_by_newton_steps", lambda self, theta, tilt, goal: None)
+    slow = "a plan went the slow way"
+    monkeypatch.setattr(objective_solver.Prepared, "_surely", lambda self, tilt, goal: pytest.fail(slow))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "auto", "horizon": 9},
+            "model": {"loss": "logistic", "regularization": 0.01},
+            "data": {"unlikeness": 0.0},
+            "owner": [{"name": f"o{i}", "records": 100, "epsilon": 1.0} for i in range(3)],
+        }
+    )
+    with pytest.raises(AgreementError, match="no setting"):
+        plan_one_answer(Problem.forecasting(agreement, (X, np.sign(X[:, 0] + rng.normal(size=200)))), "objective")

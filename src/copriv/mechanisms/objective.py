@@ -161,12 +161,12 @@ class Objective(OneAnswer):
         scales = base.by_owner([of[one] for one in terms])
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
-        near = solver.minimum(np.zeros(p))
+        near = solver.minimum(np.zeros(p), patient=setting.patient)
         law = Law.NORMAL if owner.delta > 0 else Law.LAPLACE
         models, rest = [], agreed.remainder_scale(n, ε)
         for _ in range(runs // 2):
             tilt, v = typical * draw(law, p), rest * draw(Law.LAPLACE, p)
-            models += [solver.minimum(tilt, near) + v, solver.minimum(-tilt, near) - v]
+            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient) for sign in (1.0, -1.0)]
         return np.array(models), (effective / typical) ** 2
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:

@@ -229,15 +229,20 @@ class Prepared:
         H = (self.features * curved[:, None]).T @ self.features
         return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
 
-    def minimum(self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None) -> Float[Array, " p"]:
+    def minimum(
+        self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None, patient: bool = True
+    ) -> Float[Array, " p"]:
         """θ with ‖∇F(θ)‖₂ ≤ half of `Tilt.residual`, the other half being for rounding. Raises NotCertified otherwise.
 
         Newton steps, which nearly always need a few passes over the records; where FEW passes are not enough, the way
-        that is slow and sure. Together they take at most `most_passes`, whatever the records.
+        that is slow and sure. Together they take at most `most_passes`, whatever the records. patient: whether to go that
+        way; where terms are only weighed, those that need it are not worth minutes.
         """
         near = self.tilted.agreed.start if near is None else near
         goal = 0.5 * self.tilted.agreed.residual
         theta = self._by_newton_steps(near.copy(), tilt, goal)
+        if theta is None and not patient:
+            raise NotCertified("objective: these terms need more passes over the records than a plan has time for")
         return self._surely(tilt, goal) if theta is None else theta
 
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float) -> Array | None:

@@ -62,6 +62,8 @@ class Setting:
     """Of [agreement]."""
     smoothing: float | None = None
     """The hinge's; None: as agreed."""
+    patient: bool = True
+    """False where it is one of many that are weighed: NotCertified where a run of it would take minutes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,8 @@ def plan_one_answer(
         problem.terms.mechanism is not chosen,
     )  # fmt: skip
     first: list[tuple[float, int, Setting]] = []
-    for setting in chosen.settings(choosing):
+    for candidate in chosen.settings(choosing):
+        setting = replace(candidate, patient=False)
         try:
             cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
         except (AgreementError, NotCertified):
