@@ -165,7 +165,7 @@ def test_the_tutorial_shows_the_table_that_the_demo_prints(shown):
     table = shown[0].stdout[start : shown[0].stdout.index("Joining pays")].strip().splitlines()
     assert len(table) == 7
     for line in table:
-        assert f"    {line.rstrip()}\n" in tutorial
+        assert f"{line.rstrip()}\n" in tutorial
 
 
 def test_the_demos_sentence_follows_from_its_numbers(shown):
