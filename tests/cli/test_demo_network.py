@@ -27,4 +27,4 @@ def test_the_folder_that_the_demonstration_leaves_works(tmp_path, capsys):
     model = (folder / "run.json").read_bytes()
     assert run_page(folder / "COMMANDS.md", folder, slow=True) == 5
     assert (folder / "run.json").read_bytes() == model, "a run that is over is not written anew"
-    assert len((folder / "predictions.csv").read_text().splitlines()) == 5501
+    assert len((folder / "predictions.csv").read_text().splitlines()) == 6001
