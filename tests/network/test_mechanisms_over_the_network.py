@@ -145,7 +145,7 @@ def simulated(agreed: Agreement, draws: list[list[np.ndarray]]) -> np.ndarray:
     """The model of the in-memory simulation with each owner's noise fed in."""
     problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
     streams = Streams(0).feed([Fed(own) for own in draws])
-    options = engine._Options(runs=1)
+    options = engine.Options(runs=1)
     played = engine._play_one_answer(
         problem, engine.noise_scales(agreed), options, [(np.random.SeedSequence(0), streams)], 1
     )
