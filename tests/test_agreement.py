@@ -224,6 +224,14 @@ def test_what_is_no_agreement_at_all_is_told_so_in_words(document):
     assert "\n" not in str(caught.value)
 
 
+def test_a_list_in_which_every_owner_is_at_fault_is_not_called_empty():
+    with pytest.raises(AgreementError) as caught:
+        Agreement.of({**GOOD, "owner": [{"name": "bank", "records": 0, "epsilon": 1.0}]})
+    assert [problem.split(" of ")[0] for problem in caught.value.problems] == ["owner.0.records"]
+    with pytest.raises(AgreementError, match="owner: must have at least one"):
+        Agreement.of({**GOOD, "owner": []})
+
+
 def test_no_more_problems_are_told_than_fit_on_a_screen():
     document = {**GOOD, "owner": [{"name": f"o{i}", "records": 0, "epsilon": 10**400} for i in range(50)]}
     with pytest.raises(AgreementError, match="and 88 more"):

@@ -44,7 +44,8 @@ def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]
     """
     by_place: dict[tuple[str | int, ...], list[Mapping[str, Any]]] = {}
     for error in errors:
-        by_place.setdefault(_place(error["loc"]), []).append(error)
+        if not _follows(error):
+            by_place.setdefault(_place(error["loc"]), []).append(error)
     return [_problem(place, found, document) for place, found in by_place.items()]
 
 
@@ -70,6 +71,12 @@ def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str
                 said = str(error)
                 found.append(said if said.startswith(f"{table}.") else f"{table}.{key}: {said}")
     return found
+
+
+def _follows(error: Mapping[str, Any]) -> bool:
+    """Whether it says that a list is too short, which only is because what stands in it is at fault: that is told."""
+    given = error["input"]
+    return error["type"] == "too_short" and isinstance(given, list | tuple) and len(given) >= error["ctx"]["min_length"]
 
 
 def _place(loc: Sequence[str | int]) -> tuple[str | int, ...]:

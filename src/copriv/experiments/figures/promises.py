@@ -6,22 +6,28 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure as Picture
 
+from copriv import mechanisms
 from copriv.experiments import drawing
 from copriv.experiments.consortia import S_LENDING
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial, loaded
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.recursion import moments_of
+from copriv.mechanisms.gaussian import Gaussian
+from copriv.mechanisms.laplace import Laplace
+from copriv.mechanisms.laplace_composed import LaplaceComposed
+from copriv.mechanisms.mechanism import Guarantee
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
 
 DELTA = 1e-6
 HORIZONS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
 RECORDS, EPSILON = 30_000, 1.0
+PURE, COMPOSED, NORMAL = Laplace.name, LaplaceComposed.name, Gaussian.name
 NOISES = {
-    "laplace": "Laplace, pure ε = 1",
-    "laplace-composed": "Laplace, composed, δ = 10⁻⁶",
-    "gaussian": "normal, δ = 10⁻⁶",
+    PURE: "Laplace, pure ε = 1",
+    COMPOSED: "Laplace, composed, δ = 10⁻⁶",
+    NORMAL: "normal, δ = 10⁻⁶",
 }
 
 
@@ -61,8 +67,9 @@ class Promises:
                 agreement = replace(setting, horizon=T).agreement(
                     [RECORDS] * 3, [EPSILON] * 3, "as written", effort.paths
                 )
-                pure = {} if name == "laplace" else {"owner": {"delta": DELTA}}
-                agreement = agreement.replace(agreement={"mechanism": name}, **pure)
+                pure = mechanisms.named(name).guarantee is Guarantee.PURE
+                delta = {} if pure else {"owner": {"delta": DELTA}}
+                agreement = agreement.replace(agreement={"mechanism": name}, **delta)
                 trial = Trial(agreement, "as written", effort.runs, setting.held_out)
                 cells.append(Cell({"noise": name, "horizon": T}, trial))
         return cells
@@ -101,19 +108,19 @@ class Promises:
             ]
         at = {(r["noise"], r["horizon"]): float(r["variance"]) for r in rows}
         for T in sorted({r["horizon"] for r in rows}):
-            ratio = at["laplace", T] / at["gaussian", T]
+            ratio = at[PURE, T] / at[NORMAL, T]
             found.append(Comparison(f"variance of Laplace over normal noise, T = {T:,}", "a constant", ratio, None))
         off = [r["mean"] / r["exact"] for r in rows]
         found += [
             Comparison("runs over exact, least", "1", min(off), min(off) > 0.8),
             Comparison("runs over exact, largest", "1", max(off), max(off) < 1.25),
         ]
-        ratio = at["laplace", last] / at["gaussian", last]
+        ratio = at[PURE, last] / at[NORMAL, last]
         why = (
             f"the variance of Laplace noise is {ratio:.0f} times that of normal noise at T = {last:,}, ε = 1 and δ = 10⁻⁶, and "
             "the ratio grows with T: in ε it is a constant, in T it is not. So (ε, δ) pays where many answers are given; with "
-            f"the best T of each, {best['laplace']['horizon']} and {best['gaussian']['horizon']}, the least E ψ is "
-            f"{best['laplace']['exact']:.2g} pure and {best['gaussian']['exact']:.2g} with δ."
+            f"the best T of each, {best[PURE]['horizon']} and {best[NORMAL]['horizon']}, the least E ψ is "
+            f"{best[PURE]['exact']:.2g} pure and {best[NORMAL]['exact']:.2g} with δ."
         )
         return Judgement("beyond the papers", why, tuple(found))
 
