@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import json
 import re
-import textwrap
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,10 @@ from copriv.cli.show import forecast_pictures, words
 from copriv.cli.show.output import forecast_files
 from copriv.forecast.bounds import Bound
 from copriv.forecast.questions import reach, without
+from copriv.forecast.value import LEAST_EPSILON
+from docs_blocks import blocks
 
-# Joining pays for the small owner only.
+# Two owners who differ tenfold in records.
 TWO = {
     "agreement": {
         "name": "two",
@@ -185,9 +186,19 @@ def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
     drawn = forecast_pictures._together_at(outlook, ε)
     for at, ψ in zip(ε[::7], drawn[::7], strict=True):
         assert ψ == pytest.approx(outlook.consortium._equal(float(at)).together(), rel=1e-12)
-    for owner in outlook.owners:
-        if owner.break_even_epsilon_for_all is not None and owner.break_even_epsilon_for_all < 1e3:
-            assert ε[0] < owner.break_even_epsilon_for_all < ε[-1]
+    # Where any ε is enough, or only an enormous one, the table says so, and there is no place to draw.
+    at = dataclasses.replace(outlook, owners=tuple(places(outlook.owners[0], [LEAST_EPSILON, 0.004, 250.0, None])))
+    for one in (outlook, at):
+        ε = forecast_pictures._epsilons(one, 50)
+        for owner in one.owners:
+            pays_from = owner.break_even_epsilon_for_all
+            if pays_from is not None and 1e-3 < pays_from < 1e3:
+                assert ε[0] < pays_from < ε[-1]
+
+
+def places(owner, pays_from):
+    """The owner, were joining to pay from each of these ε of all."""
+    return (dataclasses.replace(owner, name=f"{ε}", break_even_epsilon_for_all=ε) for ε in pays_from)
 
 
 @pytest.mark.parametrize("change", ["many levels", "nobody gains", "one owner", "zero alone"])
@@ -209,7 +220,9 @@ def test_pictures_of_unusual_consortia(outlook, change):
 
 def test_words_about_coalitions(outlook):
     kept = dataclasses.replace(outlook.owners[0], in_best_subset=True)
-    left_out = dataclasses.replace(outlook.owners[1], name="west", in_best_subset=False, welcome_epsilon=7.0)
+    left_out = dataclasses.replace(
+        outlook.owners[1], name="west", in_best_subset=False, number_in_best_subset=0, welcome_epsilon=7.0
+    )
     unwanted = dataclasses.replace(
         outlook, owners=(kept, left_out), best_subset=outlook.together / 2, best_weights=outlook.together / 3
     )
@@ -267,12 +280,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_how_to_works_as_it_is_written(copriv, tmp_path):
-    page = (DOCS / "how-to" / "plan-an-agreement.md").read_text(encoding="utf-8")
-    written = page.split("## 1.")[1].split("`rule`, `step`")[0]
-    text = textwrap.dedent(written.split("\n\n", 1)[1])
+    found = blocks(DOCS / "how-to" / "plan-an-agreement.md")
+    text = next(block.body for block in found if "agreement.toml" in block.said.get("file", []))
     assert library.Agreement.of(tomllib.loads(text)).agreement.communication == "any"
     (tmp_path / "agreement.toml").write_text(text.replace('"any"', '"synchronous"'))  # fewer candidates
-    commands = re.findall(r"^    (copriv .*)$", page, flags=re.MULTILINE)
+    commands = [command_line for block in found if block.is_commands for command_line, _ in block.commands]
     assert commands == [
         "copriv forecast agreement.toml --out plan",
         "copriv simulate plan/recommended.toml --runs 100",

@@ -37,6 +37,7 @@ ADDED = {
     "runner_up",
     "trades",
     "flatness",
+    "overlap_split",
     "description",
 }
 TERMS = {"rule", "answers", "step", "kind", "relative_fitness"}
@@ -229,12 +230,24 @@ def test_joining_pays_where_it_does():
     assert all(owner.together < min(owner.alone, found.public_only) for owner in found.owners)
 
 
-def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words():
-    found = forecast(agreed(epsilon=0.01), rows(), runs=20)
+@pytest.mark.parametrize(("epsilon", "public_start"), [(1e-4, True), (0.01, False)])
+def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words(epsilon, public_start):
+    """Answers that tell nothing leave a model that began at the public one no better, and any other far worse."""
+    found = forecast(agreed(epsilon=epsilon), rows(), runs=20, public_start=public_start)
     assert not found.joining_pays
     assert "Joining does not pay for anybody" in found.verdict
     assert "do not train together" in found.verdict
-    assert not any(owner.joining_pays for owner in found.owners)
+    assert not any(owner.joining_pays or owner.close_call for owner in found.owners)
+    assert found.advice == "public"
+
+
+def test_what_could_be_either_way_is_called_a_close_call():
+    """A little better than the public model in most worlds, and yet not in the median: nobody is told to join for that."""
+    found = forecast(agreed(epsilon=0.01), rows(), runs=20)
+    assert found.together == pytest.approx(found.public_only, rel=0.2)
+    assert all(owner.close_call for owner in found.owners)
+    assert found.verdict.startswith("For o0 and o1 joining is a close call")
+    assert "could as well be either way" in found.verdict
 
 
 def verdict(outlook, alone, together, public_only):
@@ -251,7 +264,9 @@ def verdict(outlook, alone, together, public_only):
         )
         for name, ψ in alone.items()
     )
-    recommended = Assessment(outlook.recommended.agreement, "simulated", band, True, "", np.array([[together]]))
+    recommended = Assessment(
+        outlook.recommended.agreement, "simulated", band, True, "", np.array([[together]]), np.zeros((1, 1, 2))
+    )
     return dataclasses.replace(outlook, owners=owners, recommended=recommended, public_only=public_only).verdict
 
 

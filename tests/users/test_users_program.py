@@ -39,4 +39,7 @@ def test_a_users_type_checker_sees_real_types(tmp_path: Path) -> None:
 
 def test_the_program_runs() -> None:
     done = subprocess.run([sys.executable, str(PROGRAM)], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[1] == "Joining"
+    final, verdict = done.stdout.split(maxsplit=1)
+    assert float(final) > 0
+    # "Joining pays for …", "Joining does not pay …" or "For … joining is a close call".
+    assert "joining" in verdict.split(":")[0].lower()
