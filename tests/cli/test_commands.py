@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -397,14 +399,14 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     """A real terminal: a pseudo one, in a process of its own."""
     pty = pytest.importorskip("pty")
 
-    def typed(*arguments, keys):
+    def typed(*arguments, keys, stop=False):
         master, slave = pty.openpty()
         command = [sys.executable, "-c", "from copriv.cli import main; main()", "init", *arguments]
         process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=tmp_path)
         os.close(slave)
         os.write(master, keys)
         said = b""
-        while True:
+        while select.select([master], [], [], 30)[0]:
             try:
                 read = os.read(master, 4096)
             except OSError:
@@ -412,7 +414,11 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
             if not read:
                 break
             said += read
+            if stop and b"Step by step" in said:
+                process.send_signal(signal.SIGINT)
+                stop = False
         os.close(master)
+        process.kill() if process.poll() is None and not said else None
         return process.wait(60), said.decode()
 
     code, said = typed("asked.toml", keys=b"\n" * 13)
@@ -421,6 +427,6 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     code, said = typed("plain.toml", "--template", keys=b"")
     assert (code, "Step by step" in said) == (0, False), said
     assert (tmp_path / "plain.toml").read_text() == init.template()
-    code, said = typed("gone.toml", keys=b"\n\x03")
+    code, said = typed("gone.toml", keys=b"\n", stop=True)
     assert code == 130, said
     assert not (tmp_path / "gone.toml").exists()
