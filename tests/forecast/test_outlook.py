@@ -242,7 +242,7 @@ def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words(epsilon,
 
 
 def test_what_could_be_either_way_is_called_a_close_call():
-    """A little better than the public model in most worlds, and yet not in the median: nobody is told to join for that."""
+    """A little better than the public model in most worlds, and yet not in the median: the verdict leaves it open."""
     found = forecast(agreed(epsilon=0.01), rows(), runs=20)
     assert found.together == pytest.approx(found.public_only, rel=0.2)
     assert all(owner.close_call for owner in found.owners)
