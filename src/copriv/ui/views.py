@@ -1,9 +1,9 @@
 """What "Should we join?" shows, as numbers: the one place that turns forecasts into what pages draw.
 
 Two ways to the same view. `exact` reads a full forecast of exactly these terms. `quick` takes the curves of a forecast
-that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, which is moved to go
-through the full forecast that it came with (a curve is priced with more caution than runs are). What follows from the
-curve in either view, such as break-even budgets, follows from the moved one, so that a page never contradicts itself.
+that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, which the forecast
+has moved to go through what its runs typically cost, the median. What follows from the curve in either view, such as
+break-even budgets, follows from the moved one, so that a page never contradicts itself.
 Numbers are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
 """
 
@@ -18,7 +18,6 @@ from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.assessment import assess
 from copriv.forecast.value import Consortium
-from copriv.plan.noise_curve import NoiseCurve
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -28,11 +27,11 @@ MANY = 40
 """Owners beyond which a view leaves out fair shares and break-even budgets, which take too long."""
 EPSILONS = np.geomspace(1e-3, 1e3, 601)
 """Where the frontier is looked for."""
-FARTHEST = 10.0
-"""A curve's noise is multiplied by no more than this, to go through a full forecast."""
+DROWNED = 1e12
+"""Noise a million times as large as answers; far beyond, settings that learn from nothing at all would be the best."""
 ALIKE = 1e-3
-"""Costs that differ by less are taken as equal."""
-_CERTAIN = {"low": 1.0, "mean": 1.0, "high": 1.0}
+"""A model that is better by less than what is left when noise drowns every answer has learnt nothing from them."""
+_CERTAIN = {"low": 1.0, "median": 1.0, "high": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +41,10 @@ class Prepared:
     agreement: Agreement
     consortium: Consortium
     public_only: float
-    mean: float
+    median: float
     low: float
     high: float
-    """Of the recommended terms: 5 % of runs are below `low`, 5 % above `high`."""
+    """Of the recommended terms: half of the runs are below `median`, 5 % below `low`, 5 % above `high`."""
     document: dict[str, Any]
     """The forecast's JSON."""
     recommended: Agreement
@@ -119,7 +118,7 @@ def prepare(agreement: Agreement) -> Prepared:
     found = forecast(agreement)
     ψ = found.recommended.relative_fitness
     return Prepared(
-        agreement, found.consortium, found.public_only, float(ψ.mean[-1]), float(ψ.low[-1]), float(ψ.high[-1]),
+        agreement, found.consortium, found.public_only, float(ψ.median[-1]), float(ψ.low[-1]), float(ψ.high[-1]),
         _document(found), found.recommended.agreement, found.agreed.agreement,
     )  # fmt: skip
 
@@ -153,7 +152,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
             }  # fmt: skip
     document = made.document
     return view | {
-        "kind": "exact", "together": {"mean": made.mean, "low": made.low, "high": made.high},
+        "kind": "exact", "together": {"median": made.median, "low": made.low, "high": made.high},
         "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
         "caution": document.get("caution"),
@@ -172,13 +171,15 @@ def quick(question: Question, made: Prepared) -> dict[str, Any]:
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:
     n, before = members.total, made.consortium.total
     public_only = made.public_only + members.information * (1.0 / n - 1.0 / before)
-    members = replace(members, curve=_through(made))
-    mean = members.together()
-    spread = {"low": made.low / made.mean, "mean": 1.0, "high": made.high / made.mean} if made.mean > 0 else _CERTAIN
+    if members.without is None:
+        members = replace(members, without=np.minimum(made.alone(members), public_only))
+    median, spread = members.together(), _CERTAIN
+    if made.median > 0:
+        spread = {"low": made.low / made.median, "median": 1.0, "high": made.high / made.median}
     subset, numbers = members.best_subset(), members.best_numbers()
     names = [seat.terms["name"] for seat in question.seats if seat.joined]
     return {
-        "together": {name: mean * factor for name, factor in spread.items()},
+        "together": {name: median * factor for name, factor in spread.items()},
         "public_only": public_only,
         "owners": _rows(question, made, members, public_only),
         "best_subset": {
@@ -202,7 +203,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
     alone, without = made.alone(members), members.loss_without()
     N = len(alone)
     shares, errors = members.shapley(samples=400) if N <= MANY else (np.full(N, np.nan), np.zeros(N))
-    weights = members.best_weights()
+    weights, rivals = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
     rows, i = [], -1
     for seat in question.seats:
         row: dict[str, Any] = {"name": seat.terms.get("name"), "joined": seat.joined, "unlike": seat.unlike}
@@ -214,8 +215,8 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
             row
             | {
                 "alone": float(alone[i]), "together": together,
-                "joining_pays": bool(together < min(float(alone[i]), public_only)),
-                "break_even": members.break_even(i, min(float(alone[i]), public_only)) if N <= MANY else None,
+                "joining_pays": bool(together < rivals[i]),
+                "break_even": members.break_even(i, float(rivals[i])) if N <= MANY else None,
                 "worth": None if np.isnan(shares[i]) else float(shares[i]), "worth_error": float(errors[i]),
                 "loss_to_others": float(without[i]), "weight": float(members.records[i] / members.total),
                 "best_weight": float(weights[i]), "own": None, "probability": None,
@@ -237,6 +238,7 @@ def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float
         epsilon=np.append(members.epsilon, wider.epsilon),
         overlap=np.append(members.overlap, float(wider.overlap)),
         counts=np.append(members.number, float(wider.number)),
+        without=None,
     )
     alone, with_it = float(made.alone(more)[-1]), more.together()
     return {"if_it_came": {"together": with_it, "alone": alone, "joining_pays": with_it < alone,
@@ -246,40 +248,32 @@ def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float
 def _frontier(made: Prepared, members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
     """For N owners of the typical size, the least ε of all at which joining pays for one; and where these owners are.
 
-    "mean" is where it is expected to; "low" and "high" where it would, were the cost at an end of the forecast's band.
+    "median" is where it typically does; "low" and "high" where it would, were the cost at an end of the forecast's band.
     """
     each = members.number.astype(np.int64)
     size, N = float(np.median(np.repeat(members.records, each))), int(each.sum())
     ν = members.together_noise
     counts = np.unique(np.round(np.geomspace(2, max(30, 3 * N), FRONTIER)).astype(int))
     lines: dict[str, list[float | None]] = {name: [] for name in spread}
-    drowned = float(members.curve.at(1e30))  # what is left when noise drowns every answer: the public model again
     for owners in counts.tolist():
         total = owners * size
         public = public_only + members.information * (1.0 / total - 1.0 / members.total)
         ones = np.ones(owners)
-        alone = float(made.alone(replace(members, records=size * ones, epsilon=ones, overlap=ones, counts=None))[0])
+        alike = replace(members, records=size * ones, epsilon=ones, overlap=ones, counts=None, without=None)
+        alone = float(made.alone(alike)[0])
         expected = members.curve.at(owners / (total * EPSILONS) ** 2)
-        public = min(public, drowned)
+        rival = _without_answers(members, public)
         for name, factor in spread.items():
             # Luck does not make the public model better than itself: what is optimistic must beat it on average.
-            pays = (expected * factor < alone) & (expected * max(factor, 1.0) < public * (1.0 - ALIKE))
+            pays = (expected * factor < alone) & (expected * max(factor, 1.0) < rival)
             lines[name].append(float(EPSILONS[np.argmax(pays)]) if pays.any() else None)
     here = {"owners": N, "epsilon": float(np.sqrt(N / ν) / members.total), "records": size}
     return {"owners": counts.tolist(), "lines": lines, "here": here, "records": size}
 
 
-def _through(made: Prepared) -> NoiseCurve:
-    """The forecast's curve, its noise multiplied so that it goes through the forecast's mean, as far as that can be.
-
-    Its ends stay: without noise, and with so much that the public model is the best that can be had.
-    """
-    members = made.consortium
-    curve, ν = members.curve, members.together_noise
-    tried = np.geomspace(1.0 / FARTHEST, FARTHEST, 401)
-    costs = curve.at(tried * ν)
-    best = tried[int(np.argmin(np.abs(np.log(np.maximum(costs, 1e-300) / max(made.mean, 1e-300)))))]
-    return replace(curve, slope=curve.slope * best)
+def _without_answers(members: Consortium, public_only: float) -> float:
+    """What a common model must beat to be worth its answers: the public one, and what it is when noise drowns them."""
+    return min(public_only, float(members.curve.at(DROWNED)) * (1.0 - ALIKE))
 
 
 def _document(found: Forecast) -> dict[str, Any]:

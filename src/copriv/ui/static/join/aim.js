@@ -50,7 +50,7 @@ export function aim(desk) {
   }
 
   function give() {
-    const epsilon = needed()?.mean;
+    const epsilon = needed()?.median;
     if (!epsilon) return false;
     const rounded = Number((epsilon * 1.0005).toPrecision(3));
     const different = state.owners.some((seat) => seat.joined && seat.terms.epsilon !== rounded);
@@ -59,10 +59,10 @@ export function aim(desk) {
   }
 
   /** The least ε, and what it may be at the ends of what is not known: any at all, or none that is enough. */
-  function sentence({ low, mean, high }) {
-    if (mean === null) return t("join.aim.never");
-    if (mean <= ANY) return t("join.aim.any");
-    const ends = { epsilon: number(mean, 2), low: number(low, 2), high: high === null ? "" : number(high, 2) };
+  function sentence({ low, median, high }) {
+    if (median === null) return t("join.aim.never");
+    if (median <= ANY) return t("join.aim.any");
+    const ends = { epsilon: number(median, 2), low: number(low, 2), high: high === null ? "" : number(high, 2) };
     const key = high === null ? "least.open" : low <= ANY ? "least.up" : "least";
     return t(`join.aim.${key}`, ends);
   }
@@ -76,9 +76,9 @@ export function aim(desk) {
   return {
     show(view) {
       const { epsilon, value } = view.target;
-      button.hidden = state.start === "error" || epsilon.mean === null;
+      button.hidden = state.start === "error" || epsilon.median === null;
       least.textContent = sentence(epsilon);
-      reached.textContent = t(view.together.mean <= value ? "join.aim.reached" : "join.aim.missed");
+      reached.textContent = t(view.together.median <= value ? "join.aim.reached" : "join.aim.missed");
       if (view.kind !== "exact" && use()) desk.changed();
     },
   };

@@ -37,8 +37,8 @@ function bar(kind, value, most, band) {
 export function bars(row, view) {
   if (!row.joined) return [];
   const [most, ownMost] = [scaleOf(view), ownScaleOf(view)];
-  const { low, high, mean } = view.together;
-  const spread = mean > 0 ? [row.together * (low / mean), row.together * (high / mean)] : [low, high];
+  const { low, high, median } = view.together;
+  const spread = median > 0 ? [row.together * (low / median), row.together * (high / median)] : [low, high];
   return [
     h("p", { class: "on" }, t("owner.everybody")),
     h("div", { class: "lines" }, bar("alone", row.alone, most), bar("together", row.together, most, spread)),

@@ -28,8 +28,8 @@ export function drawing(view, width) {
   const Y = (n) => bottom - (Math.log(n / least) / Math.log(most / least)) * (bottom - EDGE.top);
   const along = (line) => owners.map((n, i) => [line[i] === null ? right : X(line[i]), Y(n)]);
   const within = (line) => owners.map((n, i) => [line[i], n]).filter(([ε]) => ε !== null && ε > low * 1.001).map(([ε, n]) => [X(ε), Y(n)]);
-  const ever = lines.mean.some((ε) => ε !== null);
-  const middle = along(lines.mean);
+  const ever = lines.median.some((ε) => ε !== null);
+  const middle = along(lines.median);
   const [from, to] = [along(lines.low), along(lines.high)];
   const parts = [svg("rect", { class: "ground", x: EDGE.left, y: EDGE.top, width: right - EDGE.left, height: bottom - EDGE.top })];
   if (ever) parts.push(svg("path", { class: "pays", d: `${path(middle)}L${right} ${middle.at(-1)[1]}L${right} ${middle[0][1]}Z` }));
@@ -46,7 +46,7 @@ export function drawing(view, width) {
     parts.push(svg("text", { class: "tick", x: EDGE.left - 8, y: Y(n) + 4, "text-anchor": "end" }, count(n)));
     parts.push(svg("line", { class: "grid", x1: EDGE.left, x2: right, y1: Y(n), y2: Y(n) }));
   }
-  if (ever) parts.push(svg("path", { class: "edge", d: path(within(lines.mean)) }));
+  if (ever) parts.push(svg("path", { class: "edge", d: path(within(lines.median)) }));
   parts.push(svg("text", { class: "axis", x: (EDGE.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, t("join.frontier.x")));
   parts.push(svg("text", { class: "axis", x: 14, y: (EDGE.top + bottom) / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${(EDGE.top + bottom) / 2})` }, t("join.frontier.y")));
   parts.push(svg("text", { class: "region", x: EDGE.left + 10, y: EDGE.top + 20 }, t("join.frontier.not")));
@@ -56,7 +56,7 @@ export function drawing(view, width) {
   parts.push(svg("circle", { class: "here", cx: x, cy: y, r: 7 }), svg("circle", { class: "here core", cx: x, cy: y, r: 2.5 }));
   parts.push(svg("text", { class: "here", x: x + side * 13, y: y + 5, "text-anchor": side > 0 ? "start" : "end" }, t("join.frontier.here")));
   const at = owners.findIndex((n) => n >= here.owners);
-  const line = lines.mean[at] === null ? t("join.frontier.none") : t("join.frontier.point", { owners: owners[at], epsilon: number(lines.mean[at], 2) });
+  const line = lines.median[at] === null ? t("join.frontier.none") : t("join.frontier.point", { owners: owners[at], epsilon: number(lines.median[at], 2) });
   const label = t("join.frontier.alt", { line, owners: here.owners, epsilon: number(here.epsilon, 2), records: count(records) });
   return svg("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label }, parts);
 }
@@ -68,7 +68,7 @@ function table(view) {
   return h("details", {}, h("summary", {}, t("join.frontier.table")),
     h("table", {},
       h("thead", {}, h("tr", {}, ...["y", "least", "range"].map((key) => h("th", { scope: "col" }, t(`join.frontier.${key}`))))),
-      h("tbody", {}, some.map(([n, i]) => h("tr", {}, h("th", { scope: "row" }, count(n)), h("td", {}, shown(lines.mean[i])),
+      h("tbody", {}, some.map(([n, i]) => h("tr", {}, h("th", { scope: "row" }, count(n)), h("td", {}, shown(lines.median[i])),
         h("td", {}, `${shown(lines.low[i])} – ${shown(lines.high[i])}`))))));
 }
 

@@ -5,7 +5,7 @@ import { listed, percent, t } from "../text.js";
 
 const SURE = 0.9; // a verdict that is less probable than this is said to be probable only
 
-/** How an owner's joining compares with the best it can have without: by the mean, and whether the band holds it. */
+/** How an owner's joining compares with the best it can have without: by the median, and whether the band holds it. */
 function compared(row, view) {
   const rival = Math.min(row.alone, view.public_only);
   const { low, high } = view.together;
@@ -66,9 +66,9 @@ export function showVerdict(view, state) {
   }
   const text = headline(view);
   if (verdict.textContent !== text) verdict.textContent = text; // spoken again only when it changed
-  const { mean, low, high } = view.together;
+  const { median, low, high } = view.together;
   const key = view.kind === "exact" ? "join.together" : "join.together.quick";
-  numbers.textContent = `${t(key, { together: percent(mean), low: percent(low), high: percent(high) })} ${t("join.public", { public: percent(view.public_only) })}`;
+  numbers.textContent = `${t(key, { together: percent(median), low: percent(low), high: percent(high) })} ${t("join.public", { public: percent(view.public_only) })}`;
   status.textContent = t(`join.${view.kind}`);
   const said = [];
   if (state.none) said.push(t("join.example"));

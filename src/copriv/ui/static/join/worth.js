@@ -39,7 +39,7 @@ export function worthTable(view) {
 export function coalition(view) {
   const joined = view.owners.filter((row) => row.joined).map((row) => row.name);
   const outside = joined.filter((name) => !view.best_subset.names.includes(name));
-  const together = view.together.mean;
+  const together = view.together.median;
   const said = outside.length
     ? t("join.worth.subset", { names: listed(outside), value: percent(view.best_subset.value), together: percent(together) })
     : t("join.worth.everybody");
