@@ -61,7 +61,7 @@ def conducted(folder: Path, held: dict[str, Keys], terms: Agreement) -> dict[str
                     MemoryLedger(name, Fraction(1), 1, Fraction(0)))
         for name in NAMES
     }  # fmt: skip
-    store = RunStore.create(folder / "run.db", terms, 2)
+    store = RunStore.create(folder / "run.db", terms, 2 + int(terms.model.intercept))
     conductor = Conductor(store, Conduct(), 0.0, held["learner"])
     for name in NAMES:
         conductor.joined(name, 0.0, held[name].certificate.decode())
@@ -122,6 +122,14 @@ def test_the_model_is_that_of_the_others_answers_and_the_exact_own_part(tmp_path
     A = 2 * np.array([[h[0], h[1]], [h[1], h[2]]]) / len(NAMES)
     expected = np.linalg.solve(A, -g / len(NAMES))
     np.testing.assert_allclose(Model.load(tmp_path / "own.json").theta, expected, rtol=1e-6)
+
+
+def test_an_intercept_is_there_once(tmp_path, held):
+    terms = {**AGREED, "model": {**AGREED["model"], "intercept": True}}
+    terms["agreement"] = {**AGREED["agreement"], "start": [0.0, 0.0, 0.0]}
+    own = conducted(tmp_path, held, Agreement.of(terms))
+    assert learn(tmp_path, NAMES[0], own[NAMES[0]]) == 0
+    assert len(Model.load(tmp_path / "own.json").theta) == 3
 
 
 def test_a_run_that_was_tampered_with_teaches_nothing(tmp_path, held, capsys):

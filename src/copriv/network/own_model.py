@@ -44,7 +44,6 @@ def own_model(run: str | Path, model: str | Path, name: str, table: object, auth
     if not verdict.ok:
         raise InvalidInput(f"{run}: does not verify, so nothing is learned from it: {verdict.problems[0]}")
     records, _ = owner_records(agreed, name, table, common.dictionary)
-    records = records.with_intercept() if agreed.model.intercept else records
     terms, p = agreed.agreement, len(common.theta)
     owner = agreed.owner[agreed.owner_names.index(name)]
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
