@@ -409,3 +409,13 @@ def test_a_head_that_is_none_makes_no_sense(tmp_path: Path) -> None:
 
 def test_the_identity_of_a_query_follows_from_four_things() -> None:
     assert query_identity("f", "r", "o", 1) != query_identity("f", "r", "o", 2)
+
+
+def test_a_file_that_holds_a_program_is_refused_before_it_is_read(tmp_path: Path, held: Held) -> None:
+    conducted(tmp_path / "run.db", held)
+    with sqlite3.connect(tmp_path / "run.db") as file:
+        file.execute("ALTER TABLE events RENAME TO kept")
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 0.0, '', '{}', '' FROM n"
+        file.execute(f"CREATE VIEW events (number, time, kind, data, hash) AS {endless}")
+    with pytest.raises(StoreFailed, match="no learner writes"):
+        check(tmp_path / "run.db", held)

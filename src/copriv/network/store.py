@@ -154,6 +154,7 @@ class RunStore:
             raise StoreFailed(f"{path}: there is no such file; give the file of `copriv learner --store`")
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         try:
+            _refuse_programs(connection)
             _check_version(connection, path)
             run, fingerprint, document = connection.execute("SELECT name, fingerprint, agreement FROM run").fetchone()
             agreement = Agreement.of(json.loads(document))
@@ -304,6 +305,14 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
             writer.release()
         raise StoreFailed(f"{path}: cannot be used as a run's file ({error}); give the path of a new file") from None
     return connection, writer
+
+
+def _refuse_programs(connection: sqlite3.Connection) -> None:
+    """A learner writes plain tables. Views and triggers are programs, which can run for ever when they are read."""
+    for kind, definition in connection.execute("SELECT type, sql FROM sqlite_master"):
+        words = str(definition).upper().split()
+        if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words or "AS" in words:
+            raise ValueError(f"it holds a {kind} that no learner writes")
 
 
 def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:
