@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import copriv
+from benchmarks.unlike.peer import best_in_hindsight
 from benchmarks.unlike.tables import Owners
 from copriv import losses
 from copriv.home import Home, finished
@@ -50,6 +51,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         for choice in tried.values()
     )
     found = float(measured.relative_fitness.final["median"])
+    peer, peer_words = _peer(owners, terms, epsilon)
     return {
         "records": [len(y) for _, y in owners.train],
         "low": float(ψ.low[-1]),
@@ -60,7 +62,11 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         "plan": plan.choice.describe(),
         "plan_over_best": found / min(best, found),
         "unlikeness": told.unlikeness.value,
-        "owners": _verdicts(told, measured, owners, loss),
+        "owners": [
+            {**row, "own_peer_loss": float(lost)}
+            for row, lost in zip(_verdicts(told, measured, owners, loss), peer, strict=True)
+        ],
+        "peer": peer_words,
         "seconds": seconds,
         "seconds_in_all": time.perf_counter() - begun,
     }
@@ -72,13 +78,27 @@ def _simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) 
         return copriv.simulate(terms, data=owners.train, public=owners.public, runs=runs, seed=1, alone=alone)
 
 
+def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> tuple[Any, str]:
+    """Each owner's loss on its held-out rows under the peer's best setting, at the same ε."""
+    loss, strength = losses.named(terms.model.loss), terms.model.regularization
+    train, test = ([_with_one(*rows) for rows in each] for each in (owners.train, owners.test))
+    public = _with_one(*owners.public)
+    zero = np.zeros(public.n_parameters)
+    start = Home(loss, strength, zero, np.eye(len(zero))).fitted(public, 0.0, zero)
+    return best_in_hindsight(loss, strength, train, test, public, start, epsilon)  # type: ignore[arg-type]
+
+
+def _with_one(x: Any, y: Any) -> Records:
+    return Records.of(np.column_stack([x, np.ones(len(y))]), y)
+
+
 def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners, loss: str) -> list[dict[str, Any]]:
     """For each owner: both verdicts, and what they are about, on its own held-out rows and on everybody's."""
     lost, terms = losses.named(loss), told.recommended.agreement
     models = measured.theta[: min(10, len(measured.theta))]
     rows = []
     for i, ((x, y), (tx, ty)) in enumerate(zip(owners.train, owners.test, strict=True)):
-        said, own = told.owners[i], Records.of(np.column_stack([x, np.ones(len(y))]), y)
+        said, own = told.owners[i], _with_one(x, y)
         one = np.column_stack([tx, np.ones(len(ty))])
         home = Home(lost, terms.model.regularization, models[0], np.eye(own.n_parameters))
         alone = home.fitted(own, 0.0, models[0])

@@ -147,7 +147,8 @@ def cells(quick: bool) -> Iterator[tuple[Split, int, float, bool, str, str]]:
         for split in own:
             for known in ("nothing", "strata"):
                 yield split, 0, epsilon, False, "all", known
-    rounds = [(n, ε) for ε in (1.0, 0.1, 10.0) for n in ((10, 3) if quick else (10, 3, 30))]
+    few = (10, 3) if quick else (10, 3, 30)
+    rounds = [(10, 1.0), (10, 0.1), (10, 10.0), *((n, ε) for ε in (1.0, 0.1, 10.0) for n in few if n != 10)]
     for turn, (number, epsilon) in enumerate(rounds):
         for i, split in enumerate(cut):
             for known in ("nothing", "strata"):

@@ -113,9 +113,23 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
         assert owner["joining_pays"] == (together < alternative), owner["name"]
         found = owner["break_even_epsilon"]
         assert owner["joining_pays"] == (found is not None and found <= owner["epsilon"] * 1.002), owner["name"]
+        low, high = owner["break_even_epsilon_low"], owner["break_even_epsilon_high"]
+        assert found is None or low <= found
+        assert high is None or found <= high
         own = owner["own"]
         assert own["joining_close"] or own["joining_pays"] == (own["together"] < own["alone"])
         assert own["finishing_close"] or own["finishing_pays"] == (own["finished"] < own["alone"])
+
+
+def test_what_is_advised_is_what_the_verdict_says(made):
+    outlook = made[1]
+    begins = {"join": "Joining pays for ", "close": "For "}.get(outlook.advice, "Joining does not pay for anybody")
+    assert outlook.verdict.startswith(begins)
+    assert (outlook.advice == "close") == ("joining is a close call" in outlook.verdict)
+    assert (outlook.plan.advice_in_words is None) == (outlook.advice == "join")
+    # Without answers the curve ends where terms begin; with the public start, at what the public rows alone reach.
+    end = float(outlook.consortium.curve.at(1e30))
+    assert end >= min(outlook.public_only, outlook.together) * (1 - 1e-9)
 
 
 def test_who_is_advised_to_leave_and_who_is_told_to_join_are_said_together(made):

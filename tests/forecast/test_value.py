@@ -102,8 +102,9 @@ def test_exact_shapley_values_are_means_over_every_order_of_arrival(seed, N):
 def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, size):
     rng = np.random.default_rng(seed)
     c, together = some_consortium(rng, N), 10.0**size
-    without = 10.0 ** rng.uniform(-5, 1, N)
-    held = c.held_to(together, without)
+    start = together * 10.0 ** rng.uniform(-1, 3)
+    without = np.minimum(10.0 ** rng.uniform(-5, 1, N), start)
+    held = c.held_to(together, without, start)
     assert held.together() == pytest.approx(together, rel=1e-6)
     more_noise = dataclasses.replace(held, epsilon=held.epsilon / 2)
     assert more_noise.together() >= held.together() * (1 - 1e-9)
@@ -115,6 +116,39 @@ def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, siz
         # What is a draw is left open by `close_call`; here the two are told apart.
         if abs(np.log(together / without[i])) > 1e-4:
             assert (together < without[i]) == (found is not None and found <= held.epsilon[i] * 1.002)
+
+
+@given(seeds, st.floats(-3, 3), st.floats(0.01, 3))
+def test_a_curve_that_is_moved_keeps_what_is_known_of_its_ends(seed, moved, above):
+    """Runs far below or above the curve: without answers the start is left, and never is it better not to listen."""
+    rng = np.random.default_rng(seed)
+    curve, ν = some_curve(rng), 10.0 ** rng.uniform(-9, 0)
+    value = float(curve.at(ν)) * 10.0**moved
+    start = value * (1.0 + 10.0**above)
+    after = curve.through(ν, value, start)
+    assert float(after.at(ν)) == pytest.approx(value, rel=1e-9)
+    assert float(after.at(1e30)) == pytest.approx(start)
+    every = np.asarray(after.at(np.geomspace(1e-15, 1e15, 400)))
+    assert (np.diff(every) >= -1e-12 * every[1:]).all()
+    assert every.max() <= start * (1 + 1e-12)
+    # A curve that says of a hundredth of the noise that it costs less says so still: what noise takes is not forgotten.
+    assert (float(after.at(ν / 100)) < value) == (float(curve.at(ν / 100)) < float(curve.at(ν)))
+
+
+def test_runs_far_below_the_curve_do_not_make_any_epsilon_enough():
+    """Three owners, and a plan that prices itself ten times too high: the start must cost what the public rows reach."""
+    public, ε = 0.05, np.full(3, 1.0)
+    curve = NoiseCurve.of(np.array([public, 0.02, 0.01]), np.array([1e-3, 1e2, 1e5]))
+    c = Consortium(np.full(3, 500.0), ε, np.ones(3), 1e-6, curve)
+    held = c.held_to(0.1 * c.together(), np.full(3, public), public)
+    found = held.break_even_for_all(0, 0.9 * public)
+    assert 1e-3 < found < 1.0
+    # As it was: the whole curve a tenth, its end too, and "any" ε enough.
+    tenth = replace(c, curve=NoiseCurve(0.1 * curve.fixed, 0.1 * curve.slope))
+    assert tenth.break_even_for_all(0, 0.9 * public) == pytest.approx(1e-4, rel=0.5)
+    # The same owners of terms that begin with a worse model: nothing less than that without answers.
+    assert float(held.beginning_at(10.0).curve.at(1e30)) == pytest.approx(10.0)
+    assert held.beginning_at(10.0).together() == pytest.approx(held.together())
 
 
 @given(seeds, st.integers(2, 5))

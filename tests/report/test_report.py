@@ -103,7 +103,7 @@ def test_an_honest_run_is_in_order_and_everything_is_said(honest: Left) -> None:
         totals.head,
         "the loans of Lund",
         "The model beside it is the run's.",
-        "0.0456 (0.011 to 0.0991)",
+        "0.04 (0.011 to 0.0991)",
         "0.0123",
         "What this does not cover",
         "docs/proofs/laplace.md",

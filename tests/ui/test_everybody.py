@@ -61,7 +61,7 @@ def watches():
     run.band = {
         "k": [1, 500, 1000],
         "low": [0.8, 0.001, 0.0005],
-        "mean": [1.0, 0.002, 0.001],
+        "median": [1.0, 0.002, 0.001],
         "high": [1.2, 0.004, 0.002],
     }
     for kind in ("begun", "joined", "asked", "query", "answer", "stepped", "refused"):

@@ -34,7 +34,11 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
-        return {"words": self.choice.describe(), "relative_fitness": self.cost}
+        return {
+            "words": self.choice.describe(),
+            "relative_fitness": self.cost,
+            "median": float(self.assessment.relative_fitness.median[-1]),
+        }
 
 
 @dataclass(frozen=True)

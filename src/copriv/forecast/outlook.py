@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
@@ -24,7 +25,7 @@ from copriv.forecast.overlap import split_of
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium
-from copriv.owner_worlds import OwnerWorld
+from copriv.owner_worlds import OwnerWorld, psi
 from copriv.plan import Plan, plan
 from copriv.plan.caution import Caution
 from copriv.problem import Problem
@@ -143,7 +144,7 @@ class Forecast:
 
     @property
     def advice(self) -> str:
-        """ "join"; "public": the model of the public rows is better; "alone": an owner's own is, and nobody should start."""
+        """ "join"; "close": it could be either way; "public": the public rows' model is better; "alone": an owner's own is."""
         return self.plan.advice
 
     @property
@@ -338,17 +339,28 @@ def forecast(
     seen = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
     # What owners are worth is asked of the curve, and what joining means of the runs: held to them, both say the same.
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
+    pools = [world.pool for world in unlike or sample.drawn(WORLDS, seed)]
+    starts = _starts(pools, problem, seen.public, public_start)
     members = members.held_to(
         float(recommended.relative_fitness.median[-1]),
         np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
+        float(np.median(starts)),
     )
     subset = members.best_numbers()
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
         subset = members.number
     low, high = np.quantile(seen.public, [0.05, 0.95])
-    owners, public_only = owners_of(problem.terms, members, recommended, seen, subset), float(np.median(seen.public))
-    best = best.advised(public_only, min(o.alone for o in owners), any(o.joining_pays for o in owners))
+    owners, public_only = (
+        owners_of(problem.terms, members, recommended, seen, subset, starts),
+        float(np.median(seen.public)),
+    )
+    best = best.advised(
+        public_only,
+        min(o.alone for o in owners),
+        any(o.joining_pays and not o.close_call for o in owners),
+        any(o.close_call for o in owners),
+    )
     return Forecast(
         agreed=agreed,
         recommended=recommended,
@@ -393,6 +405,15 @@ def _at_unlikeness(
         ψ = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
         found.append(AtUnlikeness(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
     return tuple(found)
+
+
+def _starts(
+    pools: Sequence[Problem], problem: Problem, public: Float[np.ndarray, " worlds"], public_start: bool
+) -> Float[np.ndarray, " worlds"]:
+    """ψ in each world of what terms begin with, the better of all that they may: where they end if answers say nothing."""
+    given = np.array([psi(pool, problem.start) for pool in pools])
+    free = public_start and problem.terms.agreement.start is None
+    return public if free and np.median(public) <= np.median(given) else given
 
 
 def _open(agreement: Agreement) -> bool:

@@ -81,10 +81,11 @@ def owners_of(
     recommended: Assessment,
     judged: Judgement | OwnJudgement,
     subset: Float[np.ndarray, " owners"],
+    starts: Float[np.ndarray, " worlds"],
 ) -> tuple[OwnerForecast, ...]:
     """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once.
 
-    subset: how many of each belong in.
+    subset: how many of each belong in. starts: ψ in each world of what terms begin with.
     """
     together = float(recommended.relative_fitness.median[-1])
     by_epsilon, by_record = members.marginal_values()
@@ -95,7 +96,7 @@ def owners_of(
     for i, owner in enumerate(agreement.owner_tables):
         kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
         if kind not in alike:
-            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]))
+            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts)
         made.append(
             OwnerForecast(
                 name=owner.name,
@@ -118,16 +119,27 @@ def owners_of(
 
 
 def _of_kind(
-    i: int, members: Consortium, recommended: Assessment, judged: Judgement | OwnJudgement, lost: float
+    i: int,
+    members: Consortium,
+    recommended: Assessment,
+    judged: Judgement | OwnJudgement,
+    lost: float,
+    starts: Float[np.ndarray, " worlds"],
 ) -> dict[str, Any]:
     """What is the same for all owners of one size and budget."""
     alone, target = judged.alone(i), judged.without_joining(i)
-    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough.
-    hard, usual, easy = np.quantile(target, [0.05, 0.5, 0.95])
+    usual = float(np.median(target))
+    least = members.break_even(i, usual)
     probability = judged.pays(recommended.draws, i)
     low, high = np.quantile(alone, [0.05, 0.95])
     together, own = members.together(), float(np.median(alone))
-    typically = together < min(own, float(np.median(judged.public))), together < float(usual)
+    typically = together < min(own, float(np.median(judged.public))), together < usual
+    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
+    # there what terms begin with costs more too.
+    easy, hard = (
+        members.beginning_at(float(np.quantile(starts, q))).break_even(i, float(np.quantile(target, q)))
+        for q in (0.95, 0.05)
+    )
     return {
         "close_call": close_call(probability, *typically),
         "welcome_epsilon": members.welcome(i),
@@ -139,8 +151,10 @@ def _of_kind(
         "joining_pays": probability > 0.5,
         "joining_pays_probability": probability,
         "own": judged.on_own_records(recommended, i),
-        "break_even_epsilon": members.break_even(i, float(usual)),
-        "break_even_epsilon_low": members.break_even(i, float(easy)),
-        "break_even_epsilon_high": members.break_even(i, float(hard)),
-        "break_even_epsilon_for_all": members.break_even_for_all(i, float(usual)),
+        "break_even_epsilon": least,
+        "break_even_epsilon_low": None
+        if easy is None and least is None
+        else min(e for e in (easy, least) if e is not None),
+        "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
+        "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

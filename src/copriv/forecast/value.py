@@ -79,11 +79,17 @@ class Consortium:
         """How many owners each entry is of: 1, most often."""
         return np.ones(len(self.records)) if self.counts is None else self.counts
 
-    def held_to(self, together: float, without: Float[Array, " owners"]) -> "Consortium":
-        """The same owners, priced so that all together cost what their runs do, and judged by what each has without."""
-        return replace(
-            self, curve=self.curve.through(self.together_noise, together), without=np.asarray(without, dtype=np.float64)
-        )
+    def held_to(self, together: float, without: Float[Array, " owners"], start: float) -> "Consortium":
+        """The same owners, priced so that all together cost what their runs do, and judged by what each has without.
+
+        start: ψ of the model that terms begin with: what is left where noise drowns all answers.
+        """
+        curve = self.curve.through(self.together_noise, together, start)
+        return replace(self, curve=curve, without=np.asarray(without, dtype=np.float64))
+
+    def beginning_at(self, start: float) -> "Consortium":
+        """The same, where terms begin with a model of this ψ, and all together cost what they did."""
+        return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
 
     @property
     def total(self) -> float:
@@ -159,7 +165,7 @@ class Consortium:
 
     def _weights_at(self, slope: float) -> Array:
         # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
-        price = self.information / self.records + slope * self.noise + self.spread
+        price = np.maximum(self.information / self.records + slope * self.noise + self.spread, 1e-300)
         pull = self.spread * self.records / self.total
         μ = (1.0 - float(np.sum(self.number * pull / price))) / float(np.sum(self.number / price))
         return np.asarray((μ + pull) / price)

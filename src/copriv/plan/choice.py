@@ -13,7 +13,7 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.rules import named
 from copriv.types import Array
 
-Advice = Literal["join", "public", "alone"]
+Advice = Literal["join", "close", "public", "alone"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,22 +79,30 @@ class Plan:
     alone: float = np.nan
     """ψ of the best owner's own model, without noise."""
     advice: Advice = "join"
-    """ "join"; "public": the public rows' own model is the better choice; "alone": an owner's own is: nobody should start."""
+    """ "join"; "close": what is known does not tell; "public": the public rows' own model is the better choice; "alone": an
+    owner's own is: nobody should start."""
 
-    def advised(self, public_only: float, alone: float, pays: bool | None = None) -> "Plan":
+    def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
         """The plan with what it advises: to join only where that beats both.
 
-        pays: whether it does, where a forecast has found out; else what is expected of the choice says so.
+        pays: whether it does, for anybody and surely enough, where a forecast has found out; else what is expected of the
+            choice says so. close: it does not, but for somebody it could be either way.
         """
         pays = self.choice.relative_fitness < min(public_only, alone) if pays is None else pays
-        advice: Advice = "join" if pays else "public" if public_only <= alone else "alone"
+        advice: Advice = "join" if pays else "close" if close else "public" if public_only <= alone else "alone"
         return replace(self, public_only=public_only, alone=alone, advice=advice)
 
     @property
     def advice_in_words(self) -> str | None:
-        """Why nobody should start with this plan, in a sentence; None where it is worth it."""
+        """Why nobody should start with this plan, in a sentence, or why that is open; None where it is worth it."""
         if self.advice == "join":
             return None
+        if self.advice == "close":
+            who = "the public rows alone are" if self.public_only <= self.alone else "the best owner's own model is"
+            return (
+                f"Whether to start is a close call: {who} expected to be {_percent(min(self.public_only, self.alone))} worse "
+                "than the best one of everybody, and it could as well be either way."
+            )
         if self.advice == "public":
             return (
                 f"The public rows alone are the better choice: their model is expected to be {_percent(self.public_only)} "

@@ -42,21 +42,32 @@ class NoiseCurve:
         ν = np.asarray(noise, dtype=np.float64)
         return (self.fixed + self.slope * ν[..., None]).min(axis=-1)
 
-    def through(self, noise: float, value: float) -> "NoiseCurve":
-        """This curve moved so that it is `value` at ν.
+    def through(self, noise: float, value: float, start: float) -> "NoiseCurve":
+        """This curve moved so that it is `value` at ν, and `start`, what needs no answers, where noise drowns them.
 
-        Its noise is multiplied, by FARTHEST at most, so that its ends stay: without noise, and with so much that nothing is
-        learnt from the answers. What then remains is a multiple of the whole curve.
+        Its noise is multiplied, by FARTHEST at most, so that its end without noise stays. What then remains is a multiple:
+        of the settings that are best at ν or with less noise the whole, of flatter ones the less, the nearer they are to
+        learning nothing (in the logarithm of what they cost without noise). Never above `start`: nobody need listen to
+        answers. Where `value` itself is above it, the whole curve is multiplied.
         """
-        if not (value > 0 and noise > 0 and np.isfinite(value)) or self.at(noise) == value:
+        if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self
         left, right = -np.log(FARTHEST), np.log(FARTHEST)
         while right - left > 1e-12:
             middle = 0.5 * (left + right)
             left, right = (middle, right) if self.at(noise * np.exp(middle)) < value else (left, middle)
-        curve = NoiseCurve(self.fixed, self.slope * float(np.exp(right)))
-        remains = value / float(curve.at(noise))
-        return NoiseCurve(curve.fixed * remains, curve.slope * remains)
+        fixed, slope = self.fixed, self.slope * float(np.exp(right))
+        here = int(np.argmin(fixed + slope * noise))
+        times = np.full(len(fixed), value / float(fixed[here] + slope[here] * noise))
+        flattest = int(np.argmin(slope))
+        if value >= start:
+            return NoiseCurve(fixed * times, slope * times)
+        flatter = slope < slope[here]
+        if flatter.any() and (raised := start / (times[here] * fixed[flattest])) > 1.0:
+            f = np.maximum(fixed, 1e-300)
+            place = np.clip(np.log(f / f[here]) / np.log(f[flattest] / f[here]), 0.0, 1.0)
+            times = np.where(flatter, times * raised**place, times)
+        return NoiseCurve(np.append(start, fixed * times), np.append(0.0, slope * times))
 
     def derivative(self, noise: float) -> float:
         """dψ/dν at ν."""

@@ -17,7 +17,7 @@ _BESIDE = {
     "answers": "answers of this owner",
     "epsilon": "budget taken from this owner (ε)",
     "delta": "probability of failure taken from this owner (δ)",
-    "error": "error of the model beyond the best one, relative (ψ)",
+    "error": "error of the model beyond the best one, relative (ψ); forecast: of the typical run",
 }
 _SOURCES = {
     "ledger": "the ledger",

@@ -31,7 +31,7 @@ def beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead | 
         _row("answers", agreement.answers, of_owner("answers"), totals.charged, "ledger"),
         _row("epsilon", float(ε), of_owner("epsilon"), float(totals.spent), "ledger"),
         _row("delta", float(δ), of_owner("delta"), float(totals.spent_delta), "ledger"),
-        _row("error", None, _number(ψ.get("mean")), _number(public.get("estimate")), "learner"),
+        _row("error", None, _number(ψ.get("median", ψ.get("mean"))), _number(public.get("estimate")), "learner"),
     ]  # fmt: skip
     low, high = _number(ψ.get("low")), _number(ψ.get("high"))
     rows[-1]["band"] = None if low is None or high is None else [low, high]

@@ -54,7 +54,7 @@ class Watch:
     points: list[list[float]] = field(default_factory=list)
     """[k, ψ] as estimated."""
     band: dict[str, list[float]] | None = None
-    """The forecast's k, low, mean and high, once it is made."""
+    """The forecast's k, low, median and high, once it is made."""
     held: bool = False
     """Whether somebody wishes that nothing more be asked."""
     listeners: int = 0

@@ -130,12 +130,12 @@ def _of_being_right(found: dict[str, Any]) -> float | None:
 
 
 def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
-    """Where a run's ψ is expected after each query, from the learner's public rows: k, low, mean, high.
+    """Where a run's ψ is expected after each query, from the learner's public rows: k, low, median, high.
 
     Raises CoprivError where the agreement cannot be forecast.
     """
     ψ = assess(Problem.forecasting(agreement, public), "as agreed", 50, 0).relative_fitness
-    return {name: getattr(ψ, name).tolist() for name in ("k", "low", "mean", "high")}
+    return {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
 
 
 def exact(question: Question, made: Prepared) -> dict[str, Any]:

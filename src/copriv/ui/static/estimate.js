@@ -32,7 +32,7 @@ export function estimate({ points, band, head }, room) {
   if (band) {
     const along = (line) => band.k.map((k, i) => [k, line[i]]);
     parts.push(svg("path", { class: "expected", d: `${path(along(band.low))}L${path(along(band.high).reverse()).slice(1)}Z` }));
-    parts.push(svg("path", { class: "middle", d: path(along(band.mean)) }));
+    parts.push(svg("path", { class: "middle", d: path(along(band.median)) }));
   }
   const drawn = thinned(points);
   parts.push(svg("path", { class: "edge", d: path(drawn) }));

@@ -51,7 +51,7 @@ function sums(found) {
   const estimate = found.realised?.public?.estimate;
   if (typeof estimate === "number") said.push(t("read.estimate", { value: percent(estimate) }));
   const expected = found.forecast?.relative_fitness;
-  if (expected) said.push(t("read.expected", { value: percent(expected.mean), low: percent(expected.low), high: percent(expected.high) }));
+  if (expected) said.push(t("read.expected", { value: percent(expected.median ?? expected.mean), low: percent(expected.low), high: percent(expected.high) }));
   return said.join(" ");
 }
 

@@ -25,7 +25,7 @@ export function report(view, state) {
       h("h2", {}, t("join.who")), h("table", {}, h("tr", {}, head.map((key) => h("th", {}, t(key)))), lines),
       h("h2", {}, t("join.frontier")), standalone(drawing(view, 820)).drawn,
       h("h2", {}, t("join.worth")), h("p", {}, t("join.worth.lead")), worthTable(view), h("p", {}, coalition(view)),
-      h("h2", {}, t("join.terms")), h("p", {}, view.recommended.words, ": ", percent(view.recommended.relative_fitness.mean)),
+      h("h2", {}, t("join.terms")), h("p", {}, t("join.terms.lead")), h("p", {}, view.recommended.words, ": ", percent(view.recommended.relative_fitness.median)),
       h("p", {}, h("small", {}, view.description, ". copriv; ", t("join.exact")))));
   return `<!doctype html>\n${page.outerHTML}`;
 }

@@ -8,11 +8,11 @@ export function showTerms(view, state) {
   const lines = [["recommended", view.recommended.words, view.recommended.relative_fitness]];
   const open = (state.agreement?.rule ?? "auto") === "auto"; // nothing was agreed that could be compared
   if (!open) lines.push(["agreed", view.agreed.words, view.agreed.relative_fitness]);
-  if (view.runner_up) lines.push(["next", view.runner_up.words, { mean: view.runner_up.relative_fitness }]);
+  if (view.runner_up) lines.push(["next", view.runner_up.words, { median: view.runner_up.median }]);
   byId("terms").replaceChildren(...[
     h("dl", {}, lines.map(([key, words, ψ]) => [
       h("dt", {}, t(`join.terms.${key}`)),
-      h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.mean)),
+      h("dd", {}, h("span", { lang: "en" }, words), " ", h("strong", {}, percent(ψ.median)),
         ψ.low === undefined ? "" : ` (${t("owner.bar.band", { low: percent(ψ.low), high: percent(ψ.high) })})`),
     ])),
     view.caution ? h("p", { lang: "en" }, view.caution) : "",
