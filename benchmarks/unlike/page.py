@@ -177,10 +177,10 @@ def _against_the_peer(cells: list[dict[str, Any]]) -> list[str]:
     )
     lines = [
         "Against mean-regularised multi-task learning and private fine-tuning "
-        '("On Privacy and Personalization in Cross-Silo Federated Learning", NeurIPS 2022; `benchmarks/unlike/peer.py`), at the '
-        "same ε and with δ = 1e-6, from the same public start, its settings chosen in hindsight by the held-out rows: "
-        f"finished at home has the lower loss in {np.mean(over < 1):.0%} of {len(cells)} cells (90 % are aimed at); its loss over "
-        f"theirs is {np.median(over):.3f} in the median and {over.max():.3f} at most.",
+        '("On Privacy and Personalization in Cross-Silo Federated Learning", NeurIPS 2022; `benchmarks/unlike/peer.py`), '
+        "at the same ε and with δ = 1e-6, from the same public start, its settings chosen in hindsight by the held-out "
+        f"rows: finished at home has the lower loss in {np.mean(over < 1):.0%} of {len(cells)} cells (90 % are aimed at); "
+        f"its loss over theirs is {np.median(over):.3f} in the median and {over.max():.3f} at most.",
         "",
         "| cell | finished over the peer | the peer's setting |",
         "| --- | --- | --- |",

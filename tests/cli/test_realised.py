@@ -1,6 +1,7 @@
 """A run beside its forecast: what the public rows can tell about a model, and that nothing is made up without them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ from rich.console import Console
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.learner import _public_rows
-from copriv.cli.realised import expected, on_public_rows, realised
+from copriv.cli.realised import _heard, expected, on_public_rows, realised
 from copriv.cli.show.run import compared
 from copriv.errors import DataError
 from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
 from copriv.losses import Squared
 from copriv.network.conductor import Conductor
+from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
+from copriv.problem import Problem
 from copriv.records import Records
+from copriv.unlike_worlds import unlikeness_of
 
 BEST = np.array([1.0, -0.5])
 
@@ -89,6 +93,39 @@ def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
     assert "above the best model" in text
     assert before["kind"] in text
     assert "by 200 public rows" in text
+
+
+def test_what_was_assumed_is_what_strata_of_the_public_rows_say() -> None:
+    """Two owners whose own slopes differ, and public rows that say whose they are."""
+    rng, agreed = np.random.default_rng(5), agreement()
+    rows, whose = drawn(rng, 400), ["a", "b"] * 200
+    shift = np.where(np.arange(400) % 2 == 0, 0.8, -0.8)
+    unlike = Records.of(rows.features, rows.target + shift * rows.features[:, 0])
+    query = SimpleNamespace(identity=1, theta=np.zeros(2))
+    answers = [SimpleNamespace(owner=name, identity=1, gradient=rng.normal(size=2)) for name in ("a", "b")]
+    store = SimpleNamespace(queries=lambda: [(0, None, query)], answers=lambda: answers)
+    run: Any = SimpleNamespace(agreement=agreed, model=BEST, store=store)
+    known, unknown = (_heard(run, unlike, strata) for strata in (whose, None))
+    assert known is not None
+    assert unknown is not None
+    assert known["assumed_unlikeness"]["source"] == "strata"
+    assert unknown["assumed_unlikeness"]["source"] == "not stated"
+    by_hand = unlikeness_of(Problem.forecasting(agreed, unlike, strata=whose))
+    assert known["assumed_unlikeness"] == vars(by_hand)
+    # What was to be expected is of the same worlds as a forecast's.
+    sure = expected(agreed.replace(data={"unlikeness": 0.0}), unlike, 64)
+    assert expected(agreed, unlike, 64, strata=whose)["relative_fitness"] != sure["relative_fitness"]
+
+
+def test_strata_are_read_from_the_learners_own_table(tmp_path: Path) -> None:
+    table = tmp_path / "public.csv"
+    table.write_text("x,bank\n1,a\n2,b\n3,a\n")
+    assert public_strata(agreement(), table) is None, "the agreement names no column"
+    assert public_strata(agreement().replace(data={"strata": "bank"}), table) == ("a", "b", "a")
+    assert public_strata(agreement().replace(data={"strata": "region"}), table) is None
+    table.write_text("x,bank\n1,a\n2,\n")
+    with pytest.raises(DataError, match="public row 2 has no bank"):
+        public_strata(agreement().replace(data={"strata": "bank"}), table)
 
 
 def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:

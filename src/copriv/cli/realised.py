@@ -4,6 +4,7 @@ The learner knows what was answered and spent. With public rows of its own it al
 and can say what the same agreement was expected to come to.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.fitness import relative_fitness
 from copriv.forecast.assessment import assess
+from copriv.forecast.outlook import worlds_unlike
 from copriv.heard import heard
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
@@ -66,10 +68,13 @@ def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
     }
 
 
-def realised(conductor: "Conductor", public: Records | None, seconds: float) -> dict[str, Any]:
+def realised(
+    conductor: "Conductor", public: Records | None, seconds: float, strata: Sequence[str] | None = None
+) -> dict[str, Any]:
     """What came of the run. ψ is an estimate from the public rows alone, None without them.
 
     seconds: how long the learner's process took, waiting for owners included.
+    strata: whose each public row is, where somebody knows: what was assumed of the owners is then what these rows said.
     """
     agreement = conductor.agreement
     return {
@@ -77,14 +82,14 @@ def realised(conductor: "Conductor", public: Records | None, seconds: float) -> 
         "seconds": round(seconds, 3),
         "public": None
         if public is None
-        else {**on_public_rows(agreement, conductor.model, public), "heard": _heard(conductor, public)},
+        else {**on_public_rows(agreement, conductor.model, public), "heard": _heard(conductor, public, strata)},
     }
 
 
-def _heard(conductor: "Conductor", public: Records) -> dict[str, Any] | None:
+def _heard(conductor: "Conductor", public: Records, strata: Sequence[str] | None) -> dict[str, Any] | None:
     """What the answers say of the owners and of the public rows, beside what was assumed (`copriv.heard`)."""
     agreement, store = conductor.agreement, conductor.store
-    problem = Problem.forecasting(agreement, public)
+    problem = Problem.forecasting(agreement, public, strata=strata)
     sample = PublicSample.of(problem)
     asked = {query.identity: query.theta for _, _, query in store.queries()}
     answers = ((answer.owner, asked[answer.identity], answer.gradient) for answer in store.answers())
@@ -92,12 +97,18 @@ def _heard(conductor: "Conductor", public: Records) -> dict[str, Any] | None:
     return None if found is None else found.to_dict()
 
 
-def expected(agreement: Agreement, public: Records, runs: int, seed: int = 0) -> dict[str, Any]:
+def expected(
+    agreement: Agreement, public: Records, runs: int, seed: int = 0, strata: Sequence[str] | None = None
+) -> dict[str, Any]:
     """What the agreement was expected to come to, with every answer given: the forecast from the public rows.
 
+    In the worlds of a forecast: of owners as unlike as is stated, as the public rows' strata say, or as is usual.
     Raises CoprivError where the agreement cannot be forecast.
     """
-    made = assess(Problem.forecasting(agreement, public), "as agreed", runs, seed)
+    problem = Problem.forecasting(agreement, public, strata=strata)
+    sample = PublicSample.of(problem)
+    unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), seed)
+    made = assess(problem, "as agreed", runs, seed, sample, unlike)
     ψ, asked = made.relative_fitness, agreement.queries
     each = min(round(asked / len(Talkers.of(agreement).members)), agreement.answers)
     return {

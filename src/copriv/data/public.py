@@ -111,6 +111,14 @@ def _with_strata(source: Source, column: str) -> Source:
     return replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
 
 
+def strata_of(source: object, column: str) -> tuple[str, ...] | None:
+    """Whose each row of a public table is, as text; None where the table does not have the column.
+
+    Raises DataError where a row does not say.
+    """
+    return _labels(read_table(source, [column]), column) if column in column_names(source) else None
+
+
 def _labels(table: Table, column: str) -> tuple[str, ...]:
     """Whose each row is, as text. Raises DataError where a row does not say."""
     labels = table[column].to_list()

@@ -26,7 +26,7 @@ from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.opening import open_dataset
-from copriv.data.public import Sample, load_sample
+from copriv.data.public import Sample, load_sample, strata_of
 from copriv.data.schema import Schema
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
@@ -206,6 +206,12 @@ def public_records(agreement: Agreement, source: object, dictionary: PublicDicti
     unit = terms.unit if terms.unit is not None and terms.unit in column_names(source) else None
     table, schema = own_table(agreement, source, unit)
     return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
+
+
+def public_strata(agreement: Agreement, source: object) -> tuple[str, ...] | None:
+    """Whose each of those rows is; None where neither the agreement nor the table says it."""
+    column = agreement.data.strata
+    return None if column is None else strata_of(source, column)
 
 
 def declared_schema(agreement: Agreement) -> Schema | None:

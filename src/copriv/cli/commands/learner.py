@@ -135,7 +135,7 @@ def command(
         _write(result, path, store)
         if rows is not None:
             with going_on(f"the model is in {path}, without a forecast beside it"):
-                _compare(record, conductor, rows, seconds, forecast_runs)
+                _compare(record, conductor, rows, _public_table(public, keys), seconds, forecast_runs)
             _write(result, path, store)
         if skops is not None:
             result.save_skops(skops)
@@ -189,14 +189,15 @@ def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
 ) -> "Records | None":
     """The learner's own rows, if there are any; only a table that was asked for has to be one."""
-    from copriv.network.setup import PUBLIC, public_records
+    from copriv.network.setup import public_records
 
     if table is not None:
         return public_records(agreement, table, dictionary)
-    if keys is None or not (keys / PUBLIC).is_file():
+    beside = _public_table(None, keys)
+    if beside is None or not beside.is_file():
         return None
     try:
-        return public_records(agreement, keys / PUBLIC, dictionary)
+        return public_records(agreement, beside, dictionary)
     except CoprivError as error:
         log(f"the run is not held against a forecast: {error}")
         return None
@@ -212,16 +213,27 @@ def _write(model: "Model", path: Path, store: Path) -> None:
         ) from None
 
 
-def _compare(record: dict[str, Any], conductor: "Conductor", public: "Records", seconds: float, runs: int) -> None:
+def _public_table(table: Path | None, keys: Path | None) -> Path | None:
+    """The file of the learner's own rows: the one that was named, or that beside its keys."""
+    from copriv.network.setup import PUBLIC
+
+    return table if table is not None or keys is None else keys / PUBLIC
+
+
+def _compare(
+    record: dict[str, Any], conductor: "Conductor", public: "Records", table: Path | None, seconds: float, runs: int
+) -> None:
     """What the public rows say of the run. It is over and its model written: it does not fail for want of this."""
     from copriv.cli.realised import expected, realised
+    from copriv.network.setup import public_strata
 
     try:
-        record["realised"] = realised(conductor, public, seconds)
+        strata = None if table is None else public_strata(conductor.agreement, table)
+        record["realised"] = realised(conductor, public, seconds, strata)
         if runs > 0:
             rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
             log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
-            record["forecast"] = expected(conductor.agreement, public, runs)
+            record["forecast"] = expected(conductor.agreement, public, runs, strata=strata)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
