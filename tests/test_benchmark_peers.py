@@ -60,3 +60,38 @@ def test_dp_sgd_adds_the_noise_that_its_steps_cost() -> None:
     steps = peers.DPSGD(100, 0.5, 2.0)
     longer = steps.fit(problem(records), records, peers.Terms(40, 1.0, 50), rng)
     assert longer.std() > 5 * scale  # a walk of 100 steps, each with 10 times the noise
+
+
+def test_a_peer_that_gives_every_owner_a_model_of_its_own_does_what_its_paper_says() -> None:
+    """Without noise to speak of: λ = 0 is each by itself, a large λ draws all together, averaging gives all one model."""
+    from benchmarks.unlike.peer import RUNS, SETTINGS, descended
+    from copriv.losses import Squared
+
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(2, 400, 2))
+    truth = np.array([[1.0, 0.0], [-1.0, 1.0]])
+    train = [Records.of(x[i], x[i] @ truth[i]) for i in range(2)]
+    models = descended(Squared(), 0.0, train, np.zeros(2), 1e6, 1e3, 60, 2.0, 0)
+    at = {(one.gain, one.pull, one.together): RUNS * j for j, one in enumerate(SETTINGS)}
+    by_itself, drawn, one = models[:, at[0.3, 0.0, 0.0]], models[:, at[0.3, 3.0, 0.0]], models[:, at[0.3, 0.0, 1.0]]
+    assert np.abs(by_itself - truth).max() < 0.02
+    apart = [float(np.abs(each[0] - each[1]).max()) for each in (by_itself, drawn, one)]
+    assert apart[0] > 1.9
+    assert 0.05 < apart[1] < 1.0
+    assert apart[2] < 1e-12
+    assert np.abs(one[0] - truth.mean(axis=0)).max() < 0.15
+    tuned = models[:, at[1.0, 0.0, 0.5]]
+    assert np.abs(tuned - truth).max() < 0.1
+
+
+def test_the_same_peer_adds_the_noise_that_its_steps_cost() -> None:
+    from benchmarks.unlike.peer import RUNS, SETTINGS, descended
+    from copriv.losses import Logistic
+    from copriv.privacy.approximate import gaussian_multiplier
+
+    still = [Records.of(np.zeros((n, 500)), np.ones(n)) for n in (40, 80)]
+    moved = descended(Logistic(), 0.0, still, np.zeros(500), 1.0, 0.5, 1, 1.0, 1)
+    j = RUNS * next(j for j, one in enumerate(SETTINGS) if (one.gain, one.pull, one.together) == (1.0, 0.0, 0.0))
+    for i, n in enumerate((40, 80)):
+        scale = 2.0 * 0.5 / n * gaussian_multiplier(1, 1.0, peers.DELTA)
+        assert moved[i, j : j + RUNS].std() == pytest.approx(scale, rel=0.1)
