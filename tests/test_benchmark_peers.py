@@ -65,6 +65,7 @@ def test_dp_sgd_adds_the_noise_that_its_steps_cost() -> None:
 def test_a_peer_that_gives_every_owner_a_model_of_its_own_does_what_its_paper_says() -> None:
     """Without noise to speak of: λ = 0 is each by itself, a large λ draws all together, averaging gives all one model."""
     from benchmarks.unlike.peer import RUNS, SETTINGS, descended
+
     from copriv.losses import Squared
 
     rng = np.random.default_rng(3)
@@ -86,6 +87,7 @@ def test_a_peer_that_gives_every_owner_a_model_of_its_own_does_what_its_paper_sa
 
 def test_the_same_peer_adds_the_noise_that_its_steps_cost() -> None:
     from benchmarks.unlike.peer import RUNS, SETTINGS, descended
+
     from copriv.losses import Logistic
     from copriv.privacy.approximate import gaussian_multiplier
 
