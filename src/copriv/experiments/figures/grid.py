@@ -14,6 +14,8 @@ from copriv.types import Array
 Axis = Literal["epsilon", "records"]
 LABEL = {"epsilon": "$\\epsilon_i$, every owner", "records": "$n_i$, every owner"}
 EXPECTED = "$\\mathrm{E}\\,\\psi$"
+LEAST = 5
+"""Points that show how a line bends: fewer would show a slope and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,11 @@ class Grid:
     epsilons: tuple[float, float, int] = (0.1, 10.0, 10)
 
     def axes(self, effort: Effort, mechanism: Mechanism) -> tuple[Array, Array]:
-        """n_i and ε along the axes; every other point where A1 clips, which costs a pass over records an answer."""
+        """n_i and ε along the axes; no more than LEAST where A1 clips, which costs a pass over records an answer."""
         low, high, points = self.records
         budgets = self.epsilons[2]
         if self._slow(mechanism):
-            points, budgets = (points + 1) // 2, (budgets + 1) // 2
+            points, budgets = min(points, LEAST), min(budgets, LEAST)
         if effort.quick:
             high = min(high, 20 * low, 30_000 if self.setting.dataset == "creditcard" else high)
         n = np.geomspace(low, high, effort.grid(points))
