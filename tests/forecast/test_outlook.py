@@ -26,6 +26,7 @@ ADDED = {
     "comparison",
     "typical_error",
     "worth_of_records",
+    "on_new_records",
     "advice",
     "advice_in_words",
     "caution",

@@ -121,11 +121,17 @@ def write(draw: Callable[[], Figure], path: Path, caption: str, top: str = "") -
     _in_few_colours(Image.open(memory).convert("RGB")).save(path, optimize=True)
 
 
+_TINTS = 8
+"""Shades from ALERT to white that every picture keeps: letters are drawn in them."""
+
+
 def _in_few_colours(image: Image.Image) -> Image.Image:
-    """At most 256 colours, ALERT among them as it is: a palette of the commonest makes of a few red letters orange ones."""
-    few = image.quantize(255, dither=Image.Dither.NONE)
-    palette = list(few.getpalette() or [])[: 3 * 255]
-    palette += [0] * (3 * 255 - len(palette)) + list(ImageColor.getrgb(ALERT)[:3])
+    """At most 256 colours, those of ALERT's letters among them: a palette of the commonest makes a few red letters orange."""
+    few = image.quantize(256 - _TINTS, dither=Image.Dither.NONE)
+    palette = list(few.getpalette() or [])[: 3 * (256 - _TINTS)]
+    palette += [0] * (3 * (256 - _TINTS) - len(palette))
+    for tint in range(_TINTS):
+        palette += [round(c + (255 - c) * tint / _TINTS) for c in ImageColor.getrgb(ALERT)[:3]]
     chosen = Image.new("P", (1, 1))
     chosen.putpalette(palette)
     return image.quantize(palette=chosen, dither=Image.Dither.NONE)
@@ -150,15 +156,30 @@ MECHANISM = {
 }
 
 
-def title(axes: Any, text: str, mechanism: str) -> None:
+SHORT = {
+    "as published": "NOT PRIVATE: Ξ assumed",
+    "as written": "NOT PRIVATE: Ξ assumed",
+    "sound": "private: Ξ enforced",
+    "planned": "private: planned",
+}
+"""For narrow panels in a row whose first says it in full."""
+
+
+def title(axes: Any, text: str, mechanism: str, *, short: bool = False) -> None:
     """A panel's title (if any); mechanisms that are not private are marked in red under it."""
     deep = hasattr(axes, "text2D")
     if text:
         axes.set_title(text, pad=14 if deep else 18, loc="left")
     write_text, place = (axes.text2D, (0.0, 0.985)) if deep else (axes.text, (0.0, 1.015))
-    write_text(
-        *place, MECHANISM[mechanism], color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom"
-    )
+    words = (SHORT if short else MECHANISM)[mechanism]
+    write_text(*place, words, color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom")
+
+
+def room_above(axes: Any, values: Sequence[float], share: float) -> None:
+    """Limits of a log axis with room over the data, where a legend covers none of it: `share` of the data's height."""
+    positive = [v for v in values if v > 0 and np.isfinite(v)]
+    low, high = 0.5 * min(positive), 2.0 * max(positive)
+    axes.set_ylim(low, high * (high / low) ** share)
 
 
 def _mark(mechanism: str) -> str:

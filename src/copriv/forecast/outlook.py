@@ -19,6 +19,7 @@ from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
 from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
+from copriv.forecast.generalisation import Generalisation, generalisation_of
 from copriv.forecast.judgement import OwnRecords as OwnRecords
 from copriv.forecast.judgement import judged
 from copriv.forecast.overlap import split_of
@@ -91,6 +92,8 @@ class Forecast:
     """Agreed terms against recommended ones."""
     squared: bool
     """The fitness is a mean squared error, which has a root that people know."""
+    generalisation: Generalisation
+    """What all this is on new records of the owners."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -234,6 +237,10 @@ class Forecast:
                 "public_only": self.error(self.public_only),
             },
             "worth_of_records": self.as_records(self.together),
+            "on_new_records": self.generalisation.told(
+                self.together, float(self.agreed.relative_fitness.median[-1]), self.public_only,
+                [owner.alone for owner in self.owners],
+            ),
             "at_unlikeness": [vars(one) for one in self.at_unlikeness],
             "plan_caution": None if self.caution_of_plan is None else {
                 "holds_to": self.caution_of_plan.holds_to,
@@ -374,6 +381,7 @@ def forecast(
         owners=owners,
         consortium=members,
         squared=problem.fitness.quadratic is not None,
+        generalisation=generalisation_of(sample),
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,

@@ -60,11 +60,14 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
 
 
 def _terms(outlook: Forecast) -> Table:
-    table = plain_table("terms", "rule", "answers", "mean", "above the best", "90 % of runs")
+    table = plain_table("terms", "rule", "answers", "mean", "above the best", "90 % of runs", "on new records")
+    new = outlook.generalisation
     for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
-        table.add_row(name, *_assessed(one), style="bold" if name == "recommended" else "")
-    table.add_row("the public rows alone", "", "", "", words.percent(outlook.public_only))
-    table.add_row("pooled, not private", "", "", "", "0 %")
+        unseen = words.percent(new.trained(float(one.relative_fitness.median[-1])))
+        table.add_row(name, *_assessed(one), unseen, style="bold" if name == "recommended" else "")
+    public = outlook.public_only
+    table.add_row("the public rows alone", "", "", "", words.percent(public), "", words.percent(new.untrained(public)))
+    table.add_row("pooled, not private", "", "", "", "0 %", "", words.percent(new.best))
     return table
 
 

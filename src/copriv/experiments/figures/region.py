@@ -93,7 +93,7 @@ class Region:
             drawing.title(one, "Surface: together. Plane: owner 1 alone", mechanism)
             _from_above(two, N, ε, z, alone, limits)
             pays = float(np.mean([r["joining_pays"] for r in mine]))
-            two.set_title(f"Joining pays at {pays:.0%} of these points")
+            drawing.title(two, f"Joining pays at {pays:.0%} of these points", mechanism)
         drawing.scale(figure, flat[-1], limits, "$\\mathrm{E}\\,\\psi$ together")
         return figure
 

@@ -97,7 +97,7 @@ class Scenarios:
                     one.set_title(f"Partners {name}\n\n")
                 pays = float(np.mean([r["joining_pays"] for r in mine]))
                 one.text2D(0.0, 0.93, f"owner 1 gains at {pays:.0%} of points", transform=one.transAxes, fontsize=7.5)
-            drawing.title(axes[line, 0], "", mechanism)
+                drawing.title(one, "", mechanism, short=column > 0)
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:

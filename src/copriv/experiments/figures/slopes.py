@@ -65,11 +65,12 @@ class Slopes:
                 hinge = self.grid.setting.loss == "hinge"
                 _slices(one, [r for r in rows if r["mechanism"] == mechanism], axis, hinge)
                 drawing.log_axes(one, LABEL[axis], EXPECTED if column == 0 else "")
+                if axis == "records":
+                    _sizes(one, [r["records"] for r in rows])
                 drawing.title(one, self.title.split(":")[0] if line == 0 else "", mechanism)
                 one.legend(loc="upper right", fontsize=7)
         # Slopes fall from the top left and no corner is free for sure: the legends get room of their own above the data.
-        low, high = 0.5 * min(r["mean"] for r in rows), 2.0 * max(r["mean"] for r in rows)
-        one.set_ylim(low, high * (high / low) ** 0.55)
+        drawing.room_above(one, [r[key] for r in rows for key in ("mean", "law") if key in r], 0.55)
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -185,6 +186,16 @@ def _cuts(rows: Sequence[Row], axis: Axis) -> list[tuple[float, list[Row]]]:
     return [(v, sorted((r for r in rows if r[other] == v), key=lambda r: float(r[axis]))) for v in chosen]
 
 
+def _sizes(axes: Any, records: Sequence[float]) -> None:
+    """Plain numbers where an axis is too short for powers of ten: halves of the largest, which do not touch."""
+    low, high = min(records), max(records)
+    if high > 20 * low:
+        return
+    places = [high / 2.0**j for j in range(5) if high / 2.0**j >= 0.99 * low]
+    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    axes.xaxis.set_minor_locator(drawing.no_ticks())
+
+
 def _slices(axes: Any, rows: Sequence[Row], axis: Axis, hinge: bool) -> None:
     held = "$n_i$" if axis == "epsilon" else "$\\epsilon_i$"
     law = kink_law(rows) if hinge else None
@@ -271,6 +282,7 @@ class Hospitals:
             one.label_outer()
             drawing.title(one, "86 hospitals, 10,000 to 60,000 records", mechanism)
             one.legend(loc="upper right")
+        drawing.room_above(one, [r["mean"] for r in rows], 0.35)
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
