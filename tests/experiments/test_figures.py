@@ -264,7 +264,7 @@ def inverse_square(n: float, ε: float) -> float:
 def hospital_rows():  # type: ignore[no-untyped-def]
     return [
         {"dataset": d, "mechanism": m, "epsilon": ε, "hospital": i, "records": n, "alone": 0.02, "together": 0.1 / ε,
-         "public_only": 0.01, "gains": 0, "held_out": 0.0}
+         "public_only": 0.01, "gains": 0, "held_out": 0.0, "alone_held_out": 0.021, "alike": 0.001}
         for d in ("hospital", "hospital-simulated") for m in MECHANISMS for ε in (0.1, 1.0, 10.0)
         for i, n in enumerate(HOSPITAL_RECORDS)
     ]  # fmt: skip

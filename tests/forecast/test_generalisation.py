@@ -30,7 +30,7 @@ def population(unlike: float):  # type: ignore[no-untyped-def]
 
 
 def tables(unlike: float, many: int = 2000):  # type: ignore[no-untyped-def]
-    """Means over tables: F(θ*) − F(θ°), F(θ*) − f(θ*), and F − F(θ°) and f − f(θ*) of owner 2's own model; in parts of F(θ°)."""
+    """Means over tables, in parts of F(θ°): F(θ*) − F(θ°), F(θ*) − f(θ*); of owner 2's own model F − F(θ°), f − f(θ*)."""
     rng, (H, c, s) = np.random.default_rng(1), population(unlike)
     middle = np.linalg.solve(H, c)
     best = s - c @ middle

@@ -10,9 +10,13 @@ A gradient that is clipped to Ξ is as long however far θ is away: it pushes, a
 
     H(s) = Σ_j share_j · x_j x_jᵀ · P(|r_j + √s ‖x_j‖₂ z| ≤ Ξ/(2‖x_j‖₁)).
 
-The s that the exact recursion with θ_s and H(s) ends at must be s itself, which decides it. Owners are asked at θ[k], so that
-s is that of θ[k] where the model is an average θ̄; with s̄ that of the model, E ψ = (f(θ_s) − f(θ*) + ½ s̄ tr A)/f(θ*). Where s is small nothing is clipped but the longest records, and ψ ∝ 1/(nε)² down to the
-bias f(θ_s) − f(θ*), which no n or ε removes; as s grows noise is held back by less and less, and ψ falls more steeply.
+The s that the exact recursion with θ_s and H(s) ends at must be s itself, which decides it. Owners are asked at θ[k], so
+that s is that of θ[k] where the model is an average θ̄; with s̄ that of the model,
+
+    E ψ = (f(θ_s) − f(θ*) + ½ s̄ tr A)/f(θ*).
+
+Where s is small nothing is clipped but the longest records, and ψ ∝ 1/(nε)² down to the bias f(θ_s) − f(θ*), which no n or
+ε removes; as s grows noise is held back by less and less, and ψ falls more steeply.
 An approximation: one s for all directions and for the whole run, and Θ without bounds.
 """
 
@@ -98,7 +102,7 @@ class _Clipped:
 
 
 def _density(z: Array) -> Array:
-    return np.exp(-0.5 * np.minimum(np.square(z), 1e3)) / np.sqrt(2 * np.pi)
+    return np.asarray(np.exp(-0.5 * np.minimum(np.square(z), 1e3)) / np.sqrt(2 * np.pi))
 
 
 def with_clipping(trial: Trial) -> float:

@@ -18,7 +18,7 @@ This page is written by a command, from the JSON files of the figures, and not b
 
 <!-- no-run: hours of computing; tests/experiments runs the figures' parts -->
 ```sh
-copriv reproduce all frontier delta --out figures --gallery docs
+copriv reproduce all frontier delta claims paper-sync paper-async --out figures --gallery docs
 ```
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy" (synchronous), **A** is "The
@@ -38,7 +38,9 @@ Each figure says at its top which data it drew, and lists below what in its sett
 loans are drawn from 10,000 loans of 2018 where that table is at hand; the column *everybody's loans* is the same, with the
 paper's own settings, on the 9,857 loans inside the package, which a bare clone draws (`--data lending=inside`).
 
-What the papers say in numbers stands in one table: [claims](reference/claims.md).
+What the papers say in numbers stands in one table: [claims](reference/claims.md). Both papers section by section, with these
+pictures and numbers, one file each: <a href="papers/paper-sync.html">S</a> and <a href="papers/paper-async.html">A</a>,
+by `copriv reproduce paper-sync paper-async`.
 """
 
 

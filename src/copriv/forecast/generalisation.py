@@ -86,8 +86,8 @@ def _within(sample: PublicSample) -> Array | None:
         own[s] = _covariance(g[rows], r.weight[rows]) if rows.sum() >= LEAST_ROWS else everybody
     share = problem.terms.records / problem.terms.records.sum()
     total = np.zeros_like(everybody)
-    for s in own:
-        total += own[s] * float(sum(w for w, one in zip(share, of_owner, strict=True) if one == s))
+    for owner, weight in zip(of_owner, share, strict=True):
+        total += own[owner] * weight
     return total
 
 

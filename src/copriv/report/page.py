@@ -3,10 +3,10 @@
 Everything comes from the document (`making.document`); nothing is worked out here but how it is written.
 """
 
-from importlib.resources import files
 from typing import Any
 
-from copriv.report.html import Markup, Piece, element, facts, listed, table, together
+from copriv.markup import Markup, Piece, element, facts, listed, table, together
+from copriv.markup import document as whole
 from copriv.report.writing import count, link, number, or_none, percent, time, times
 
 _LEAST_PROTECTION = 100.0
@@ -29,7 +29,6 @@ _SOURCES = {
 def page(document: dict[str, Any]) -> str:
     """The report as one self-contained HTML document."""
     title = f"What left {document['owner'] or 'this owner'}, and what it costs in privacy"
-    style = files("copriv.report").joinpath("page.css").read_text(encoding="utf-8")
     main = element(
         "main",
         element("h1", title),
@@ -42,17 +41,7 @@ def page(document: dict[str, Any]) -> str:
         _symbols(document),
     )
     made = f"Made by copriv {document['version']} on {time(document['made_at'])}, from the ledger and the files named here."
-    head = together(
-        Markup('<meta charset="utf-8">'),
-        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Markup(
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        ),
-        element("title", title),
-        Markup(f"<style>\n{style}</style>"),
-    )
-    body = element("body", main, element("footer", element("p", made)))
-    return f"<!doctype html>\n{element('html', element('head', head), body, lang='en').text}\n"
+    return whole(title, main, element("footer", element("p", made)))
 
 
 # Words ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """How a report writes numbers, times and links."""
 
-from copriv.report.html import Markup, element, together
+from copriv.markup import Markup, element, together
 
 
 def link(docs: str, target: str, words: str) -> Markup:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,8 +34,9 @@ def command(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID...|all|claims]",
-            help="Such as async-fig4; all for every figure of the papers; claims for a table of all that they say in numbers.",
+            metavar="[ID...|all|claims|paper-async|paper-sync]",
+            help="Such as async-fig4; all for every figure of the papers; claims for a table of all that they say in numbers; "
+            "paper-async or paper-sync for one page that goes through that paper.",
         ),
     ] = None,
     directory: Annotated[
@@ -103,17 +105,22 @@ def command(
     claims: dict[str, Any] | None = None
     if CLAIMS in names:
         claims = _check(directory, effort, workers or -1, backend.value, gallery)
+    pages = [_poster(paper, directory, effort, workers or -1, backend.value, gallery) for paper in _papers(names)]
     if gallery is not None and reports:
         log(f"wrote {write_gallery(directory, gallery)}")
     if as_json:
         documents = [one.document for one in reports]
-        told = {} if claims is None else {"claims": claims["claims"]}
+        told: dict[str, Any] = {} if claims is None else {"claims": claims["claims"]}
+        if pages:
+            told["pages"] = [os.fspath(page) for page in pages]
         typer.echo(json.dumps({"schema": "copriv.reproduce/1", "figures": documents, **told}, indent=2))
     else:
         if reports:
             _show(reports, directory)
         if claims is not None:
             _show_claims(claims, directory)
+        for page in pages:
+            out().print(f"{page}: opens in any browser, and needs no other file", soft_wrap=True)
     if failed is not None:
         raise typer.Exit(failed.exit_code)
 
@@ -129,13 +136,40 @@ def _check(directory: Path, effort: Any, workers: int, backend: str, docs: Path 
             directory,
             effort,
             workers=workers,
-            backend=backend,  # type: ignore[arg-type]
+            backend=backend,
             progress=lambda _, part, whole: report(part, whole),
             finished=lambda one: log(f"{one.identity}: {one.verdict}"),
         )
     if docs is not None:
         log(f"wrote {write_page(document, docs)}")
     return document
+
+
+def _poster(paper: Any, directory: Path, effort: Any, workers: int, backend: str, docs: Path | None) -> Path:
+    """One paper's page, beside its figures; with a gallery also in DOCS/papers."""
+    from copriv.experiments.claims import answered
+    from copriv.experiments.paper_page import write_paper
+
+    with progress(paper.identity) as report:
+        claims = answered(
+            [claim for section in paper.sections for claim in paper.claims(section)],
+            directory,
+            effort,
+            workers=workers,
+            backend=backend,
+            progress=lambda _, part, whole: report(part, whole),
+        )
+    page = write_paper(paper, directory, claims)
+    if docs is not None:
+        (docs / "papers").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, docs / "papers" / page.name)
+    return page
+
+
+def _papers(names: list[str]) -> list[Any]:
+    from copriv.experiments.papers import PAPERS
+
+    return [paper for paper in PAPERS if paper.identity in names]
 
 
 def _show_claims(document: dict[str, Any], directory: Path) -> None:
@@ -154,11 +188,11 @@ def _chosen(names: list[str]) -> list[Any]:
     if not names:
         raise UsageError("reproduce: name figures, or all; copriv reproduce --list names them")
     known = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
+    several = {"all": FIGURES, CLAIMS: (), **{paper.identity: paper.figures for paper in _papers(names)}}
     for name in names:
-        if name not in ("all", CLAIMS) and name not in known:
+        if name not in several and name not in known:
             raise UsageError(f"reproduce: {name!r} is not a figure; copriv reproduce --list names them")
-    names = [name for name in names if name != CLAIMS]
-    wanted = [one for name in names for one in ([f.identity for f in FIGURES] if name == "all" else [name])]
+    wanted = [one for name in names for one in ([f.identity for f in several[name]] if name in several else [name])]
     return [known[name] for name in dict.fromkeys(wanted)]
 
 

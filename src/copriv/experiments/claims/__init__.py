@@ -8,7 +8,7 @@ Nothing here is typed that can be computed. A sentence without a number in it is
 """
 
 from copriv.experiments.claims.asynchronous import ASYNCHRONOUS
-from copriv.experiments.claims.checked import check
+from copriv.experiments.claims.checked import answered, check
 from copriv.experiments.claims.claim import Answer, Claim, Found
 from copriv.experiments.claims.page import write_page
 from copriv.experiments.claims.synchronous import SYNCHRONOUS
@@ -16,4 +16,4 @@ from copriv.experiments.claims.synchronous import SYNCHRONOUS
 CLAIMS: tuple[Claim, ...] = (*SYNCHRONOUS, *ASYNCHRONOUS)
 """In the papers' order, S first."""
 
-__all__ = ["CLAIMS", "Answer", "Claim", "Found", "check", "write_page"]
+__all__ = ["CLAIMS", "Answer", "Claim", "Found", "answered", "check", "write_page"]

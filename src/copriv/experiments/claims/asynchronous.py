@@ -8,42 +8,39 @@ from copriv.experiments.claims.claim import Answer, Claim, Found
 from copriv.experiments.claims.laws import (
     bound_slopes_a,
     judged,
+    lines_along,
     not_here,
     one_coordinate,
     printed_constants,
     pure_over_normal,
     spent,
     star,
+    steepness,
 )
-from copriv.experiments.figures.grid import slope
 from copriv.experiments.runner import Row
 
 
 def _lines(found: Found, identity: str, axis: str) -> list[list[Row]]:
-    """Every slice of a grid along `axis`, with the paper's own settings."""
-    rows, other = found.of(identity, mechanism="as published"), "records" if axis == "epsilon" else "epsilon"
-    return [[row for row in rows if row[other] == value] for value in sorted({row[other] for row in rows})]
-
-
-def _slope(line: Sequence[Row], axis: str) -> float:
-    return slope([row[axis] for row in line], [row["mean"] for row in line])
+    return lines_along(found, identity, "as published", axis)
 
 
 def _slopes(identity: str, axis: str) -> Callable[[Found], Answer]:
     return lambda found: Answer.of(
-        [_slope(line, axis) for line in _lines(found, identity, axis)], lambda s: abs(s + 2) <= 0.15
+        [steepness(line, axis) for line in _lines(found, identity, axis)], lambda s: abs(s + 2) <= 0.15
     )
 
 
 def _tenfold(axis: str, holds: Callable[[float], bool]) -> Callable[[Found], Answer]:
     """How much ψ falls when the budget, or the data, are ten times larger: 10^−slope on each slice."""
-    return lambda found: Answer.of([10.0 ** -_slope(line, axis) for line in _lines(found, "async-fig11", axis)], holds)
+    return lambda found: Answer.of(
+        [10.0 ** -steepness(line, axis) for line in _lines(found, "async-fig11", axis)], holds
+    )
 
 
 def _flattens(found: Found) -> Answer:
     """Whether the law is missed by more where n is larger: |slope + 2| of the largest n over that of the smallest."""
     lines = _lines(found, "async-fig11", "epsilon")
-    first, last = (abs(_slope(line, "epsilon") + 2) for line in (lines[0], lines[-1]))
+    first, last = (abs(steepness(line, "epsilon") + 2) for line in (lines[0], lines[-1]))
     return Answer.of(last - first, lambda more: more > 0, "How much farther from −2 the slope is at the largest n_i.")
 
 

@@ -10,45 +10,43 @@ from typing import Any
 from copriv.experiments.claims.claim import Claim, Found
 from copriv.experiments.claims.runs import cells
 from copriv.experiments.figures import BEYOND, FIGURES
-from copriv.experiments.runner import Backend, Effort, Progress, outcomes_of, reproduce
+from copriv.experiments.runner import Effort, outcomes_of, reproduce
 
 
 def check(
-    claims: Sequence[Claim],
-    out: Path,
-    effort: Effort,
-    *,
-    workers: int = -1,
-    backend: Backend = "loky",
-    progress: Progress | None = None,
-    finished: Callable[[Any], None] | None = None,
+    claims: Sequence[Claim], out: Path, effort: Effort, finished: Callable[[Any], None] | None = None, **how: Any
 ) -> dict[str, Any]:
-    """Write claims.json and return it. Figures and trials that are finished are not run again.
+    """Write claims.json and return it: `answered` for all claims of both papers."""
+    document = answered(claims, out, effort, finished, **how)
+    (out / "claims.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return document
 
-    finished: told of each figure's report. Raises DataError where a data set cannot be had.
+
+def answered(
+    claims: Sequence[Claim], out: Path, effort: Effort, finished: Callable[[Any], None] | None = None, **how: Any
+) -> dict[str, Any]:
+    """Each claim with our numbers and the verdict. Figures and trials that are finished are not run again.
+
+    finished: told of each figure's report. how: workers, backend and progress, as `reproduce` takes them. Raises DataError
+    where a data set cannot be had.
     """
     read = {name for claim in claims for name in (claim.source, *claim.needs) if name != "claims"}
     figures, rows = {}, {}
-    for report in reproduce(
-        [figure for figure in (*FIGURES, *BEYOND) if figure.identity in read],
-        out, effort, workers=workers, backend=backend, progress=progress,
-    ):  # fmt: skip
+    for report in reproduce([one for one in (*FIGURES, *BEYOND) if one.identity in read], out, effort, **how):
         figures[report.identity] = report.document
         rows[report.identity] = _rows(out / f"{report.identity}.csv")
         if finished is not None:
             finished(report)
     own = cells(effort)
-    outcomes = outcomes_of(own, out, "claims", workers=workers, backend=backend, progress=progress)
+    outcomes = outcomes_of(own, out, "claims", **how)
     found = Found(figures, rows, {str(cell.at["name"]): o for cell, o in zip(own, outcomes, strict=True)})
     data = {one["description"] for document in figures.values() for one in document["data"]}
-    document = {
+    return {
         "schema": "copriv.claims/1",
         "quick": effort.quick,
         "data": sorted(data),
         "claims": [_told(claim, found) for claim in claims],
     }
-    (out / "claims.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return document
 
 
 def _told(claim: Claim, found: Found) -> dict[str, Any]:

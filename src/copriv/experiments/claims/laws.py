@@ -1,6 +1,6 @@
 """Claims that need no figure: formulas of the library, exact recursions, counts of a table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from copriv.data.tables import read_table
 from copriv.experiments.claims.claim import Answer, Found
 from copriv.experiments.consortia import at_hand
+from copriv.experiments.figures.grid import slope
+from copriv.experiments.runner import Row
 from copriv.fitness import Quadratic, Regularizer
 from copriv.forecast.bounds import Setting, a_as_printed, a_theorem_2, s_theorem_2, s_theorem_3
 from copriv.forecast.exact.moments import OwnerKinds
@@ -15,6 +17,17 @@ from copriv.forecast.exact.synchronous import s1
 from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.types import Array
+
+
+def lines_along(found: Found, identity: str, mechanism: str, axis: str) -> list[list[Row]]:
+    """Every slice of a figure's grid along `axis`."""
+    rows, other = found.of(identity, mechanism=mechanism), "records" if axis == "epsilon" else "epsilon"
+    return [[row for row in rows if row[other] == value] for value in sorted({row[other] for row in rows})]
+
+
+def steepness(line: Sequence[Row], axis: str) -> float:
+    """Least-squares slope of log E ψ along one of them."""
+    return slope([row[axis] for row in line], [row["mean"] for row in line])
 
 
 def judged(identity: str, start: str) -> Callable[[Found], Answer]:

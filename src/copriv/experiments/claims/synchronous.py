@@ -9,10 +9,12 @@ from copriv.experiments.claims.laws import (
     bound_slopes_s,
     cards_frauds,
     judged,
+    lines_along,
     overlap_factors,
     parameter_factor,
     spent,
     stays_at_the_start,
+    steepness,
 )
 from copriv.experiments.figures.grid import slope
 
@@ -20,16 +22,11 @@ from copriv.experiments.figures.grid import slope
 def _slopes(identity: str, axis: str) -> Callable[[Found], Answer]:
     """Of every slice of a grid with the paper's own settings: −2 within 0.15."""
 
-    def answer(found: Found) -> Answer:
-        rows = found.of(identity, mechanism="as written")
-        other = "records" if axis == "epsilon" else "epsilon"
-        slopes = []
-        for value in sorted({row[other] for row in rows}):
-            line = [row for row in rows if row[other] == value]
-            slopes.append(slope([row[axis] for row in line], [row["mean"] for row in line]))
-        return Answer.of(slopes, lambda s: abs(s + 2) <= 0.15)
+    return lambda found: Answer.of(_all_slopes(found, identity, axis), lambda s: abs(s + 2) <= 0.15)
 
-    return answer
+
+def _all_slopes(found: Found, identity: str, axis: str) -> list[float]:
+    return [steepness(line, axis) for line in lines_along(found, identity, "as written", axis)]
 
 
 def _improves(identity: str) -> Callable[[Found], Answer]:
@@ -63,11 +60,7 @@ def _worth_including(found: Found) -> Answer:
 
 
 def _hinge_is_steeper(found: Found) -> Answer:
-    rows = found.of("sync-fig9", mechanism="as written")
-    slopes = []
-    for n in sorted({row["records"] for row in rows}):
-        line = [row for row in rows if row["records"] == n]
-        slopes.append(slope([row["epsilon"] for row in line], [row["mean"] for row in line]))
+    slopes = _all_slopes(found, "sync-fig9", "epsilon")
     return Answer.of(slopes, lambda s: s <= -0.85, "An upper bound of slope −1 allows every steeper fall.")
 
 
@@ -89,6 +82,15 @@ def _identical(found: Found) -> Answer:
 
 def _ordered(identity: str) -> Callable[[Found], Answer]:
     return judged(identity, "ψ at the end falls")
+
+
+def _large_or_eager(place: str, identity: str, third: str) -> tuple[Claim, Claim]:
+    """Scenarios ii and iii, of which S says the same for both tables."""
+    return (
+        Claim(f"{place} (ii)", "The effect of ε₁ is more pronounced.", "twice that of (i)",
+              judged(identity, "(ii) the same"), identity),
+        Claim(f"{place} (iii)", third, "below 1", judged(identity, "(iii)"), identity),
+    )  # fmt: skip
 
 
 SYNCHRONOUS: tuple[Claim, ...] = (
@@ -120,10 +122,7 @@ SYNCHRONOUS: tuple[Claim, ...] = (
     Claim("S, §IV-A, Fig. 6 (i)", "ψ does not change significantly with ε₁.", "ratio below 3",
           judged("sync-fig6", "(i) E ψ at"), "sync-fig6"),
     Claim("S, §IV-A, Fig. 6 (i)", "Thm 3 foresees ψ ∝ √(200 + 1/ε₁²)/(2000 + n₁).", "power 1", _foreseen, "sync-fig6"),
-    Claim("S, §IV-A, Fig. 6 (ii)", "The effect of ε₁ is more pronounced.", "twice that of (i)",
-          judged("sync-fig6", "(ii) the same"), "sync-fig6"),
-    Claim("S, §IV-A, Fig. 6 (iii)", "Similar to the first, with better fitness.", "below 1",
-          judged("sync-fig6", "(iii)"), "sync-fig6"),
+    *_large_or_eager("S, §IV-A, Fig. 6", "sync-fig6", "Similar to the first, with better fitness."),
     Claim("S, §IV-A, Fig. 6 (iv)", "The best scenario, whatever owner 1 does.", "below 1",
           judged("sync-fig6", "(iv)"), "sync-fig6"),
     Claim("S, §IV-B", "Frauds are 0.172 % of all transactions.", "0.00172", cards_frauds),
@@ -134,10 +133,7 @@ SYNCHRONOUS: tuple[Claim, ...] = (
     Claim("S, §IV-B, Fig. 10", "All slopes against n_i are −2.", "−2", _slopes("sync-fig10", "records"), "sync-fig10"),
     Claim("S, §IV-B, Fig. 11 (i)", "No point in collaboration with small reluctant owners.", "10 times the best of (iv)",
           judged("sync-fig11", "(i) least"), "sync-fig11"),
-    Claim("S, §IV-B, Fig. 11 (ii)", "The effect of ε₁ is more pronounced.", "twice that of (i)",
-          judged("sync-fig11", "(ii) the same"), "sync-fig11"),
-    Claim("S, §IV-B, Fig. 11 (iii)", "Similar to the first, with better results.", "below 1",
-          judged("sync-fig11", "(iii)"), "sync-fig11"),
+    *_large_or_eager("S, §IV-B, Fig. 11", "sync-fig11", "Similar to the first, with better results."),
     Claim("S, §IV-B, Fig. 11 (iv)", "Performances with and without privacy are identical if n₁ is large or ε₁ not too small.",
           "ψ = 0", _identical, "sync-fig11"),
 )  # fmt: skip

@@ -154,7 +154,9 @@ class Transient:
                     what = f"{panel.title}: the same at the best of any c₁ (exact recursion)"
                     found += [
                         Comparison(f"{what}; it is c₁ = {row['best_step']:,.0f}", "", row["gain_of_any_step"], None),
-                        Comparison(f"{what} at which no run is ever farther than its start", "", row["calm_gain"], None),
+                        Comparison(
+                            f"{what} at which no run is ever farther than its start", "", row["calm_gain"], None
+                        ),
                     ]
         return Judgement.of(found, ordered, self.why, self.why_all)
 

@@ -1,7 +1,12 @@
-"""A little HTML, written so that no text can become markup: every string is escaped where it enters, and only there."""
+"""A little HTML, written so that no text can become markup: every string is escaped where it enters, and only there.
 
+`document` is a whole page in one file: it needs no other file, no script and no network.
+"""
+
+from base64 import b64encode
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,22 @@ def listed(*items: Piece) -> Markup:
 def facts(*pairs: tuple[str, Piece]) -> Markup:
     """Names and what they stand for."""
     return element("dl", *(together(element("dt", name), element("dd", what)) for name, what in pairs))
+
+
+def picture(png: bytes, words: str) -> Markup:
+    """A PNG inside the page; `words` for those who do not see it."""
+    return Markup(f'<img alt="{escape(words)}" src="data:image/png;base64,{b64encode(png).decode("ascii")}">')
+
+
+def document(title: str, *body: Piece, style: str = "", pictures: bool = False) -> str:
+    """The page: its title, what is in it, and rules of its own beside the common ones; `pictures`: whether it has any."""
+    common = files("copriv.markup").joinpath("page.css").read_text(encoding="utf-8")
+    may = "default-src 'none'; style-src 'unsafe-inline'" + ("; img-src data:" if pictures else "")
+    head = together(
+        Markup('<meta charset="utf-8">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{may}">'),
+        element("title", title),
+        Markup(f"<style>\n{common}{style}</style>"),
+    )
+    return f"<!doctype html>\n{element('html', element('head', head), element('body', *body), lang='en').text}\n"
