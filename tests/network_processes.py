@@ -12,10 +12,15 @@ _FORKS.set_forkserver_preload(
     [
         "copriv.cli.commands.learner",
         "copriv.cli.commands.owner_serve",
+        "copriv.cli.realised",
+        "copriv.data.consortium",
         "copriv.network.agent",
         "copriv.network.grpc_transport",
         "copriv.network.learner",
         "copriv.network.model",
+        "copriv.network.setup",
+        "copriv.privacy.ahead",
+        "copriv.privacy.laplace",
     ]
 )
 

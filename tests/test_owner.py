@@ -1,5 +1,6 @@
 """The owner: what it answers, what it refuses, and that a refusal costs nothing."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -105,6 +106,27 @@ def test_every_draw_is_fresh() -> None:
     bank = owner()
     draws = np.vstack([draws, [bank.answer(query(f"q{k}")).gradient for k in range(M)]])
     assert len(np.unique(draws)) == draws.size
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_forked_processes_draw_other_noise() -> None:
+    """OpenDP's generator has its state in the process: copies of it that went on alike would blur two answers alike."""
+    bank = owner()
+    bank.answer(query())  # from here on the generator has a state to copy
+    drawn = []
+    for k in range(3):
+        heard, says = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(says, bank.answer(query(f"child {k}")).gradient.tobytes())
+            os._exit(0)
+        os.waitpid(child, 0)
+        drawn.append(np.frombuffer(os.read(heard, 8 * P)))
+        os.close(heard)
+        os.close(says)
+    drawn.append(bank.answer(query("parent")).gradient)
+    assert len(np.unique(drawn)) == np.size(drawn)
 
 
 REFUSED = {

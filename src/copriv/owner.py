@@ -15,7 +15,8 @@ Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 import math
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from fractions import Fraction
 
 import numpy as np
@@ -39,8 +40,8 @@ class Owner:
     DataError when the loss cannot take the targets, and InvalidInput when the bound is so small that no noise can be
     certified: all before anything is spent.
 
-    times: when answers leave (`copriv.privacy.release_time`). Without, an answer takes as long as it takes, which tells
-    who can measure it something of the records and the noise; over a network `OwnerAgent` always gives one.
+    times: when answers leave, and draws ahead end (`copriv.privacy.release_time`). Without, an answer takes as long as it
+    takes, which tells who can measure it something of the records and the noise; over a network `OwnerAgent` always gives one.
 
     Records that are not in memory (`InBlocks`) are passed over once here, to be checked, and once for each answer.
     """
@@ -91,6 +92,20 @@ class Owner:
         ledger.open_for(self._fingerprint, δ)
         self.ledger: Ledger = ledger
 
+    def charging(self, ledger: Ledger, times: ReleaseTime) -> "Owner":
+        """This owner for another run: the same records and terms, with that run's ledger.
+
+        Records in memory were checked, and are not looked at again: whoever names a run cannot measure how long that
+        takes. Others are read anew, in a slot of `times`. Raises as the class does.
+        """
+        owner = copy(self)
+        owner._one_at_a_time, owner._times, owner.ledger = threading.Lock(), times, ledger
+        ledger.open_for(self._fingerprint, Fraction(self._terms.delta))
+        if not isinstance(self._records, Records):
+            with times.held():
+                self._check_records(self._agreement, self.name, self._records, self._loss)
+        return owner
+
     def answer(self, query: Query) -> Answer:
         """One private answer; the same query asked again gets the same answer and costs nothing.
 
@@ -130,7 +145,8 @@ class Owner:
         """
         ahead = self._mechanism.ahead
         if ahead is not None and self.ledger.answers < self._agreement.answers:
-            ahead.draw()
+            with self._held():  # whoever speaks meanwhile hears back later, and that tells how long the draw took
+                ahead.draw()
 
     def drop_noise(self) -> None:
         """Forget what `draw_ahead` drew."""
@@ -138,8 +154,11 @@ class Owner:
             self._mechanism.ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        with nullcontext() if self._times is None else self._times.held():
+        with self._held():
             return self._mechanism.answer(self._loss, self._records, theta)
+
+    def _held(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._times is None else self._times.held()
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):

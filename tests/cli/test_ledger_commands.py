@@ -128,3 +128,15 @@ def test_another_folder_for_the_witness_is_no_way_to_a_second_ledger(
     (witness,) = keys.glob("ledger-*.witness")
     witness.rename(elsewhere / witness.name)
     assert copriv(capsys, "ledger", "verify", path, "--keys", keys, "--witness", elsewhere)[0] == 0
+
+
+def test_a_name_that_a_learner_chose_moves_no_cursor(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "loans.ledger"
+    copriv(capsys, "ledger", "create", path, "--keys", keys)
+    with LedgerFile.open(path, "bank", Fraction(1), witness=keys) as file:
+        file.run("f", "r", Fraction(1), 4).charge("\x1b[2K\x1b[1A\r0 spent", np.zeros(3), Fraction(1, 4))
+    code, said = copriv(capsys, "ledger", "show", path)
+    assert (code, "\x1b" in said, "\r" in said) == (0, False, False)
+    assert "\\x1b[2K" in said

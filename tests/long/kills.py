@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -37,6 +38,37 @@ _SAID = struct.Struct("<II3d")
 FAILED = 70
 
 
+def struck_child(
+    strike: Strike, work: Callable[[int], int], error: Path, flushed: Flushed | None = None
+) -> tuple[int, bytes]:
+    """`work` in a forked child, until the strike: its exit code (negative for a signal), and what it wrote to its pipe.
+
+    Whatever copriv raises on purpose is exit code 4, anything else FAILED; what it was stands in the file `error` then.
+    """
+    heard, says = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(heard)
+        code = FAILED
+        try:
+            Disk(strike, flushed).stand_between(says)
+            code = work(says)
+        except BaseException as raised:
+            code = 4 if isinstance(raised, CoprivError) else FAILED
+            with suppress(OSError):
+                error.write_text(traceback.format_exc())
+        finally:
+            os._exit(code)
+    os.close(says)
+    strike_from_outside(strike, pid, heard)
+    said = b""
+    while piece := os.read(heard, 65536):
+        said += piece
+    os.close(heard)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), said
+
+
 class Ground:
     """One ledger, from its first charge until its lifetime budget is spent."""
 
@@ -53,23 +85,11 @@ class Ground:
 
     def struck(self, strike: Strike, mount: Mount | None = None) -> str:
         """One process that answers until the strike; what became of it."""
-        heard, says = os.pipe()
         if mount is not None:
             mount.begin(strike)
-        pid = os.fork()
-        if pid == 0:
-            os.close(heard)
-            self._child(strike, says)
-        os.close(says)
-        strike_from_outside(strike, pid, heard)
-        said = b""
-        while piece := os.read(heard, 65536):
-            said += piece
-        os.close(heard)
-        _, status = os.waitpid(pid, 0)
+        code, said = struck_child(strike, self._serve, self.folder / "error", self.flushed)
         if mount is not None:
             mount.end(strike)
-        code = os.waitstatus_to_exitcode(status)
         for run, number, *gradient in _SAID.iter_unpack(said[: len(said) // _SAID.size * _SAID.size]):
             self.left.setdefault((run, number), set()).add(struct.pack("<3d", *gradient))
         if strike.kind in OF_POWER and code < 0:
@@ -110,23 +130,6 @@ class Ground:
         return {line.identity: bytes.fromhex(line.content) for line in read_lines(self.ledger) if line.kind == "answer"}
 
     # The owner's process ------------------------------------------------------------------------------------------
-
-    def _child(self, strike: Strike, says: int) -> None:
-        code = FAILED
-        try:
-            Disk(strike, self.flushed).stand_between(says)
-            code = self._serve(says)
-        except CoprivError as error:
-            code = 4
-            self._note(repr(error))
-        except BaseException:
-            self._note(traceback.format_exc())
-        finally:
-            os._exit(code)
-
-    def _note(self, text: str) -> None:
-        with suppress(OSError):
-            (self.folder / "error").write_text(text)
 
     def _serve(self, says: int) -> int:
         again = random.choice(sorted(self.left)) if self.left else None

@@ -11,11 +11,10 @@ import random
 import shutil
 import tempfile
 import time
-import traceback
 from fractions import Fraction
 from pathlib import Path
 
-from copriv.errors import CoprivError, InvalidInput, Unreachable
+from copriv.errors import InvalidInput, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.conductor import Conductor
@@ -28,9 +27,9 @@ from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.ledger_reading import read_lines, verify
 from copriv.privacy.release_time import ReleaseTime
-from long.kills import FAILED, Struck, warm
+from long.kills import Struck, struck_child, warm
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, records
-from long.strikes import AT_A_CALL, BY_ANOTHER, OF_THE_DISK, OF_TIME, Disk, Strike, strike_from_outside
+from long.strikes import AT_A_CALL, BY_ANOTHER, OF_THE_DISK, OF_TIME, Strike
 
 KINDS = (*AT_A_CALL, *OF_THE_DISK, *BY_ANOTHER, *BY_ANOTHER, *OF_TIME)
 RULES = (("A2", 12, "choose"), ("A1", 12, "broadcast"), ("S2", 5, "choose"))
@@ -50,17 +49,8 @@ class Run:
 
     def struck(self, strike: Strike) -> str:
         """One process that goes on with the run until the strike; what became of it."""
-        heard, says = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(heard)
-            self._child(strike, says)
-        os.close(says)
-        strike_from_outside(strike, pid, heard)
-        _, status = os.waitpid(pid, 0)
-        os.close(heard)
-        code = os.waitstatus_to_exitcode(status)
         error = self.folder / "error"
+        code, _ = struck_child(strike, self._to_the_end, error)
         if code not in (0, 4, STOPPED, -9) or (code == 4 and not strike.may_refuse):
             raise Finding(f"after {strike}: exit code {code}: {error.read_text() if error.exists() else ''}")
         for name in NAMES:
@@ -80,25 +70,12 @@ class Run:
 
     # The process --------------------------------------------------------------------------------------------------
 
-    def _child(self, strike: Strike, says: int) -> None:
-        code = FAILED
+    def _to_the_end(self, says: int) -> int:
         try:
-            Disk(strike).stand_between(says)
             asyncio.run(self._together(says))
-            code = 0
         except Unreachable:  # nobody came for too long: the machine is very busy
-            code = STOPPED
-        except CoprivError as error:
-            code = 4
-            self._note(repr(error))
-        except BaseException:
-            self._note(traceback.format_exc())
-        finally:
-            os._exit(code)
-
-    def _note(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            (self.folder / "error").write_text(text)
+            return STOPPED
+        return 0
 
     async def _together(self, says: int) -> None:
         path = self.folder / "run.db"

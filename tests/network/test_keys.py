@@ -1,6 +1,9 @@
 """Who is let in, and with what reason everybody else is not."""
 
 import asyncio
+import base64
+import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from copriv.errors import InvalidInput, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent
 from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
-from copriv.network.keys import Keys, KeysRefused, issue, make_authority
+from copriv.network.keys import Certified, Keys, KeysRefused, issue, make_authority
 from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.policy import Policy, PolicyRefused
 from copriv.network.transport import Link, MemoryNetwork
@@ -281,3 +284,28 @@ def test_an_empty_list_in_a_policy_is_refused_not_taken_for_anything_goes(tmp_pa
     (tmp_path / "policy.toml").write_text(f"[policy]\n{key} = []\n")
     with pytest.raises(PolicyRefused, match="leave the key out"):
         Policy.load(tmp_path / "policy.toml")
+
+
+def strange(certificate: bytes, what: str) -> str:
+    """A certificate that reads as one of ours until its signature, key or version is asked for."""
+    raw = base64.b64decode(b"".join(certificate.splitlines()[1:-1]))
+    signature, curve = bytes.fromhex("06082a8648ce3d0403"), bytes.fromhex("06082a8648ce3d030107")
+    if what == "signed in an unknown way":
+        raw = raw.replace(signature + b"\x02", signature + b"\x7f")
+    elif what == "a key of an unknown curve":
+        raw = raw.replace(curve, curve[:-1] + b"\x7f")
+    elif what == "another version":
+        raw = raw.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020107"), 1)
+    return ssl.DER_cert_to_PEM_cert(raw)
+
+
+@pytest.mark.parametrize("what", ["signed in an unknown way", "a key of an unknown curve", "another version"])
+def test_a_strange_certificate_of_a_peer_is_refused_like_any_other(held: dict[str, Keys], what: str) -> None:
+    """Each of them ended an owner, or `copriv verify`, with a traceback."""
+    for name in ("bank-1", "learner"):
+        made = strange(held[name].certificate, what)
+        assert made != ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(held[name].certificate.decode()))
+        with pytest.raises(KeysRefused, match="not of this consortium's authority"):
+            Certified.by(held["learner"].authority, made)
+        with suppress(KeysRefused):  # an authority that a run's file brings along is another's word too
+            Certified.by(strange(held[name].authority, what).encode(), held[name].certificate.decode())

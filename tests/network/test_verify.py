@@ -411,11 +411,76 @@ def test_the_identity_of_a_query_follows_from_four_things() -> None:
     assert query_identity("f", "r", "o", 1) != query_identity("f", "r", "o", 2)
 
 
-def test_a_file_that_holds_a_program_is_refused_before_it_is_read(tmp_path: Path, held: Held) -> None:
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 0.0, '', '{}', '' FROM n"
+PROGRAMS = {
+    "a view": f"CREATE VIEW events (number, time, kind, data, hash) AS {ENDLESS}",
+    "a column that is worked out": "CREATE TABLE events (number INTEGER PRIMARY KEY, time REAL, kind TEXT, "
+    "data TEXT AS(hex(zeroblob(400000000))), hash TEXT)",
+    "one that says so in full": "CREATE TABLE events (number INTEGER PRIMARY KEY, time REAL, kind TEXT, "
+    "data TEXT GENERATED/**/ALWAYS/**/AS/**/(hex(zeroblob(400000000))), hash TEXT)",
+    "a virtual table": "CREATE VIRTUAL TABLE events USING fts5(number, time, kind, data, hash)",
+    "a trigger": "CREATE TRIGGER more AFTER INSERT ON kept BEGIN DELETE FROM kept; END",
+    "an index": "CREATE INDEX events ON kept (kind)",
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_file_that_holds_a_program_is_refused_before_it_is_read(tmp_path: Path, held: Held, what: str) -> None:
     conducted(tmp_path / "run.db", held)
     with sqlite3.connect(tmp_path / "run.db") as file:
         file.execute("ALTER TABLE events RENAME TO kept")
-        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 0.0, '', '{}', '' FROM n"
-        file.execute(f"CREATE VIEW events (number, time, kind, data, hash) AS {endless}")
+        file.execute(PROGRAMS[what])
     with pytest.raises(StoreFailed, match="no learner writes"):
         check(tmp_path / "run.db", held)
+
+
+DEEP = "[" * 100_000
+STRANGE: dict[str, Callable[[dict[str, Any]], str]] = {
+    "a certificate that is a number": lambda said: json.dumps(said | {"learner": 5}),
+    "a line that never ends going deeper": lambda said: DEEP,
+    "parameters without end": lambda said: json.dumps(said | {"parameters": 10**12}),
+    "no parameters": lambda said: json.dumps(said | {"parameters": 0}),
+    "an authority that is a list": lambda said: json.dumps(said | {"authority": [1]}),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_a_first_line_that_says_anything_is_wrong_and_ends_nothing(
+    tmp_path: Path, held: Held, forger: Forger, what: str
+) -> None:
+    """Whoever makes the file chains and numbers it as it likes: tracebacks, and memory for 10¹² numbers, were seen."""
+    with sqlite3.connect(forger.path) as file:
+        (at, data), *_ = file.execute("SELECT time, data FROM events WHERE number = 1")
+        strange = STRANGE[what](json.loads(data))
+        file.execute(
+            "UPDATE events SET data = ?, hash = ? WHERE number = 1",
+            (strange, line_hash(START, 1, at, "begun", strange)),
+        )
+        with suppress(ValueError, TypeError, RecursionError):
+            file.execute("UPDATE run SET parameters = ?", (json.loads(strange)["parameters"],))
+    for authority in (None, held["learner"].authority):
+        verdict = verify_run(forger.path, authority=authority)
+        assert [problem.line for problem in verdict.problems][:1] == [1] or authority is not None
+        assert not verdict.ok
+    assert copriv(["verify", str(forger.path)]) == 3
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, "[]", "1" * 5000, '{"schema": "copriv.model/1"}', "\ud800", '{"schema": []}', "null"]
+)
+def test_a_model_that_is_none_is_told_in_words(tmp_path: Path, forger: Forger, text: str) -> None:
+    (tmp_path / "model.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert copriv(["verify", str(forger.path), "--model", str(tmp_path / "model.json")]) == 3
+
+
+@pytest.mark.parametrize("part", [{"record": ["abc"]}, {"record": {"run": [], "head": [1]}}, {"agreement": DEEP}])
+def test_a_model_whose_parts_are_of_other_kinds_is_told_in_words(
+    tmp_path: Path, held: Held, forger: Forger, part: dict[str, Any]
+) -> None:
+    agreed = agreement(horizon=8, answers=3)
+    whole = {
+        "schema": "copriv.model/1", "fingerprint": agreed.fingerprint, "theta": [0.0] * 3, "dictionary": None,
+        "agreement": agreed.to_dict(), "record": {"run": check(forger.path, held).run, "head": [1]},
+    }  # fmt: skip
+    (tmp_path / "model.json").write_text(json.dumps(whole | part))
+    assert copriv(["verify", str(forger.path), "--model", str(tmp_path / "model.json")]) == 3

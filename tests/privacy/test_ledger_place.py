@@ -217,6 +217,33 @@ def test_two_processes_on_one_file_by_two_names_spend_one_lifetime(place: tuple[
     assert spend(path, keys, "x", 0) == "spent 1/2"
 
 
+def test_a_copy_cannot_be_spent_while_the_ledger_is_in_use(place: tuple[Path, Path]) -> None:
+    """Two files have two locks; each spent the whole lifetime, and the witness was written over in turns."""
+    path, keys = place
+    holder, pipe = started(path, keys, "x", 4, "wait")
+    assert pipe.recv() == "spent 1/2"
+    copy = Path(shutil.copy(path, path.with_name("copy.ledger")))
+    with pytest.raises(InUse, match=f"witness of this ledger, or of a copy of it, is in use by process {holder.pid}"):
+        LedgerFile.open(copy, "bank", ONE, witness=keys)
+    pipe.send("go on")
+    holder.join(20)
+    assert spend(path, keys, "x", 0) == "spent 1/2"
+
+
+def test_a_witness_that_is_replaced_under_a_running_owner_stops_it(place: tuple[Path, Path]) -> None:
+    """What is written to the old one would be remembered by nobody."""
+    path, keys = place
+    (witness,) = keys.glob("*.witness")
+    with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        ledger.charge("q0", THETA, EIGHTH)
+        shutil.copy(witness, keys / "kept")
+        (keys / "kept").rename(witness)
+        with pytest.raises(LedgerFailed, match="was replaced while in use"):
+            ledger.charge("q1", THETA, EIGHTH)
+    assert verify(path).spent == 2 * EIGHTH, "the second charge stands, and nothing was answered for it"
+
+
 def test_a_second_name_stops_a_running_owner(place: tuple[Path, Path]) -> None:
     path, keys = place
     with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
@@ -243,6 +270,23 @@ def test_a_process_that_is_forked_cannot_spend(place: tuple[Path, Path]) -> None
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         ledger.charge("q", THETA, EIGHTH)
     assert verify(path).spent == EIGHTH
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_forked_process_that_lets_go_does_not_say_that_the_ledger_is_closed(place: tuple[Path, Path]) -> None:
+    """A witness that says "closed" makes what was paid ahead good again after a failure of the power."""
+    path, keys = place
+    with LedgerFile.open(path, "bank", ONE, ahead=3, witness=keys) as file:
+        ledger = file.run("f", "r", ONE, 8)
+        ledger.charge("q0", THETA, EIGHTH)
+        ledger.record("q0", THETA)
+        child = os.fork()
+        if child == 0:
+            file.close()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        (seen,) = witnessed(keys, "bank")
+        assert not seen.closed
 
 
 # Older copies --------------------------------------------------------------------------------------------------------

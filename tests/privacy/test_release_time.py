@@ -10,12 +10,14 @@ import pytest
 from scipy.stats import spearmanr
 
 from copriv.agreement import Agreement
+from copriv.errors import BudgetRefused
 from copriv.losses import Hinge, Huber, Logistic, Squared
 from copriv.mechanisms import objective_solver
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import Prepared, surface_of
 from copriv.owner import Owner
 from copriv.privacy import ledger_lines
+from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Query
 from copriv.records import Records
@@ -180,6 +182,64 @@ def test_the_noise_cannot_be_told_by_the_time() -> None:
         noise.append(float(np.abs(answer.gradient).sum()))
     assert min(took) >= 8e-3
     assert abs(spearmanr(took, noise).statistic) < 6 / np.sqrt(200)
+
+
+def test_drawing_ahead_takes_a_slot_whatever_was_drawn() -> None:
+    """A draw keeps the process from everything else: whoever spoke meanwhile heard back when it ended, and so when that was."""
+    terms, clock = agreed("laplace"), Virtual()
+    owner = Owner(terms, "bank", neighbour(1.0, 0.6), Squared(), times=ReleaseTime(1.0, clock.read, clock.sleep))
+    ahead = owner._mechanism.ahead
+    assert ahead is not None
+    for seconds in (0.01, 0.3, 0.9):
+        begun, draw = clock.now, ahead.draw
+
+        def slow(seconds: float = seconds) -> None:
+            clock.now += seconds
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(ahead), "draw", lambda _, slow=slow: slow())
+            owner.draw_ahead()
+        assert clock.now - begun == pytest.approx(1.0, abs=1e-3)
+        assert draw is not None
+
+
+def test_another_run_does_not_look_at_the_records_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner names runs as it likes, and can measure how long it takes to be greeted: that was a pass over the records."""
+    terms, looked = agreed("laplace"), list[str]()
+
+    def check(self: Owner, *_: Any) -> None:
+        looked.append("bank")
+
+    monkeypatch.setattr(Owner, "_check_records", check)
+    first = Owner(terms, "bank", neighbour(1.0, 0.6), Squared())
+    assert looked == ["bank"]
+    ledgers = [MemoryLedger("bank", Fraction(3), 1) for _ in range(2)]
+    times = ReleaseTime(1e-3)
+    for ledger in ledgers:
+        owner = first.charging(ledger, times)
+        owner.answer(Query("q", terms.fingerprint, "bank", np.zeros(P)))
+        assert (owner.ledger.answers, first.ledger.answers) == (1, 0)
+        with pytest.raises(BudgetRefused):
+            owner.answer(Query("q2", terms.fingerprint, "bank", np.zeros(P)))
+    assert looked == ["bank"]
+
+
+def test_records_that_are_read_anew_for_a_run_are_read_in_a_slot() -> None:
+    terms, clock = agreed("laplace"), Virtual()
+    held = neighbour(1.0, 0.6)
+
+    class Slow:
+        units, n_parameters, seconds = N, P, 0.0
+
+        def blocks(self) -> Any:
+            clock.now += self.seconds
+            return held.blocks()
+
+    owner, times = Owner(terms, "bank", Slow(), Squared()), ReleaseTime(1.0, clock.read, clock.sleep)
+    for Slow.seconds in (0.1, 0.7):
+        begun = clock.now
+        owner.charging(MemoryLedger("bank", Fraction(3), 1), times)
+        assert clock.now - begun == pytest.approx(1.0, abs=1e-3)
 
 
 # The head of the ledger ----------------------------------------------------------------------------------------------

@@ -85,12 +85,28 @@ class Case:
                 return Δ * math.sqrt(m) * _normal_multiplier(ε, δ) * self.unit
             case "laplace-composed":
                 return Δ * _laplace_multiplier(m, ε, δ) * self.unit
-        s = 2.0 / (N * ANCHOR)  # c = 2, r = 1
-        ε1 = 0.99 * ε - math.log1p(s)
+        ε1 = self.for_noise
         if δ == 0:
             return np.full(P, Δ * BOUND / ε1)
         u = -float(ndtri(δ / 2))
         return np.full(P, brentq(lambda d: Δ * BOUND * u / d + (Δ * BOUND) ** 2 / (2 * d * d) - ε1, 1e-4, 1e4))
+
+    @property
+    def for_noise(self) -> float:
+        """ε₁ of "objective": what is left for the tilt once the curvature, and what the solver leaves, are paid for."""
+        s = 2.0 / (N * self.terms["anchor"])  # c = 2, r = 1
+        return 0.99 * self.epsilon - math.log1p(s)
+
+    @property
+    def attained(self) -> float:
+        """The ε, at this δ, that neighbours whose slopes are at their limits come to by the tilt alone: 2Ξ/n in one coordinate.
+
+        With δ it is less than ε₁, for a step of the proof counts both records' tails.
+        """
+        if not self.normal:
+            return self.for_noise
+        multiplier = float(self.scales()[0]) / (2.0 / N * BOUND)
+        return float(brentq(lambda ε: delta_of_normal(multiplier, ε) - self.delta, 1e-6, 50.0))
 
     def noise(self, answers: Array, records: Records) -> Array:
         """What is left of answers (…, length) of an owner with these records once all else is taken away, at scale 1."""
@@ -119,6 +135,16 @@ CASES = {
         Case("objective", 1.5, 0.02, 1, 2, {"anchor": ANCHOR}),
     )
 }
+
+
+FIRM = {
+    case.name: case
+    for case in (
+        Case("objective", 1.5, 0.0, 1, 1, {"anchor": 5.0}),
+        Case("objective", 1.5, 0.02, 1, 2, {"anchor": 5.0}),
+    )
+}
+"""Models whose anchor leaves nearly all of ε for noise: an audit of the tilt alone comes near to the whole."""
 
 
 @cache
@@ -155,7 +181,7 @@ def tilt(case: Case, records: Records, theta: Array) -> Array:
     """The b for which θ is the minimum: −∇(clipped mean loss) − λθ."""
     x, y = records.features, records.target
     rows = (_damped(records) * 2.0 * (x @ theta - y))[:, None] * x
-    return np.asarray(-(records.weight @ (rows * _factor(rows, BOUND, case.order))) / N - ANCHOR * theta)
+    return np.asarray(-(records.weight @ (rows * _factor(rows, BOUND, case.order))) / N - case.terms["anchor"] * theta)
 
 
 def log_jacobian(case: Case, records: Records, theta: Array) -> float:
@@ -164,7 +190,7 @@ def log_jacobian(case: Case, records: Records, theta: Array) -> float:
     rows = (_damped(records) * 2.0 * (x @ theta - y))[:, None] * x
     free = np.linalg.norm(rows, ord=case.order, axis=1) < BOUND
     curved = records.weight * _damped(records) * 2.0 * free / N
-    return float(np.linalg.slogdet((curved[:, None] * x).T @ x + ANCHOR * np.eye(P))[1])
+    return float(np.linalg.slogdet((curved[:, None] * x).T @ x + case.terms["anchor"] * np.eye(P))[1])
 
 
 @cache

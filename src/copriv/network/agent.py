@@ -120,13 +120,13 @@ class OwnerAgent:
         self._policy = policy or Policy()
         if self._policy.certificates and keys is None:
             raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
-        checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
+        self._checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
         self._policy.check(agreement, name, columns)
-        self._agreement, self._name, self._records, self._loss = agreement, name, records, loss
+        self._agreement, self._name, self._records = agreement, name, records
         self._terms = agreement.owner[agreement.owner_names.index(name)]
         self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
         self._patience, self._log = patience or Patience(), log or (lambda _: None)
-        self._times = times or checked.release_time()
+        self._times = times or self._checked.release_time()
         self._owner_of: tuple[str, Owner] | None = None
         """The newest run's name, and what answers in it."""
         self._runs = 0
@@ -245,10 +245,7 @@ class OwnerAgent:
                 )
             ε, δ, m = Fraction(self._terms.epsilon), Fraction(self._terms.delta), self._agreement.answers
             ledger = self._ledgers.run(self._agreement.fingerprint, run, ε, m, δ)
-            self._owner_of = (
-                run,
-                Owner(self._agreement, self._name, self._records, self._loss, ledger, times=self._times),
-            )
+            self._owner_of = run, self._checked.charging(ledger, self._times)
         return self._owner_of[1]
 
     def _reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -27,6 +27,13 @@ from copriv.errors import InvalidInput
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
 AUTHORITY_KEY = "ca-key.pem"
+
+
+_NONE_OF_OURS = (
+    ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion,
+    x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
+)  # fmt: skip
+"""What a certificate of others may be met with while it is read: it never ends a party."""
 
 
 class KeysRefused(InvalidInput):
@@ -127,14 +134,14 @@ class Certified:
             if not isinstance(key, ec.EllipticCurvePublicKey):
                 raise TypeError
             return cls(held, key)
-        except (ValueError, TypeError, IndexError, InvalidSignature, x509.ExtensionNotFound):
+        except _NONE_OF_OURS:
             raise KeysRefused("a certificate is not of this consortium's authority") from None
 
     def signed(self, signature: str, content: bytes) -> bool:
         """Whether this party signed this."""
         try:
             self._key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
-        except (ValueError, InvalidSignature):
+        except (ValueError, InvalidSignature, UnsupportedAlgorithm):
             return False
         return True
 
@@ -270,7 +277,7 @@ def _begun(
 def _certificate(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise KeysRefused("keys: a certificate file is no PEM certificate; ask the coordinator for it again") from None
 
 

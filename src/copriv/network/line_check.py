@@ -15,6 +15,7 @@ import numpy as np
 
 from copriv.errors import CoprivError
 from copriv.network.keys import Certified, KeysRefused
+from copriv.network.messages import MAX_FRAME
 from copriv.network.signatures import answer_content, query_content
 from copriv.network.store import START, RunStore, digest, line_hash
 from copriv.network.trajectory import Trajectory
@@ -128,7 +129,7 @@ class LineCheck:
             self.wrong(number, str(broken))
             # What does not replay has no continuation; who signed what can be looked at to the end.
             going = kind in ("query", "answer", "certified", "continued") and len(self.problems) < _MOST_PROBLEMS
-        except (CoprivError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        except (CoprivError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
             going = False
         self.head = said
@@ -144,6 +145,8 @@ class LineCheck:
             raise _Broken("it names another run, or another agreement")
         if said["parameters"] != self._store.n_parameters:
             raise _Broken("it names another number of parameters")
+        if not 1 <= said["parameters"] <= MAX_FRAME // 8:
+            raise _Broken("it names more parameters than a message holds")
         self.trajectory = Trajectory.of(self._agreement, self._store.n_parameters, said["talk"])
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
@@ -259,7 +262,9 @@ class LineCheck:
             raise _Broken("the run has not begun")
         return self.trajectory
 
-    def _party(self, certificate: str, role: str, name: str | None) -> Certified | None:
+    def _party(self, certificate: object, role: str, name: str | None) -> Certified | None:
+        if not isinstance(certificate, str):
+            raise _Broken(f"the {role}'s certificate is none")
         if not certificate or self.authority is None:
             return None  # then whatever it should have signed is not signed
         try:

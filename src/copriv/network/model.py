@@ -63,7 +63,9 @@ class Model:
             inner = document["dictionary"]
             dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))
             record = dict(document["record"])
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except InvalidInput:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"model: not a model file ({_missing(error)}); copriv learner writes one") from None
         if agreement.fingerprint != document["fingerprint"]:
             raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
@@ -159,4 +161,4 @@ def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]
 def _missing(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"it has no {error}"
-    return "it is no JSON" if isinstance(error, ValueError) else "its parts are of other kinds"
+    return "it is no JSON" if isinstance(error, ValueError | RecursionError) else "its parts are of other kinds"

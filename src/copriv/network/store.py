@@ -24,8 +24,9 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ CREATE TABLE events (
 ) STRICT;
 PRAGMA user_version = 2;
 """
+_DEFINITIONS = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 START = "0" * 64
 """The hash before the first line."""
 
@@ -154,14 +156,14 @@ class RunStore:
             raise StoreFailed(f"{path}: there is no such file; give the file of `copriv learner --store`")
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         try:
-            _refuse_programs(connection)
             _check_version(connection, path)
+            _refuse_programs(connection)
             run, fingerprint, document = connection.execute("SELECT name, fingerprint, agreement FROM run").fetchone()
             agreement = Agreement.of(json.loads(document))
             if agreement.fingerprint != fingerprint:
                 raise StoreFailed(f"{path}: the agreement in it was changed; its fingerprint does not match")
             return cls(connection, None, run, agreement)
-        except (sqlite3.Error, TypeError, ValueError) as error:
+        except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             connection.close()
             raise StoreFailed(f"{path}: is not the whole file of a run ({error}); ask for it again") from None
         except BaseException:
@@ -233,7 +235,7 @@ class RunStore:
         yield from self._connection.execute("SELECT * FROM events ORDER BY number")
 
     def turns(self) -> dict[int, tuple[int, Array]]:
-        """Every turn's talker and θ."""
+        """Every turn's talker and θ, which nobody can write to."""
         return {n: (j, np.frombuffer(θ)) for n, j, θ in self._connection.execute("SELECT * FROM turns")}
 
     def queries(self) -> Iterator[tuple[int, int, Query]]:
@@ -242,8 +244,8 @@ class RunStore:
         for identity, turn, owner, sequence, head, signature in self._connection.execute(
             "SELECT * FROM queries ORDER BY rowid"
         ):
-            θ = np.array(turns[turn][1])
-            yield turn, sequence, Query(identity, fingerprint, owner, θ, head, signature)
+            # Shared, not copied: a file of a few megabytes may have a long θ and a hundred thousand queries there.
+            yield turn, sequence, Query(identity, fingerprint, owner, turns[turn][1], head, signature)
 
     def answers(self) -> Iterator[Answer]:
         """Every answer, in the order in which they came."""
@@ -308,11 +310,20 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
 
 
 def _refuse_programs(connection: sqlite3.Connection) -> None:
-    """A learner writes plain tables. Views and triggers are programs, which can run for ever when they are read."""
-    for kind, definition in connection.execute("SELECT type, sql FROM sqlite_master"):
-        words = str(definition).upper().split()
-        if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words or "AS" in words:
-            raise ValueError(f"it holds a {kind} that no learner writes")
+    """A file may hold what a learner makes, to the letter, and nothing else.
+
+    Views, triggers, virtual tables and columns that are worked out are programs, which can run, and grow, for ever when they
+    are read; there are too many ways to write one for telling them apart.
+    """
+    if set(connection.execute(_DEFINITIONS)) != _made_by_a_learner():
+        raise ValueError("it holds a table, or another definition, that no learner writes")
+
+
+@cache
+def _made_by_a_learner() -> frozenset[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_SCHEMA)
+        return frozenset(connection.execute(_DEFINITIONS))
 
 
 def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:

@@ -95,7 +95,7 @@ def _compare(check: LineCheck, store: RunStore, model: Model) -> None:
     θ: Array = check.trajectory.model if check.trajectory is not None else np.zeros(0)
     if model.agreement.fingerprint != store.agreement.fingerprint or model.record.get("run") != store.run:
         check.wrong(None, "the model is that of another run")
-    elif model.record.get("head") not in check.hashes:
+    elif str(model.record.get("head")) not in check.hashes:
         check.wrong(None, "the model names a line that is not in this file")
     elif θ.shape != model.theta.shape or not np.allclose(
         θ, model.theta, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(θ).max(initial=0.0)))

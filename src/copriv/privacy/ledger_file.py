@@ -16,6 +16,7 @@ lost, but its charge is not.
 | it is empty, or another one, or an older copy    | refuses: the witness says which it was, and how far                  |
 | it is moved, replaced or gets a second name      | the next charge is refused                                           |
 | another process has it open, by whatever name    | refuses (`one_writer`: the lock is the file's own)                   |
+| another process has a copy of it open            | refuses: copies have one witness, which has a lock as well           |
 | a line is changed, removed or put in             | refuses: the chain of hashes breaks                                  |
 | a crash while a line was written                 | cuts off what the witness never saw, which was never paid with       |
 
@@ -27,6 +28,7 @@ answers left (their lines may not have reached the disk), so all of them count a
 
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -129,13 +131,15 @@ class LedgerFile:
         return head in self._heads
 
     def close(self) -> None:
-        """Let go of the file, with everything on the disk."""
+        """Let go of the file, with everything on the disk. A process that was forked lets go of it, and says nothing."""
         if self._descriptor >= 0:
             try:
-                if self._sound:
+                if self._sound and os.getpid() == self._process:
+                    # What was paid ahead, asked for and not answered is used up; nothing else would tell of it.
+                    self._write(self._chained(self.pending.values()), at_once=False)
                     flush(self._descriptor)
                     self._witness.see(self.totals, self.path, closed=True)
-            except (OSError, LedgerFailed):
+            except (OSError, LedgerFailed, LedgerDamaged):
                 pass  # what was charged was on the disk when it was; the rest counts as after a crash
             finally:
                 os.close(self._descriptor)
@@ -154,17 +158,20 @@ class LedgerFile:
         at_once: then they are on the disk, and their witness is. Without, the next lines take them along: for
         what spends nothing that is not on the disk already.
         """
-        lines, number, head = list[Line](), self.totals.lines, self.totals.head
-        for entry in entries:
-            lines.append(entry.after(number, head))
-            number, head = number + 1, lines[-1].hash
         self._check_place()
         try:
-            self._write(lines, at_once)
+            self._write(self._chained(entries), at_once)
         except BaseException:
             self._sound = False  # what the file has now is not known; opening it again tells
             self.close()
             raise
+
+    def _chained(self, entries: Iterable[Entry]) -> list[Line]:
+        lines, number, head = list[Line](), self.totals.lines, self.totals.head
+        for entry in entries:
+            lines.append(entry.after(number, head))
+            number, head = number + 1, lines[-1].hash
+        return lines
 
     def _write(self, lines: list[Line], at_once: bool = True) -> None:
         for line in lines:

@@ -79,10 +79,10 @@ class Line:
         if not all(isinstance(said[key], str) for key in _TEXTS):
             raise ValueError("a value that is no text")
         try:
-            ε = Fraction(said["epsilon"]) if said["epsilon"] else None
-            δ = Fraction(said["delta"]) if said["delta"] else ZERO
-        except ZeroDivisionError:
-            raise ValueError("a fraction with denominator 0") from None
+            ε = _fraction(said["epsilon"]) if said["epsilon"] else None
+            δ = _fraction(said["delta"]) if said["delta"] else ZERO
+        except ArithmeticError:
+            raise ValueError("a fraction with denominator 0, or beyond all numbers") from None
         line = cls(
             said["line"], said["kind"], said["time"], said["fingerprint"], said["run"], said["identity"], ε, δ,
             said["content"], said["nonce"], said["hash"],
@@ -236,6 +236,16 @@ class Totals:
         beyond = run.committed > run.epsilon or run.spent_delta > run.delta or run.charged + run.ahead > run.cap
         if beyond or self.committed > self.lifetime or self.spent_delta > self.lifetime_delta:
             raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
+
+
+def _fraction(text: str) -> Fraction:
+    """What `text_of` wrote. Raises ValueError, ZeroDivisionError, or OverflowError for what no float can show."""
+    numerator, slash, denominator = text.partition("/")
+    if not slash:  # Fraction would take 1e999999999 too, and work on it for ever
+        raise ValueError("no fraction")
+    number = Fraction(int(numerator), int(denominator))
+    float(number)
+    return number
 
 
 def text_of(number: Fraction | None) -> str:

@@ -10,7 +10,8 @@ charge is on the disk in the ledger first, and in the witness second; only then 
 - what stands in the ledger after the witness's last line, and makes no sense, is what a crash left of a line that was
   never paid with. It may be cut off.
 
-The file has two halves, written in turn, so that a crash while one is written leaves the other.
+The file has two halves, written in turn, so that a crash while one is written leaves the other. Whoever has a ledger open
+holds its witness too: two copies of a ledger are two files, each with a lock of its own, but they have one witness.
 
 What a witness cannot notice: ledger and keys that are set back *together*, as by a snapshot of a whole machine, and two
 copies of both, used on two machines. The learner notices within a run (`LedgerFile.holds`); between runs nobody does.
@@ -30,6 +31,7 @@ except ImportError:  # Windows
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
 from copriv.privacy.ledger_lines import Totals, text_of
+from copriv.privacy.one_writer import lock
 
 SUFFIX = ".witness"
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -65,8 +67,8 @@ class Seen:
 class Witness:
     """One ledger's witness, open for writing."""
 
-    def __init__(self, descriptor: int, seen: Seen, written: int) -> None:
-        self._descriptor, self.seen, self._written = descriptor, seen, written
+    def __init__(self, path: Path, descriptor: int, seen: Seen, written: int) -> None:
+        self._path, self._descriptor, self.seen, self._written = path, descriptor, seen, written
 
     @classmethod
     def create(cls, folder: Path, seen: Seen) -> "Witness":
@@ -78,7 +80,7 @@ class Witness:
             descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
             try:
                 os.ftruncate(descriptor, 2 * _HALF)
-                cls(descriptor, seen, 0)._write(seen)
+                cls(made, descriptor, seen, 0)._write(seen)
             finally:
                 os.close(descriptor)
             made.rename(path)  # it is there whole, or not at all
@@ -94,7 +96,10 @@ class Witness:
 
     @classmethod
     def open(cls, folder: Path, ledger: str) -> "Witness | None":
-        """The witness of the ledger of this identity; None where there is none. Raises LedgerFailed."""
+        """The witness of the ledger of this identity, for this process alone; None where there is none.
+
+        Raises InUse while another process has it, by whatever copy of the ledger, and LedgerFailed.
+        """
         path = _path(folder, ledger)
         try:
             descriptor = os.open(path, os.O_RDWR | _BINARY)
@@ -106,13 +111,14 @@ class Witness:
                 "be written to any more, move the file to one that can, and give that (--witness)"
             ) from None
         try:
+            lock(descriptor, path, "witness of this ledger, or of a copy of it,")
             if hasattr(os, "fchmod"):
                 os.fchmod(descriptor, 0o600)
             written, seen = _newest(path)
         except BaseException:
             os.close(descriptor)
             raise
-        return cls(descriptor, seen, written)
+        return cls(path, descriptor, seen, written)
 
     def see(self, totals: Totals, file: Path, closed: bool = False) -> None:
         """Remember what stands in the ledger, on the disk. Raises LedgerFailed."""
@@ -129,6 +135,8 @@ class Witness:
             self.seen.replaces,
         )
         try:
+            if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
+                raise OSError(f"{self._path} was replaced while in use")
             self._write(seen)
         except OSError as error:
             raise LedgerFailed(f"{file.name}: its witness cannot be written ({error}); nothing was answered") from None

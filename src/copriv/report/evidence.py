@@ -129,7 +129,7 @@ def read_run(file: RunFile, owner: str, agreement: Agreement | None, authority: 
     verdict = verify_run(file.path, agreement, authority, file.model)
     try:
         askers, own, answers, points = _parties(file.path, owner, authority)
-    except (AttributeError, KeyError, TypeError, ValueError, sqlite3.Error):
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, sqlite3.Error):
         if verdict.ok:
             raise
         askers, own, answers, points = (), None, {}, {}  # the check says what is wrong with the file
@@ -165,6 +165,7 @@ def _named(authority: bytes, certificate: object) -> Asker | None:
 
 
 def _record(path: Path, verdict: Verdict) -> dict[str, Any]:
-    """Only of the run's own model: another one, such as one that was finished at home, is made of records."""
+    """Only of the run's own model: one that was finished or learned at home is made of records."""
     record = Model.load(path).record
-    return record if record.get("run") == verdict.run and "finished_at_home" not in record else {}
+    at_home = "finished_at_home" in record or "learned_at_home" in record
+    return record if record.get("run") == verdict.run and not at_home else {}

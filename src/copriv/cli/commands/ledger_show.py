@@ -8,6 +8,7 @@ from copriv.cli.commands.options import AsJson, LedgerPath
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.ledger import line_fields, spent, totals_fields
 from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.text import printable
 
 
 def command(path: LedgerPath, as_json: AsJson = False) -> None:
@@ -20,8 +21,10 @@ def command(path: LedgerPath, as_json: AsJson = False) -> None:
     with_delta = totals.lifetime_delta > 0
     table = plain_table("line", "time", "what", "run", "query", "epsilon", *["delta"] * with_delta, left=5)
     for line in lines:
-        row = (str(line.number), line.time[:19], line.kind, line.run[:8], line.identity[:12])
+        # A query's name is the learner's to choose.
+        said = (line.time[:19], line.kind, line.run[:8], line.identity[:12])
+        row = (str(line.number), *map(printable, said))
         cost = ("", "") if line.epsilon is None else (f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}")
         table.add_row(*row, *cost[: 1 + with_delta])
     out().print(table)
-    out().print(f"{totals.owner}: {spent(totals)}. Head {totals.head}")
+    out().print(f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")

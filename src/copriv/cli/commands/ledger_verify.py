@@ -11,6 +11,7 @@ from copriv.cli.show.console import out
 from copriv.cli.show.ledger import spent, totals_fields
 from copriv.errors import UsageError
 from copriv.privacy.ledger_reading import verify
+from copriv.text import printable
 
 
 def command(
@@ -27,4 +28,4 @@ def command(
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.ledger-verified/1", "ok": True, **totals_fields(totals)}, indent=2))
     else:
-        out().print(f"{totals.lines} lines, unbroken. {totals.owner}: {spent(totals)}. Head {totals.head}")
+        out().print(f"{totals.lines} lines, unbroken. {printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
