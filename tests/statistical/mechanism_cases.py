@@ -98,15 +98,12 @@ class Case:
         return 0.99 * self.epsilon - math.log1p(s)
 
     @property
-    def attained(self) -> float:
-        """The ε, at this δ, that neighbours whose slopes are at their limits come to by the tilt alone: 2Ξ/n in one coordinate.
+    def shift(self) -> float:
+        """How far neighbours whose slopes are at their limits move the tilt of "objective", in its scales: 2Ξ/n over it.
 
-        With δ it is less than ε₁, for a step of the proof counts both records' tails.
+        Of Laplace noise that is ε₁; of normal noise it is the μ of Gaussian privacy (Dong, Roth and Su 2022).
         """
-        if not self.normal:
-            return self.for_noise
-        multiplier = float(self.scales()[0]) / (2.0 / N * BOUND)
-        return float(brentq(lambda ε: delta_of_normal(multiplier, ε) - self.delta, 1e-6, 50.0))
+        return 2.0 / N * BOUND / float(self.scales()[0])
 
     def noise(self, answers: Array, records: Records) -> Array:
         """What is left of answers (…, length) of an owner with these records once all else is taken away, at scale 1."""
@@ -141,7 +138,7 @@ FIRM = {
     case.name: case
     for case in (
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": 5.0}),
-        Case("objective", 1.5, 0.02, 1, 2, {"anchor": 5.0}),
+        Case("objective", 4.0, 0.01, 1, 2, {"anchor": 5.0}),
     )
 }
 """Models whose anchor leaves nearly all of ε for noise: an audit of the tilt alone comes near to the whole."""

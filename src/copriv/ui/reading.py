@@ -87,8 +87,6 @@ def _document(given: Given, head: str | None) -> dict[str, Any]:
         return document(given.ledger[0], given.runs(), given.agreement, authority=given.one("authority"), head=head)
     except InvalidInput:
         raise
-    except ArithmeticError:
-        raise InvalidInput("no report: the ledger holds a number that no computer calculates with") from None
     except CoprivError as error:
         folder = given.ledger[0].parents[1]
         raise InvalidInput(re.sub(re.escape(str(folder)) + r"/\d+/", "", str(error))) from None
