@@ -19,6 +19,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 
@@ -28,13 +29,14 @@ from long.results import Stretch
 STRETCH = {"messages": 240.0, "kills": 60.0}
 """Seconds."""
 PARTIES = (
-    ("owner", "memory"), ("learner", "memory"), ("owner", "memory"), ("learner", "memory"),
-    ("owner", "grpc"), ("learner", "memory"), ("owner", "memory"), ("learner", "grpc"),
+    ("owner", "memory", True), ("learner", "memory", True), ("owner", "memory", False), ("learner", "memory", False),
+    ("owner", "grpc", True), ("learner", "memory", True), ("owner", "memory", True), ("learner", "grpc", True),
 )  # fmt: skip
+"""Who is spoken to, over what, and whether by coverage."""
 WORDS = {"memory": "in one process", "grpc": "over gRPC"}
 
 
-def messages(side: str, kind: str, most: int, seconds: float, folder: Path) -> Stretch:
+def messages(side: str, kind: str, by_coverage: bool, most: int, seconds: float, folder: Path) -> Stretch:
     """One party, one process, as many messages as go into the time."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
@@ -44,7 +46,7 @@ def messages(side: str, kind: str, most: int, seconds: float, folder: Path) -> S
             [
                 sys.executable, "-m", "tests.long.guided", "--side", side, "--transport", kind, "--messages", str(most),
                 "--seconds", str(seconds), "--seed", str(random.randrange(2**31)), "--corpus", folder / f"corpus-{side}",
-                "--count", count, "--findings", folder / "findings",
+                "--count", count, "--findings", folder / "findings", *([] if by_coverage else ["--blind"]),
             ],
             cwd=results.ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
@@ -118,7 +120,7 @@ def main() -> int:
 def go_on(most: dict[str, int], until: float, path: Path, page: Path) -> int:
     """Until there were enough of each, or time is over."""
     folder, found = path.parent, 0
-    turns: dict[str, itertools.cycle[tuple[str, ...]]] = {
+    turns: dict[str, itertools.cycle[tuple[Any, ...]]] = {
         "messages": itertools.cycle(PARTIES), "kills": itertools.cycle([(what,) for what in WHAT]),
     }  # fmt: skip
     ways: dict[str, Callable[..., Stretch]] = {"messages": messages, "kills": kills}

@@ -1,7 +1,8 @@
 """Messages that grow towards lines of code that none has reached: `python -m tests.long.guided`, a process of `tests.long`.
 
 libFuzzer (Atheris) keeps each input that reached something new and grows the next ones from those; `said.grown` keeps them
-messages. Without Atheris (it is for Linux) they grow from the valid ones at random, and the results say so.
+messages. Counting what each reaches takes two thirds of the time. So with `--blind`, and without Atheris (it is for Linux),
+they grow at random from the valid ones and from those that were kept, three times as fast, and the results say so.
 """
 
 import argparse
@@ -64,9 +65,13 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--count", type=Path, required=True)
     parser.add_argument("--findings", type=Path, required=True)
+    parser.add_argument("--blind", action="store_true", help="do not look at what is reached")
     given = parser.parse_args()
     given.findings.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + given.seconds
+    if given.blind:
+        at_random(given, until)
+        return
     try:
         import atheris
     except ImportError:
@@ -102,10 +107,11 @@ def main() -> None:
 
 
 def at_random(given: argparse.Namespace, until: float) -> None:
-    """The same, without coverage."""
+    """The same, without counting what is reached."""
     from long.said import grown, valid
 
-    chance, pool = random.Random(given.seed), valid()
+    kept = [path.read_bytes() for path in sorted(given.corpus.glob("*"))] if given.corpus.is_dir() else []
+    chance, pool = random.Random(given.seed), [*valid(), *kept]
     side = Counted(side_of(given.side, given.transport), given.count, given.findings, given.messages, until)
     while not side.over:
         side.take(grown(chance.choice(pool), chance))

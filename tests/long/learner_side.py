@@ -27,7 +27,7 @@ from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.protocol import Answer, Query
 from long.owner_side import _content, _message, _sha256, _verified
-from long.parties import NAMES, Finding, agreed, certified, fast_folder
+from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop
 from long.said import FIRST, LATER, PARAMETERS, SIGNED, WHO, spoken
 
 MOST = 400
@@ -82,7 +82,7 @@ class LearnerSide:
     """One learner. `take` gives it an input of one owner, and raises Finding where it does what it must not."""
 
     def __init__(self, kind: str = "memory") -> None:
-        self._kind, self._loop, self._runs = kind, asyncio.new_event_loop(), 0
+        self._kind, self._loop, self._runs = kind, loop(kind), 0
         self.taken = self.answered = self.finished = 0
         self._ended, self._clock = True, Clock()
         self._patch = mock.patch("copriv.network.learner.time", self._clock)

@@ -30,7 +30,7 @@ from copriv.privacy.ledger_reading import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
-from long.parties import NAMES, Finding, agreed, certified, fast_folder, records
+from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop, records
 from long.said import FIRST, PARAMETERS, spoken
 
 NAME = NAMES[0]
@@ -44,7 +44,7 @@ class OwnerSide:
     """One owner. `take` gives it an input, and raises Finding where it does what it must not."""
 
     def __init__(self, kind: str = "memory") -> None:
-        self._kind, self._loop = kind, asyncio.new_event_loop()
+        self._kind, self._loop = kind, loop(kind)
         self.taken = self.answered = 0
         self._ended, self._fingerprint = True, agreed().fingerprint
 

@@ -3,10 +3,12 @@
 import json
 import os
 import platform
+import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,8 @@ class Stretch:
     findings: int = 0
     date: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y-%m-%d}")
     machine: str = field(default_factory=lambda: machine())
+    code: str = field(default_factory=lambda: code())
+    """The commit that it ran on."""
 
     def append(self, path: Path) -> None:
         """One more line."""
@@ -46,6 +50,15 @@ def machine() -> str:
     """Where this runs, in words."""
     system = f"{platform.system()} {platform.release().split('-')[0]}"
     return f"{os.cpu_count()} processors ({platform.machine()}), {system}, Python {platform.python_version()}"
+
+
+@cache
+def code() -> str:
+    """The commit that is checked out, shortened; with + where files were changed since; "" outside a repository."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip()
 
 
 def read(path: Path) -> list[Stretch]:
@@ -107,7 +120,9 @@ def _when(dates: list[str], stretches: list[Stretch]) -> str:
     if not dates:
         return "It has not run yet"
     on = ", and on ".join(dict.fromkeys(one.machine for one in stretches))
-    return (f"Last run on {dates[-1]}" if len(dates) == 1 else f"Run from {dates[0]} to {dates[-1]}") + f", on {on}"
+    codes = [code for code in dict.fromkeys(one.code for one in stretches) if code]
+    of = f", on the code of commit{'s' * (len(codes) > 1)} {', '.join(codes)}" if codes else ""
+    return (f"Last run on {dates[-1]}" if len(dates) == 1 else f"Run from {dates[0]} to {dates[-1]}") + f", on {on}{of}"
 
 
 def _sum(stretches: list[Stretch]) -> int:
@@ -116,7 +131,7 @@ def _sum(stretches: list[Stretch]) -> int:
 
 def _guided(messages: list[Stretch]) -> str:
     by_coverage = _sum([one for one in messages if one.guided])
-    return f"{by_coverage:,} of them were led by coverage (Atheris), the others grew at random"
+    return f"{by_coverage:,} of them were led by coverage (Atheris), the others grew at random from those that it kept"
 
 
 def _rows(stretches: list[Stretch], answered: "Counted") -> str:
