@@ -52,6 +52,7 @@ def test_one_coordinate() -> None:
     assert 0.8 * ε < audit.bound("learned") <= ε
 
 
+@pytest.mark.slow
 def test_spread() -> None:
     ε = 1.5
     audit = Audit("spread", 2, ε, 84_000)

@@ -5,11 +5,14 @@ from fractions import Fraction
 
 import pytest
 
+from copriv.experiments import BEYOND, FIGURES
 from copriv.privacy.ledger_lines import START, Entry
 from page_server import as_process, until
 from signed_run import damaged, signed_run
 
 pytestmark = pytest.mark.browser
+
+EVERY = len((*FIGURES, *BEYOND))
 
 
 def test_a_ledger_is_opened_and_read(visitor, ledger):
@@ -132,12 +135,12 @@ def long_ledger(n):
 def test_every_figure_stands_with_its_claim_and_verdict(visitor):
     page = visitor.enter("gallery")
     cards = page.locator("#figures article")
-    assert cards.count() == 21
-    for i in range(21):
+    assert cards.count() == EVERY
+    for i in range(EVERY):
         text = cards.nth(i).inner_text()
         assert "The paper’s claim" in text
         assert re.search("reproduced|beyond the papers", text), text
-    assert page.locator("#figures img").count() == 21
+    assert page.locator("#figures img").count() == EVERY
     first = page.locator("#figures img").first
     first.scroll_into_view_if_needed()
     until(page, "document.querySelector('#figures img').naturalWidth > 300")
@@ -146,13 +149,13 @@ def test_every_figure_stands_with_its_claim_and_verdict(visitor):
 def test_a_gallery_that_has_nothing_says_so(visitors, tmp_path):
     with as_process("ui", "--no-browser", "--figures", tmp_path, log=tmp_path / "log") as (address, _):
         page = visitors(address).enter("gallery")
-        assert page.get_by_text("No picture of it is here").count() == 21
-        assert page.get_by_text("Not known here").count() == 21
+        assert page.get_by_text("No picture of it is here").count() == EVERY
+        assert page.get_by_text("Not known here").count() == EVERY
 
 
 def test_epsilon_moves_a_transient(visitor):
     page = visitor.enter("gallery")
-    assert page.locator("#figures article").count() == 21
+    assert page.locator("#figures article").count() == EVERY
     until(page, "document.querySelector('#ends').textContent.includes('it ends')", 60)
     first = page.locator("#ends").inner_text()
     page.locator("#epsilon").fill("-1")

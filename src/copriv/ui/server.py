@@ -39,6 +39,7 @@ def take_place(host: str = "127.0.0.1", port: int = 0, *, exposed: bool = False)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen()  # who opens the address before the server runs waits for it, and is not turned away
     except OSError as error:
         bound.close()
         raise Unreachable(f"--port: {host}:{port} cannot be used ({error}); name another port, or 0 for any") from None

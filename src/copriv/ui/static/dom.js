@@ -24,13 +24,22 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Call later, and only once for calls that come quickly one after the other. */
+/** Call later, and only once for calls that come quickly one after the other; `now()` calls at once what is waiting. */
 export function later(wait, action) {
   let timer = 0;
-  return (...values) => {
+  let waiting = null;
+  const called = (...values) => {
     clearTimeout(timer);
-    timer = setTimeout(() => action(...values), wait);
+    waiting = values;
+    timer = setTimeout(called.now, wait);
   };
+  called.now = () => {
+    clearTimeout(timer);
+    const values = waiting;
+    waiting = null;
+    if (values) action(...values);
+  };
+  return called;
 }
 
 /** Give a person a file that the browser made. */

@@ -47,3 +47,5 @@ export function keep(state) {
 }
 
 export const keepSoon = later(150, keep);
+// Who types and goes on at once takes the last word along: to another page, or into a reload.
+for (const leaving of ["click", "pagehide"]) addEventListener(leaving, keepSoon.now, { capture: true });
