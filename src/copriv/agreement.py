@@ -7,7 +7,7 @@ this module reads it, holds it against the lists of rules, mechanisms and losses
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from copriv import losses, mechanisms, rules
 from copriv.agreement_errors import gathered, problems_of, unknown_names
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
+from copriv.results import Columns, Framed
+from copriv.shown import Card, Shown, Table, in_short
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
 __all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
@@ -30,8 +32,16 @@ _LOOKUPS = {
 """Where a name of the agreement must stand on a list."""
 
 
-class Agreement(AgreedTerms):
-    """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made."""
+class Agreement(Shown, Framed, AgreedTerms):
+    """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made.
+
+    >>> agreement.owner_names
+    ('north', 'south', 'west')
+    >>> copriv.Agreement.of(agreement.to_dict()).fingerprint == agreement.fingerprint
+    True
+    >>> agreement.replace(owner={"epsilon": 2.0}).owner[0].epsilon
+    2.0
+    """
 
     @model_validator(mode="after")
     def _loss_is_known(self) -> "Agreement":
@@ -118,6 +128,24 @@ class Agreement(AgreedTerms):
             "\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables
         )
 
+    def _card(self) -> Card:
+        terms, model, data = self.agreement, self.model, self.data
+        n, records = self.n_owners, sum(table.records * table.number for table in self.owner_tables)
+        source = data.dataset or "none named"
+        return Card(
+            f"Agreement {terms.name!r}: {n:,} owner{'s' if n > 1 else ''}, {records:,} records",
+            (
+                f"Rule: {self.rule_in_words}; horizon {terms.horizon:,}; mechanism: {terms.mechanism}.",
+                f"Loss: {model.loss}, gradients bounded at {in_short(model.gradient_bound)}; data: {source}.",
+                f"Fingerprint: {self.fingerprint}",
+                Table.of(("owner", "records", "epsilon", "delta"), self.owner_tables, _owner_cells, "owners"),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        tables = [table.model_dump() for table in self.owner_tables]
+        return {"owners": lambda: {name: [table[name] for table in tables] for name in tables[0]}}
+
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form (sorted keys, shortest exact numbers): it is in every message and ledger line."""
@@ -143,6 +171,17 @@ class Agreement(AgreedTerms):
         return mechanisms.named(self.agreement.mechanism)
 
     @property
+    def rule_in_words(self) -> str:
+        """The rule with its variant, or what stands in its place: for a column of a table."""
+        terms = self.agreement
+        if self.one_answer:
+            return self.mechanism.label
+        if terms.rule == "auto":
+            return "to be planned"
+        said = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
+        return f"{said}{' in rounds' if terms.window > 1 else ''}"
+
+    @property
     def queries(self) -> int:
         """How many times the learner asks in a full run: T − 1 rounds, or the least of T and all owners' caps.
 
@@ -153,6 +192,11 @@ class Agreement(AgreedTerms):
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
         return min(self.agreement.horizon, self.answers * self.n_talkers)
+
+
+def _owner_cells(table: OwnerTerms) -> tuple[str, ...]:
+    name = table.name if table.number == 1 else f"{table.name} (each of {table.number:,})"
+    return name, f"{table.records:,}", f"{table.epsilon:g}", f"{table.delta:g}"
 
 
 def _toml(value: Any) -> str:

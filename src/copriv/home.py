@@ -28,6 +28,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError
 from copriv.problem import Problem
 from copriv.records import Records
+from copriv.shown import Shown
 from copriv.types import Array, LinearLoss, Loss, is_linear
 from copriv.validation import finite_array
 
@@ -41,7 +42,7 @@ ROUNDED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
+class Finished(Shown):
     """An owner's own model, and what of it is the common one. It stays with the owner."""
 
     theta: Float[Array, " p"]
@@ -68,6 +69,10 @@ def finish(
 
     Guarantee: none, and none is needed: the result is computed from the records and must stay with the owner.
     Raises DataError where theta or the rows do not fit the agreement, InvalidInput on NaN.
+
+    >>> common = result.theta[0]
+    >>> copriv.finish(agreement, common, data[0]).shape
+    (3,)
     """
     return finished(agreement, theta, data, public=public, seed=seed).theta
 

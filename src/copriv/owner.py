@@ -30,10 +30,11 @@ from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Answer, Query
 from copriv.records import InBlocks, Records
+from copriv.shown import Card, Shown
 from copriv.types import Array, Loss
 
 
-class Owner:
+class Owner(Shown):
     """Answers typed gradient queries on its own records, under one agreement.
 
     Raises AgreementError when the agreement cannot be kept (a bound that nothing enforces, a wrong number of records),
@@ -44,6 +45,14 @@ class Owner:
     takes, which tells who can measure it something of the records and the noise; over a network `OwnerAgent` always gives one.
 
     Records that are not in memory (`InBlocks`) are passed over once here, to be checked, and once for each answer.
+
+    >>> problem = copriv.Problem.of(agreement, data)
+    >>> north = copriv.Owner(agreement, "north", problem.owners[0], problem.loss)
+    >>> query = copriv.Query("first", agreement.fingerprint, "north", np.zeros(3))
+    >>> north.answer(query).gradient.shape
+    (3,)
+    >>> north.ledger.answers, float(north.ledger.spent) == agreement.owner[0].epsilon / 3
+    (1, True)
     """
 
     def __init__(
@@ -105,6 +114,17 @@ class Owner:
             with times.held():
                 self._check_records(self._agreement, self.name, self._records, self._loss)
         return owner
+
+    def _card(self) -> Card:
+        m, ε = self._agreement.answers, self._terms.epsilon
+        return Card(
+            f"Owner {self.name!r}: {self._terms.records:,} {'persons' if self._terms.unit else 'records'}",
+            (
+                f"{self.ledger.answers:,} of {m:,} answer{'s' if m > 1 else ''} given; "
+                f"epsilon {float(self.ledger.spent):.6g} of {ε:g} spent.",
+                f"Agreement {self._agreement.agreement.name!r}, {self._fingerprint[:16]}…",
+            ),
+        )
 
     def answer(self, query: Query) -> Answer:
         """One private answer; the same query asked again gets the same answer and costs nothing.

@@ -21,16 +21,23 @@ from copriv.errors import AgreementError, DataError
 from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.losses import by_name
 from copriv.records import Records
+from copriv.shown import Shown
 from copriv.types import Array, Loss
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Shown):
     """Owners' bounded records, the learner's public sample, the fitness: all that a run needs.
 
     Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
     records under other terms. `source` is "real", "resampled", "simulated", "given" or "public"; `description` says
     which table, in a sentence.
+
+    >>> problem = copriv.Problem.of(agreement, data, public)
+    >>> problem.n_parameters, [records.units for records in problem.owners]
+    (3, [1000, 1000, 1000])
+    >>> problem.optimum.theta.shape
+    (3,)
     """
 
     terms: Agreement

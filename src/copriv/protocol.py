@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 
+from copriv.shown import Shown
 from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class Query(Shown):
     """The learner asks one owner for the mean gradient at θ.
 
     `identity` names the query for ever: the same identity is answered once, and asked again it returns the same answer.
+
+    >>> copriv.Query("first", agreement.fingerprint, "north", np.zeros(3)).owner
+    'north'
     """
 
     identity: str
@@ -29,8 +33,15 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """An owner's private answer Q̄ = Q(θ) + w, and how many answers it has given so far in this run."""
+class Answer(Shown):
+    """An owner's private answer Q̄ = Q(θ) + w, and how many answers it has given so far in this run.
+
+    >>> problem = copriv.Problem.of(agreement, data)
+    >>> north = copriv.Owner(agreement, "north", problem.owners[0], problem.loss)
+    >>> answer = north.answer(copriv.Query("first", agreement.fingerprint, "north", np.zeros(3)))
+    >>> answer.identity, answer.answered, answer.gradient.shape
+    ('first', 1, (3,))
+    """
 
     identity: str
     fingerprint: str

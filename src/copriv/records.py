@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from copriv.errors import DataError, InvalidInput
+from copriv.shown import Shown
 from copriv.types import Array, Whole
 from copriv.validation import finite_array
 
@@ -59,10 +60,16 @@ def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class Records(Shown):
     """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
 
     Raises InvalidInput on NaN, infinity, lengths that differ, no rows, or a weight that is not positive.
+
+    >>> records = copriv.Records.of([[0.1, 0.2], [0.3, 0.4]], [1.0, 2.0])
+    >>> records.units, records.n_parameters
+    (2, 2)
+    >>> copriv.Records.of_persons([[1.0], [2.0], [3.0]], [0, 1, 2], ["ann", "ann", "bo"]).weight.tolist()
+    [0.5, 0.5, 1.0]
     """
 
     features: Float[Array, "records p"]

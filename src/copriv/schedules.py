@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from copriv.errors import InvalidInput
+from copriv.shown import Shown
 from copriv.types import Array
 from copriv.validation import count, positive
 
@@ -23,8 +24,14 @@ Index = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
-    """Event k: `owner[k]` talks at `time[k]`; times do not fall."""
+class Events(Shown):
+    """Event k: `owner[k]` talks at `time[k]`; times do not fall.
+
+    >>> import numpy as np
+    >>> events = Events(np.array([0, 1, 0]), np.array([0.5, 1.0, 1.5]))
+    >>> events.capped(1).owner.tolist(), len(events.first(2))
+    ([0, 1], 2)
+    """
 
     owner: Int[Index, " k"]
     time: Float[Array, " k"]
@@ -51,7 +58,12 @@ class Events:
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A source of events. `draw` may give more than `length` events, or fewer where no more can come."""
+    """A source of events. `draw` may give more than `length` events, or fewer where no more can come.
+
+    >>> import numpy as np
+    >>> isinstance(Uniform(), Schedule)
+    True
+    """
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         """About `length` events among `owners` owners, before caps."""
@@ -60,7 +72,13 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Uniform:
-    """Independent uniform choices: what Poisson clocks of equal rate amount to. Event k is at time k/N."""
+    """Independent uniform choices: what Poisson clocks of equal rate amount to. Event k is at time k/N.
+
+    >>> import numpy as np
+    >>> events = Uniform().draw(np.random.default_rng(0), owners=4, length=8)
+    >>> events.time.tolist()
+    [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]
+    """
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         return Events(rng.integers(owners, size=length), np.arange(1, length + 1) / owners)
@@ -68,7 +86,13 @@ class Uniform:
 
 @dataclass(frozen=True)
 class PoissonClocks:
-    """Each owner's clock ticks at its own rate; the merged ticks are exponential of rate Σ rates (A, §3)."""
+    """Each owner's clock ticks at its own rate; the merged ticks are exponential of rate Σ rates (A, §3).
+
+    >>> import numpy as np
+    >>> events = PoissonClocks((9.0, 1.0)).draw(np.random.default_rng(0), owners=2, length=1000)
+    >>> bool((events.owner == 0).mean() > 0.8)
+    True
+    """
 
     rates: tuple[float, ...]
 
@@ -84,7 +108,13 @@ class PoissonClocks:
 
 @dataclass(frozen=True)
 class RandomOrder:
-    """Every owner talks exactly `answers` times, all events in one random order."""
+    """Every owner talks exactly `answers` times, all events in one random order.
+
+    >>> import numpy as np
+    >>> events = RandomOrder(2).draw(np.random.default_rng(0), owners=3, length=6)
+    >>> sorted(events.owner.tolist())
+    [0, 0, 1, 1, 2, 2]
+    """
 
     answers: int
 
@@ -95,7 +125,13 @@ class RandomOrder:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Everybody once, in fresh random order, before anybody again."""
+    """Everybody once, in fresh random order, before anybody again.
+
+    >>> import numpy as np
+    >>> events = Rounds().draw(np.random.default_rng(0), owners=3, length=6)
+    >>> sorted(events.owner[:3].tolist()), sorted(events.owner[3:].tolist())
+    ([0, 1, 2], [0, 1, 2])
+    """
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         rounds = -(-length // owners)
@@ -109,6 +145,11 @@ class Broadcast:
 
     After an offer, owner i answers after an exponential wait of its own rate; the next offer goes out at the next
     multiple of the interval. So k advances at most once an interval, and owner i is first with probability rate_i/Σ.
+
+    >>> import numpy as np
+    >>> events = Broadcast(1.0, (2.0, 2.0)).draw(np.random.default_rng(0), owners=2, length=50)
+    >>> bool((np.diff(events.time) > 0).all())
+    True
     """
 
     interval: float
@@ -131,6 +172,11 @@ class Request:
     """Owners ask for an update when their clocks tick; the learner serves one alone for `service` time (A, §3).
 
     A request that comes while another owner is served is turned away. The event is stamped when service ends.
+
+    >>> import numpy as np
+    >>> events = Request(0.5, (2.0, 2.0)).draw(np.random.default_rng(0), owners=2, length=50)
+    >>> bool((np.diff(events.time) >= 0.5).all())
+    True
     """
 
     service: float
@@ -149,7 +195,13 @@ class Request:
 
 @dataclass(frozen=True)
 class DropOut:
-    """Owners are away for a while and come back: an owner's events inside its `away` intervals do not happen."""
+    """Owners are away for a while and come back: an owner's events inside its `away` intervals do not happen.
+
+    >>> import numpy as np
+    >>> away = DropOut(Rounds(), {0: [(0.0, 1.5)]}).draw(np.random.default_rng(0), owners=2, length=6)
+    >>> away.owner[away.time < 1.5].tolist()
+    [1]
+    """
 
     schedule: Schedule
     away: Mapping[int, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -164,8 +216,13 @@ class DropOut:
 
 
 @dataclass(frozen=True, eq=False)
-class Replay:
-    """A recorded trace, again: (time, owner) pairs in the order of time."""
+class Replay(Shown):
+    """A recorded trace, again: (time, owner) pairs in the order of time.
+
+    >>> import numpy as np
+    >>> Replay([(0.5, 1), (2.0, 0)]).draw(np.random.default_rng(0), owners=2, length=2).owner.tolist()
+    [1, 0]
+    """
 
     trace: Sequence[tuple[float, int]]
 
@@ -178,7 +235,11 @@ class Replay:
 
 
 def shares_of(schedule: Schedule, owners: int) -> Float[Array, " owners"] | None:
-    """How often each owner talks while all are there, under a schedule that knows; None: it does not (a trace)."""
+    """How often each owner talks while all are there, under a schedule that knows; None: it does not (a trace).
+
+    >>> shares_of(PoissonClocks((3.0, 1.0)), 2)
+    array([0.75, 0.25])
+    """
     match schedule:
         case PoissonClocks(rates) | Broadcast(_, rates) | Request(_, rates):
             each = _as_many(rates, owners)
@@ -195,6 +256,10 @@ def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizo
     """The events of one run: T at most, no owner more than m times.
 
     Fewer than min(T, mN) only where the schedule itself ends (a trace, an owner that never comes back).
+
+    >>> import numpy as np
+    >>> len(run_events(Uniform(), np.random.default_rng(0), owners=3, horizon=100, answers=5))
+    15
     """
     wanted = min(count("horizon", horizon), count("answers", answers) * owners)
     state, events = rng.bit_generator.state, Events(np.empty(0, dtype=np.intp), np.empty(0))

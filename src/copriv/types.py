@@ -17,7 +17,12 @@ Whole = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 @runtime_checkable
 class Loss(Protocol):
-    """The loss ℓ(θ; x, y) of one record, convex in θ."""
+    """The loss ℓ(θ; x, y) of one record, convex in θ.
+
+    >>> from copriv.losses import Squared
+    >>> isinstance(Squared(), Loss), Squared().gradient_bound(1.0, 2.0, 3.0)
+    (True, 10.0)
+    """
 
     name: str
     smooth: bool

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from scipy.special import ndtri, stdtrit
 
 from copriv.errors import InvalidInput
+from copriv.shown import Shown
 from copriv.types import Array
 
 Source = Literal["stated", "strata", "answers", "not stated"]
@@ -31,7 +32,7 @@ LEAST_UNEXPLAINED = 0.05
 
 
 @dataclass(frozen=True)
-class Unlikeness:
+class Unlikeness(Shown):
     """u, the range that holds it with 90 %, and who says so. Between `low` and `high` it is taken as log-normal."""
 
     value: float

@@ -7,36 +7,7 @@ from pathlib import Path
 import pytest
 
 from copriv.cli import run
-
-LOANS = """
-[agreement]
-name = "test"
-rule = "A2"
-horizon = 100
-answers = 3
-step = 4000.0
-seed = 7
-
-[model]
-loss = "squared"
-regularization = 1e-5
-gradient_bound = 3.0
-
-[data]
-dataset = "lending-embedded"
-components = 5
-public_rows = 500
-
-[[owner]]
-name = "a"
-records = 1000
-epsilon = 1.0
-
-[[owner]]
-name = "b"
-records = 2000
-epsilon = 2.0
-"""
+from loans import LOANS
 
 
 @dataclass(frozen=True)

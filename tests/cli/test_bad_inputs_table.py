@@ -14,37 +14,8 @@ import pytest
 
 import copriv as library
 from copriv.errors import CoprivError
+from loans import ALIKE as GOOD
 
-GOOD = """
-[agreement]
-name = "base"
-rule = "A2"
-horizon = 100
-answers = 3
-step = 4000.0
-seed = 7
-
-[model]
-loss = "squared"
-regularization = 1e-5
-gradient_bound = 3.0
-theta_max = 1e5
-
-[data]
-dataset = "lending-embedded"
-components = 5
-public_rows = 500
-
-[[owner]]
-name = "Alpha"
-records = 2000
-epsilon = 1.0
-
-[[owner]]
-name = "Beta"
-records = 2000
-epsilon = 1.0
-"""
 HUGE = "1" + "0" * 400
 
 # What is changed, into what, and what must be said.

@@ -325,7 +325,7 @@ def test_the_conclusion_follows_the_numbers(alone, start):
     result = library.Simulation(
         "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, bound_enforced=True, clipped=0.0
     )
-    assert words.conclusion(result).startswith(start)
+    assert result.verdict.startswith(start)
 
 
 def test_the_app_names_its_commands():

@@ -13,11 +13,13 @@ import pytest
 
 import copriv as library
 from copriv.cli.commands import forecast as command
-from copriv.cli.show import forecast_pictures, words
+from copriv.cli.show import words
 from copriv.cli.show.output import forecast_files
 from copriv.forecast.bounds import Bound
 from copriv.forecast.questions import reach, without
 from copriv.forecast.value import LEAST_EPSILON
+from copriv.pictures import forecast as pictures
+from copriv.pictures.look import png
 from docs_blocks import blocks
 
 # Two owners who differ tenfold in records.
@@ -182,14 +184,14 @@ def test_the_same_forecast_gives_the_same_bytes(outlook):
 
 
 def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
-    ε = forecast_pictures._epsilons(outlook, 50)
-    drawn = forecast_pictures._together_at(outlook, ε)
+    ε = pictures._epsilons(outlook, 50)
+    drawn = pictures._together_at(outlook, ε)
     for at, ψ in zip(ε[::7], drawn[::7], strict=True):
         assert ψ == pytest.approx(outlook.consortium._equal(float(at)).together(), rel=1e-12)
     # Where any ε is enough, or only an enormous one, the table says so, and there is no place to draw.
     at = dataclasses.replace(outlook, owners=tuple(places(outlook.owners[0], [LEAST_EPSILON, 0.004, 250.0, None])))
     for one in (outlook, at):
-        ε = forecast_pictures._epsilons(one, 50)
+        ε = pictures._epsilons(one, 50)
         for owner in one.owners:
             pays_from = owner.break_even_epsilon_for_all
             if pays_from is not None and 1e-3 < pays_from < 1e3:
@@ -214,8 +216,8 @@ def test_pictures_of_unusual_consortia(outlook, change):
         "zero alone": (dataclasses.replace(owner, alone=0.0), owner),
     }[change]
     unusual = dataclasses.replace(outlook, owners=owners)
-    assert forecast_pictures.break_even(unusual, "x").startswith(b"\x89PNG")
-    assert forecast_pictures.curves(unusual, "x").startswith(b"\x89PNG")
+    assert png(pictures.break_even(unusual), "x").startswith(b"\x89PNG")
+    assert png(pictures.curves(unusual), "x").startswith(b"\x89PNG")
 
 
 def test_words_about_coalitions(outlook):

@@ -1,5 +1,6 @@
 """The site: every page has a place in it, every public name is in the reference, notebooks say what they said."""
 
+import doctest
 import importlib
 import importlib.util
 import re
@@ -7,8 +8,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+import copriv
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -54,6 +58,38 @@ def test_the_reference_names_nothing_that_is_not_there():
     for name in documented():
         module, _, last = name.rpartition(".")
         assert hasattr(importlib.import_module(module), last), name
+
+
+def test_every_public_name_has_an_example_that_runs():
+    """pytest runs them: `--doctest-modules` over src, with what src/conftest.py lets them begin with."""
+    names = documented() | {
+        f"{getattr(copriv, name).__module__}.{name}" for name in set(copriv.__all__) - {"__version__"}
+    }
+    without = []
+    for name in sorted(names):
+        module, _, last = name.rpartition(".")
+        examples = doctest.DocTestParser().get_examples(getattr(importlib.import_module(module), last).__doc__ or "")
+        if not examples or any(doctest.SKIP in example.options for example in examples):
+            without.append(name)
+    assert not without, f"give each an example in its docstring: {without}"
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    assert "--doctest-modules" in options["addopts"]
+    assert "src" in options["testpaths"]
+
+
+def test_charts_are_drawn_without_another_machine():
+    """Mermaid's own way is a script from elsewhere; without it a chart would be text."""
+    page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    made = loaded("charts").on_page_markdown(page)
+    assert "```mermaid" not in made
+    (svg,) = re.findall(r"<svg.*?</svg>", made, flags=re.S)
+    root = ElementTree.fromstring(svg)
+    rooms = [line for line in page.splitlines() if re.match(r'    \w+[\[(]"', line)]
+    assert len([one for one in root if one.tag == "text"]) == len(rooms)
+    assert len([one for one in root if one.tag == "path"]) == page.count(" --> ")
+    with pytest.raises(ValueError, match=re.escape("a -->|b| c")):
+        loaded("charts").drawn('flowchart TB\n    a["<x>"]\n    a -->|b| c\n')
+    assert "&lt;x&gt;" in loaded("charts").drawn('flowchart TB\n    a["<x>"]\n')
 
 
 def test_the_first_page_is_one_picture_and_five_lines():

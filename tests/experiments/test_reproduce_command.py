@@ -81,3 +81,15 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
         "sync-fig3.png",
         "verdicts.json",
     ]
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("copriv.experiments.reproduce", pressed)
+    assert run(["reproduce", "async-fig3", "--force", "--out", str(tmp_path / "figures")]) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"are kept in {tmp_path / 'figures'}; the same command goes on from there, without --force" in said

@@ -29,6 +29,7 @@ from jaxtyping import Float
 
 from copriv.data.cells import at, days, distinct_labels, numbers, shortened
 from copriv.errors import DataError
+from copriv.shown import Shown
 from copriv.types import Array
 
 OnViolation: TypeAlias = Literal["refuse", "clamp"]
@@ -70,7 +71,12 @@ class Column(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers in [low, high], in the column's own unit."""
+    """A column of numbers in [low, high], in the column's own unit.
+
+    >>> from copriv.data import Number
+    >>> Number("age", 0, 120, clamp=True).size
+    120
+    """
 
     name: str
     low: float
@@ -198,8 +204,15 @@ class Date:
 
 
 @dataclass(frozen=True)
-class Category:
-    """A column with declared levels."""
+class Category(Shown):
+    """A column with declared levels.
+
+    >>> from copriv.data import Category
+    >>> Category("grade", ("A", "B", "C"), ordered=True).feature_names("declared")
+    ('grade',)
+    >>> Category("purpose", ("car", "house")).feature_names("declared")
+    ('purpose=car', 'purpose=house')
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -267,7 +280,14 @@ class Boolean:
 
 @dataclass(frozen=True)
 class TwoClasses:
-    """A target with two classes, encoded −1 and +1."""
+    """A target with two classes, encoded −1 and +1.
+
+    >>> import pandas
+    >>> from copriv.data import Number, Schema, TwoClasses
+    >>> schema = Schema((Number("age", 0, 100),), TwoClasses("fraud", "no", "yes"))
+    >>> schema.encode(pandas.DataFrame({"age": [20, 50], "fraud": ["yes", "no"]})).target.tolist()
+    [1.0, -1.0]
+    """
 
     name: str
     negative: str

@@ -29,12 +29,19 @@ from copriv.data.source import Source
 from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.records import Records
+from copriv.shown import Shown
 from copriv.validation import count, non_negative
 
 
 @dataclass(frozen=True, eq=False)
-class Consortium:
-    """Everything that a simulation or a forecast needs to know about the data."""
+class Consortium(Shown):
+    """Everything that a simulation or a forecast needs to know about the data.
+
+    >>> from copriv.data import load_consortium
+    >>> found = load_consortium("lending-embedded", [300, 500], components=3, public_rows=200)
+    >>> [owner.units for owner in found.owners], found.public.units, found.feature_names
+    ([300, 500], 200, ('pc1', 'pc2', 'pc3'))
+    """
 
     owners: tuple[Records, ...]
     """Bounded features, where `feature_bound` is given."""
@@ -94,6 +101,10 @@ def load_consortium(
     fourier_features, fourier_width: so many random waves of the components are the features (`RandomFeatures`).
 
     Raises DataError, naming the column and row, or what does not fit the table.
+
+    >>> from copriv.data import load_consortium
+    >>> load_consortium("lending-embedded", [300], components=3, public_rows=200).owners[0].n_parameters
+    3
     """
     sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
     count("held_out", held_out, least=0)
@@ -165,6 +176,13 @@ def prepare_owner(
     dictionary, feature_bound, intercept: as agreed and public; a bound of None or 0 bounds nothing.
     records: the n_i that was agreed; refused where the table holds another number.
     Each row is encoded and mapped from itself alone. Raises DataError.
+
+    >>> import pandas
+    >>> from copriv.data import Number, Schema, prepare_owner
+    >>> schema = Schema((Number("age", 0, 100),), Number("rate", 0, 10))
+    >>> table = pandas.DataFrame({"age": [20, 50], "rate": [3.0, 4.0]})
+    >>> prepare_owner(table, schema, None, feature_bound=None, records=2).features.tolist()
+    [[0.2], [0.5]]
     """
     bound = None if feature_bound is None else non_negative("feature_bound", feature_bound) or None
     preparation = Preparation(dictionary, bound, intercept, unit_records)

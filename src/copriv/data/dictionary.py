@@ -32,6 +32,7 @@ from jaxtyping import Float
 
 from copriv.data.random_features import RandomFeatures
 from copriv.errors import DataError
+from copriv.shown import Shown
 from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 
@@ -44,8 +45,18 @@ _WITH_WAVES = "copriv.dictionary/2"
 
 
 @dataclass(frozen=True, eq=False)
-class PublicDictionary:
-    """A row-local map x = φ((z − mean) · matrix) from encoded columns to features. Made from public rows only."""
+class PublicDictionary(Shown):
+    """A row-local map x = φ((z − mean) · matrix) from encoded columns to features. Made from public rows only.
+
+    >>> import numpy as np
+    >>> from copriv.data import PublicDictionary
+    >>> Z = np.random.default_rng(0).uniform(size=(50, 6))
+    >>> dictionary = PublicDictionary.fit(Z, 2)
+    >>> dictionary.apply(Z).shape, dictionary.names
+    ((50, 2), ('pc1', 'pc2'))
+    >>> PublicDictionary.from_json(dictionary.to_json()).matrix.tolist() == dictionary.matrix.tolist()
+    True
+    """
 
     mean: Float[Array, " columns"]
     """Zeros where the PCA is uncentred."""

@@ -23,6 +23,11 @@ def open_dataset(
 
     dataset, path, schema, unit, scaling: as for `load_consortium`; an owner gives the path of its own table.
     seed, rows: of a simulated table. Raises DataError where there is no such data set or file.
+
+    >>> from copriv.data import open_dataset
+    >>> source = open_dataset("lending-embedded")
+    >>> set(source.schema.names) <= set(source.table.columns)
+    True
     """
     kind = datasets.named(dataset)
     if schema is not None and not kind.own_columns:

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import DataError
+from copriv.shown import Shown
 from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 
@@ -29,8 +30,15 @@ MOST_ROWS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class RandomFeatures:
-    """The map φ. `RandomFeatures.draw(X_public, 200)` makes one; `apply(X)` maps rows."""
+class RandomFeatures(Shown):
+    """The map φ. `RandomFeatures.draw(X_public, 200)` makes one; `apply(X)` maps rows.
+
+    >>> import numpy as np
+    >>> from copriv.data import RandomFeatures
+    >>> waves = RandomFeatures.draw(np.random.default_rng(0).normal(size=(50, 3)), 4)
+    >>> waves.names
+    ('wave1', 'wave2', 'wave3', 'wave4')
+    """
 
     frequencies: Float[Array, "columns features"]
     phases: Float[Array, " features"]

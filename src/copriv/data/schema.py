@@ -28,12 +28,21 @@ from copriv.data.columns import Target
 from copriv.data.columns import TwoClasses as TwoClasses
 from copriv.data.tables import Table, read_table
 from copriv.errors import DataError
+from copriv.shown import Shown
 from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedTable:
-    """A table as numbers; row r of each part is row r of the table."""
+class EncodedTable(Shown):
+    """A table as numbers; row r of each part is row r of the table.
+
+    >>> import pandas
+    >>> from copriv.data import Number, Schema
+    >>> schema = Schema((Number("age", 0, 100),), Number("rate", 0, 10))
+    >>> encoded = schema.encode(pandas.DataFrame({"age": [20, 50], "rate": [3.0, 4.0]}))
+    >>> encoded.features.tolist(), encoded.target.tolist()
+    ([[0.2], [0.5]], [3.0, 4.0])
+    """
 
     features: Float[Array, "records columns"]
     """As the schema's scaling says."""
@@ -52,8 +61,14 @@ class EncodedTable:
 
 
 @dataclass(frozen=True)
-class Schema:
-    """Declared columns, target and, where persons are the privacy unit, the column that names them."""
+class Schema(Shown):
+    """Declared columns, target and, where persons are the privacy unit, the column that names them.
+
+    >>> from copriv.data import Category, Number, Schema
+    >>> schema = Schema((Number("amount", 0, 5e4), Category("purpose", ("car", "house"))), Number("rate", 0, 30))
+    >>> schema.names, schema.feature_names, schema.target_bound
+    (('amount', 'purpose', 'rate'), ('amount', 'purpose=car', 'purpose=house'), 30)
+    """
 
     columns: tuple[Column, ...]
     target: Target
@@ -145,7 +160,14 @@ class Schema:
 
 
 def check_table(source: object, schema: Schema, on_violation: OnViolation = "refuse") -> list[str]:
-    """Every problem of a file or frame, one line each; an unreadable file is one problem. Empty: all is well."""
+    """Every problem of a file or frame, one line each; an unreadable file is one problem. Empty: all is well.
+
+    >>> import pandas
+    >>> from copriv.data import Number, Schema, check_table
+    >>> schema = Schema((Number("age", 0, 100),), Number("rate", 0, 10))
+    >>> check_table(pandas.DataFrame({"age": [20, 200], "rate": [3.0, 4.0]}), schema)
+    ['age, row 2: ...']
+    """
     try:
         return schema.problems(source, on_violation)
     except DataError as error:

@@ -29,6 +29,11 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
 
     `columns`: read no others from a file (a name that the file does not have is left for the schema to report).
     Raises DataError for a file that is not there or cannot be read, and for anything that is not a table.
+
+    >>> import pandas
+    >>> from copriv.data import read_table
+    >>> read_table(pandas.DataFrame({"age": [20, 50]})).columns
+    ['age']
     """
     if isinstance(source, str | Path):
         return nw.from_native(_read_file(Path(source), columns), eager_only=True)

@@ -17,7 +17,13 @@ STANDARD = (-3.0, 3.0)
 
 
 class UndeclaredWarning(UserWarning):
-    """Something that should be declared was not; the message says what was taken in its place."""
+    """Something that should be declared was not; the message says what was taken in its place.
+
+    >>> import warnings
+    >>> from copriv.estimators import UndeclaredWarning
+    >>> warnings.simplefilter("error", UndeclaredWarning)  # bounds are then declared, or there is no fit
+    >>> warnings.resetwarnings()
+    """
 
 
 @dataclass(frozen=True, eq=False)

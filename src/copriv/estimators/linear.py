@@ -241,6 +241,13 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
 
     epsilon, delta, bounds, feature_bound, regularization and ledger are as in `PrivateRegressor`, and so is what is
     fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels.
+
+    >>> import numpy as np
+    >>> from copriv.estimators import PrivateClassifier
+    >>> X = np.linspace(0, 1, 2000)[:, None]
+    >>> model = PrivateClassifier(epsilon=1.0, bounds=(0, 1)).fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
+    >>> model.classes_.tolist(), model.privacy_spent_.epsilon
+    (['no', 'yes'], 1.0)
     """
 
     _regressor = False

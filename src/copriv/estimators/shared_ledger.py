@@ -22,12 +22,22 @@ from copriv.types import Array
 
 
 class SpendingWarning(UserWarning):
-    """Rows are paid for again: another fit counts in a ledger that has counted one before."""
+    """Rows are paid for again: another fit counts in a ledger that has counted one before.
+
+    >>> import warnings
+    >>> from copriv.estimators import SpendingWarning
+    >>> warnings.simplefilter("ignore", SpendingWarning)  # the ledger is read all the same
+    """
 
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What one fit spent, as its owners' ledgers read."""
+    """What one fit spent, as its owners' ledgers read.
+
+    >>> from copriv.estimators import PrivacySpent
+    >>> PrivacySpent(1.0, 0.0, {"north": (1.0, 0.0), "south": (0.5, 0.0)}).by_owner["south"]
+    (0.5, 0.0)
+    """
 
     epsilon: float
     """Of the owner that spent the most: what a record paid at most."""
@@ -41,6 +51,13 @@ class SharedLedger:
 
     epsilon, delta: the most that any one owner may spend over all fits; None: counted without a limit.
     Raises BudgetRefused, before anything is answered, where a fit would go beyond.
+
+    >>> import numpy as np
+    >>> from copriv.estimators import PrivateRegressor, SharedLedger
+    >>> ledger, X = SharedLedger(epsilon=2.0), np.linspace(0, 1, 200)[:, None]
+    >>> model = PrivateRegressor(bounds=(0, 1), target_bounds=(0, 1), ledger=ledger).fit(X, X[:, 0])
+    >>> ledger
+    <SharedLedger: epsilon 1 of 2 spent in 1 fits>
     """
 
     def __init__(self, epsilon: float | None = None, delta: float | None = None) -> None:

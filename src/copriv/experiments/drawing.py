@@ -77,8 +77,8 @@ def picture(columns: int, rows: int = 1, width: float = 0.0, height: float = 3.3
 def solid(columns: int, rows: int = 1, height: float = 3.3, width: float = 3.5) -> tuple[Figure, Any]:
     """Panels with three axes."""
     figure, axes = picture(columns, rows, 0.5 + width * columns, height, subplot_kw={"projection": "3d"})
-    # Panels with three axes do not tell the layout how high their titles reach.
-    figure.get_layout_engine().set(rect=(0.0, 0.0, 1.0, 0.985))  # type: ignore[call-arg, union-attr]
+    # Panels with three axes do not tell the layout how high their titles reach, nor how far left their labels.
+    figure.get_layout_engine().set(rect=(0.015, 0.0, 0.985, 0.985))  # type: ignore[call-arg, union-attr]
     return figure, axes
 
 
@@ -108,6 +108,15 @@ def no_ticks() -> NullLocator:
 def write(draw: Callable[[], Figure], path: Path, caption: str, top: str = "") -> None:
     """Draw in the common style and write the PNG in at most 256 colours: a line at its top, a caption under it."""
     memory = BytesIO()
+    figure, style = finished(draw, caption, top), dict[Any, Any](_STYLE)
+    with mpl.rc_context(style):
+        figure.savefig(memory, format="png", dpi=DPI)
+    memory.seek(0)
+    _in_few_colours(Image.open(memory).convert("RGB")).save(path, optimize=True)
+
+
+def finished(draw: Callable[[], Figure], caption: str, top: str = "") -> Figure:
+    """The picture in the common style, with a line at its top and a caption under it."""
     style: Any = _STYLE
     with mpl.rc_context(style):
         figure = draw()
@@ -116,9 +125,8 @@ def write(draw: Callable[[], Figure], path: Path, caption: str, top: str = "") -
             figure.suptitle(wrapped(top, width), x=0.01, ha="left", fontsize=7.5, color=INK)
         lines = wrapped(caption, width)
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=7, color=MUTED)
-        figure.savefig(memory, format="png", dpi=DPI)
-    memory.seek(0)
-    _in_few_colours(Image.open(memory).convert("RGB")).save(path, optimize=True)
+        figure.draw_without_rendering()
+    return figure
 
 
 _TINTS = 8

@@ -31,6 +31,7 @@ from copriv.experiments import drawing
 from copriv.experiments.consortia import INSIDE, NOT_PRIVATE, Mechanism
 from copriv.experiments.departures import departures
 from copriv.experiments.trials import Outcome, Trial, batch, batches, outcome, reference
+from copriv.shown import Shown
 
 REVISION = 2
 """Raised when numbers would change for a reason that settings do not show: finished figures are then done again."""
@@ -156,7 +157,7 @@ class Figure(Protocol):
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """One finished figure, as its JSON file says."""
 
     identity: str

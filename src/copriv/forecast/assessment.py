@@ -5,7 +5,7 @@ with records of its own. Where nothing is clipped and the loss is squared, the m
 by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,12 +17,15 @@ from copriv.errors import CoprivError
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.recursion import moments_of
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.numerals import percent, percent_range
 from copriv.owner_worlds import OwnerWorld
 from copriv.plan.many_owners import DEALT_OWNERS, runs_in
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.results import Columns, Framed
 from copriv.rules import named
+from copriv.shown import Card, Shown
 from copriv.simulation.engine import noise_scales
 from copriv.threads import on_one_thread
 from copriv.types import Array
@@ -38,8 +41,13 @@ EXACT_EVENTS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Band:
-    """ψ expected after k queries (or in round k): mean, median, and where 90 % of runs are."""
+class Band(Shown, Framed):
+    """ψ expected after k queries (or in round k): mean, median, and where 90 % of runs are.
+
+    >>> band = outlook.agreed.relative_fitness
+    >>> bool((band.low <= band.mean).all()), bool((band.mean <= band.high).all())
+    (True, True)
+    """
 
     k: Int[np.ndarray, " recorded"]
     mean: Float[Array, " recorded"]
@@ -49,10 +57,30 @@ class Band:
     high: Float[Array, " recorded"]
     """5 % of runs are above; never below the mean, which in a long tail can pass 95 % of runs."""
 
+    @property
+    def in_words(self) -> str:
+        """Mean, median and band at the end."""
+        mean, median, low, high = (float(one[-1]) for one in (self.mean, self.median, self.low, self.high))
+        return f"{percent(mean)} in the mean, typically {percent(median)}, 90 % of runs {percent_range(low, high)}"
+
+    def _card(self) -> Card:
+        return Card(
+            f"Band: {len(self.k):,} iterations up to {int(self.k[-1]):,}", (f"Above the best: {self.in_words}.",)
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"curve": lambda: {name: getattr(self, name) for name in ("k", "mean", "median", "low", "high")}}
+
 
 @dataclass(frozen=True, eq=False)
-class Assessment:
-    """One set of terms and what it is expected to cost."""
+class Assessment(Shown, Framed):
+    """One set of terms and what it is expected to cost.
+
+    >>> outlook.agreed.private, outlook.agreed.agreement.answers
+    (True, 3)
+    >>> outlook.agreed.draws.shape[0], outlook.agreed.models.shape[-1]
+    (32, 3)
+    """
 
     agreement: Agreement
     kind: Literal["exact", "simulated"]
@@ -63,6 +91,19 @@ class Assessment:
     """ψ at the end of every run, by world: what mean, median and band are taken from."""
     models: Float[Array, "worlds runs p"]
     """θ at the end of every run, by world."""
+
+    def _card(self) -> Card:
+        worlds, runs = self.draws.shape
+        return Card(
+            f"Assessment: {self.words or self.agreement.rule_in_words}",
+            (
+                f"Above the best: {self.relative_fitness.in_words}.",
+                f"{self.kind.capitalize()}, from {runs:,} run{'s' if runs > 1 else ''} in each of {worlds:,} worlds.",
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return self.relative_fitness._frames()
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract, with the curve added."""

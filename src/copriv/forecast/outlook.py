@@ -7,9 +7,9 @@ or a share over worlds (`copriv.worlds`), so that what is said of terms (`assess
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -26,13 +26,16 @@ from copriv.forecast.overlap import split_of
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
 from copriv.forecast.value import Consortium
+from copriv.numerals import percent
 from copriv.owner_worlds import OwnerWorld, psi
 from copriv.plan import Plan, plan
 from copriv.plan.caution import Caution
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.results import Columns, Drawn, Framed, columns_of
 from copriv.rules import named
 from copriv.rules.bounds import Bound
+from copriv.shown import Card, Shown, Table
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.text import printable
 from copriv.threads import on_one_thread
@@ -49,7 +52,7 @@ WIDE = 100.0
 
 
 @dataclass(frozen=True)
-class AtUnlikeness:
+class AtUnlikeness(Shown):
     """ψ of the recommended terms at one unlikeness."""
 
     unlikeness: float
@@ -60,8 +63,23 @@ class AtUnlikeness:
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
-    """All that can be said before any private record is touched."""
+class Forecast(Shown, Framed, Drawn):
+    """All that can be said before any private record is touched.
+
+    >>> outlook.together < outlook.public_only
+    True
+    >>> outlook.recommended.agreement.owner_names
+    ('north', 'south', 'west')
+    >>> outlook.to_frame()[["name", "joining_pays"]].shape
+    (3, 2)
+    >>> figure = outlook.plot("curves")
+    """
+
+    _pictures: ClassVar[Mapping[str, str]] = {
+        "break-even": "copriv.pictures.forecast:break_even",
+        "curves": "copriv.pictures.forecast:curves",
+        "unlikeness": "copriv.pictures.unlike:by_unlikeness",
+    }
 
     agreed: Assessment
     recommended: Assessment
@@ -214,6 +232,37 @@ class Forecast:
         """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
         return bound.value / self.optimum if bound.quantity == "cost" else bound.value
 
+    def _card(self) -> Card:
+        n, terms = self.n_owners, (("agreed", self.agreed), ("recommended", self.recommended))
+        return Card(
+            f"Forecast: {n:,} owner{'s' if n > 1 else ''}, {self.public_rows:,} public rows",
+            (
+                self.verdict,
+                Table.of(("terms", "mean", "median", "5 % of runs below", "5 % above"), terms, _assessed, "terms"),
+                Table.of(
+                    ("owner", "records", "epsilon", "alone", "together", "joining pays"),
+                    self.owners,
+                    _joining,
+                    "owners",
+                ),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"owners": self._owners_columns, "curves": self._curves_columns}
+
+    def _owners_columns(self) -> Columns:
+        return columns_of(self.owners, [field.name for field in fields(OwnerForecast) if field.name != "own"])
+
+    def _curves_columns(self) -> Columns:
+        both = [
+            (name, one.relative_fitness) for name, one in (("agreed", self.agreed), ("recommended", self.recommended))
+        ]
+        columns: dict[str, Any] = {"terms": [name for name, ψ in both for _ in ψ.k]}
+        return columns | {
+            name: np.concatenate([getattr(ψ, name) for _, ψ in both]) for name in ("k", "mean", "median", "low", "high")
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
         document = {
@@ -299,6 +348,9 @@ def forecast(
         about from its own rows. For the public rows of the pipeline, data.strata names the column.
 
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
+
+    >>> outlook.joining_pays  # it was made by copriv.forecast(agreement, public, runs=32)
+    True
     """
     report = progress or (lambda done, total: None)
     if isinstance(agreement, Problem):
@@ -438,6 +490,16 @@ def _bounds(problem: Problem) -> tuple[Bound, ...]:
     if problem.agreement.one_answer:
         return ()
     return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
+
+
+def _assessed(terms: tuple[str, Assessment]) -> tuple[str, ...]:
+    name, ψ = terms[0], terms[1].relative_fitness
+    return name, *(percent(float(one[-1])) for one in (ψ.mean, ψ.median, ψ.low, ψ.high))
+
+
+def _joining(owner: OwnerForecast) -> tuple[str, ...]:
+    pays = "close call" if owner.close_call else "yes" if owner.joining_pays else "no"
+    return owner.called, f"{owner.records:,}", f"{owner.epsilon:g}", percent(owner.alone), percent(owner.together), pays
 
 
 def _percent(ψ: float) -> str:

@@ -5,9 +5,10 @@ Everything is computed on public rows, in the worlds of `forecast`: the terms ar
 once, and ψ is on everybody's records.
 """
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,16 +19,19 @@ from copriv.forecast.assessment import RUNS, WORLDS, assess
 from copriv.forecast.judgement import judged
 from copriv.forecast.outlook import worlds_unlike
 from copriv.mechanisms import Guarantee, OneAnswer
+from copriv.numerals import percent
 from copriv.plan.one_answer import plan_one_answer
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.results import Columns, Drawn, Framed, columns_of
+from copriv.shown import Card, Shown, Table
 from copriv.simulation import own_learners
 from copriv.types import Array
 from copriv.unlike_worlds import unlikeness_of
 
 
 @dataclass(frozen=True)
-class LearnerForecast:
+class LearnerForecast(Shown):
     """One owner that learns for itself. ψ throughout, on all owners' records; lower is better (medians over worlds)."""
 
     name: str
@@ -48,8 +52,10 @@ class LearnerForecast:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnLearnersForecast:
+class OwnLearnersForecast(Shown, Framed, Drawn):
     """Every owner as its own learner: what the shared answers cost, and for whom they pay."""
+
+    _pictures: ClassVar[Mapping[str, str]] = {"owners": "copriv.pictures.own_learners:owners_apart"}
 
     agreement: Agreement
     """The terms: each owner answers once, under its whole ε."""
@@ -64,6 +70,26 @@ class OwnLearnersForecast:
             return "Sharing answers pays for nobody: no owner's own model gets better by them."
         who = "everybody" if len(paid) == len(self.learners) else f"{len(paid)} of {len(self.learners)} owners"
         return f"Sharing answers pays for {who}: each learns a model of its own, and each owner answers only once."
+
+    def _card(self) -> Card:
+        n = len(self.learners)
+        head = ("owner", "own records alone", "one common model", "own model from shared answers")
+        return Card(
+            f"OwnLearnersForecast: {n:,} owner{'s' if n > 1 else ''}, {self.agreement.rule_in_words}",
+            (
+                self.verdict,
+                f"Above the best model of everybody's records; the public rows alone: {percent(self.public_only)}.",
+                Table.of(
+                    head,
+                    self.learners,
+                    lambda one: (one.name, *(percent(ψ) for ψ in (one.alone, one.together, one.learning))),
+                    "owners",
+                ),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"owners": lambda: columns_of(self.learners, [field.name for field in fields(LearnerForecast)])}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.own-learners/1`."""

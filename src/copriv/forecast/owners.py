@@ -14,11 +14,17 @@ from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
 from copriv.forecast.judgement import Judgement, OwnJudgement, OwnRecords, close_call
 from copriv.forecast.value import Consortium
+from copriv.shown import Shown
 
 
 @dataclass(frozen=True)
-class OwnerForecast:
-    """What joining means for one owner. ψ throughout, on all owners' records; lower is better."""
+class OwnerForecast(Shown):
+    """What joining means for one owner. ψ throughout, on all owners' records; lower is better.
+
+    >>> north = outlook.owners[0]
+    >>> north.called, north.records, north.joining_pays
+    ('north', 1000, True)
+    """
 
     name: str
     records: int

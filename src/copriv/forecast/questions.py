@@ -12,6 +12,7 @@ import numpy as np
 from copriv.errors import UsageError
 from copriv.forecast.outlook import Forecast
 from copriv.forecast.value import Consortium, least
+from copriv.shown import Shown
 
 MOST = 10_000
 """More owners than this are not asked for."""
@@ -20,7 +21,7 @@ SURE = 0.95
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Shown):
     """What it takes to reach ψ ≤ value. Each of the ways changes one thing, and leaves the rest as agreed."""
 
     value: float
@@ -43,7 +44,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Without:
+class Without(Shown):
     """The consortium without some of its owners, on everybody's records still."""
 
     names: tuple[str, ...]

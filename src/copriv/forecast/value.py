@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
 from copriv.plan.noise_curve import NoiseCurve
+from copriv.shown import Shown
 from copriv.types import Array
 
 EXACT_OWNERS = 12
@@ -46,7 +47,7 @@ LEVELS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Consortium:
+class Consortium(Shown):
     """The owners in numbers, with the two functions that price any coalition of them."""
 
     records: Float[Array, " owners"]

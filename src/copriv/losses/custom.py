@@ -17,6 +17,12 @@ class CustomLinear(OfPrediction):
     """A user's own loss of the prediction: `phi(z, y)` and its (sub)derivative `dphi(z, y)`, vectorised.
 
     `largest_slope` is sup |dphi| if there is one: it proves Ξ = B · largest_slope. Convexity in z is the user's promise.
+
+    >>> import numpy as np
+    >>> from copriv.losses import CustomLinear
+    >>> loss = CustomLinear("quartic", lambda z, y: (z - y) ** 4, lambda z, y: 4 * (z - y) ** 3)
+    >>> loss.value(np.array([2.0]), np.array([0.0])), loss.slope(np.array([2.0]), np.array([0.0]))
+    (array([16.]), array([32.]))
     """
 
     name: str

@@ -12,7 +12,14 @@ from copriv.validation import positive
 
 
 class Hinge(OfMargin):
-    """max(0, 1 − yz); the subgradient −yx where yz < 1 and 0 elsewhere (0 is a subgradient at the kink)."""
+    """max(0, 1 − yz); the subgradient −yx where yz < 1 and 0 elsewhere (0 is a subgradient at the kink).
+
+    >>> import numpy as np
+    >>> from copriv.losses import Hinge
+    >>> loss, z, y = Hinge(), np.array([0.5, 2.0]), np.array([1.0, 1.0])
+    >>> loss.value(z, y).tolist(), loss.slope(z, y).tolist()
+    ([0.5, 0.0], [-1.0, -0.0])
+    """
 
     name = "hinge"
     smooth = False
@@ -33,6 +40,12 @@ class SmoothedHinge(OfMargin):
     """The hinge with its kink rounded over |1 − yz| ≤ `width` (Chaudhuri, Monteleoni and Sarwate 2011, Corollary 21).
 
     With t = 1 + width − yz: 0 for t ≤ 0, t²/(4·width) for t ≤ 2·width, else 1 − yz. At most width/4 above the hinge.
+
+    >>> import numpy as np
+    >>> from copriv.losses import SmoothedHinge
+    >>> loss, z, y = SmoothedHinge(0.5), np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0])
+    >>> loss.value(z, y).tolist(), loss.slope(z, y).tolist()
+    ([1.0, 0.125, 0.0], [-1.0, -0.5, -0.0])
     """
 
     width: float = 0.5

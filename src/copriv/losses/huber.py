@@ -12,7 +12,14 @@ from copriv.validation import positive
 
 @dataclass(frozen=True)
 class Huber(OfPrediction):
-    """(z − y)² near the target and straight beyond `threshold` (in the target's unit); slope at most 2·threshold."""
+    """(z − y)² near the target and straight beyond `threshold` (in the target's unit); slope at most 2·threshold.
+
+    >>> import numpy as np
+    >>> from copriv.losses import Huber
+    >>> loss, z, y = Huber(1.0), np.array([0.5, 3.0]), np.array([0.0, 0.0])
+    >>> loss.value(z, y).tolist(), loss.slope(z, y).tolist()
+    ([0.25, 5.0], [1.0, 2.0])
+    """
 
     threshold: float = 1.0
     name = "huber"

@@ -8,7 +8,14 @@ from copriv.types import Array
 
 
 class Logistic(OfMargin):
-    """log(1 + exp(−yz)); slope −y/(1 + exp(yz)), never more than 1 in size."""
+    """log(1 + exp(−yz)); slope −y/(1 + exp(yz)), never more than 1 in size.
+
+    >>> import numpy as np
+    >>> from copriv.losses import Logistic
+    >>> loss, z, y = Logistic(), np.array([0.0]), np.array([1.0])
+    >>> loss.value(z, y).tolist(), loss.slope(z, y).tolist()
+    ([0.6931471805599453], [-0.5])
+    """
 
     name = "logistic"
     smooth = True

@@ -8,7 +8,14 @@ from copriv.types import Array
 
 
 class Squared(OfPrediction):
-    """(z − y)²; slope 2(z − y)."""
+    """(z − y)²; slope 2(z − y).
+
+    >>> import numpy as np
+    >>> from copriv.losses import Squared
+    >>> loss, z, y = Squared(), np.array([1.0, 3.0]), np.array([0.0, 3.0])
+    >>> loss.value(z, y).tolist(), loss.slope(z, y).tolist()
+    ([1.0, 0.0], [2.0, 0.0])
+    """
 
     name = "squared"
     smooth = True

@@ -23,6 +23,7 @@ from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.home import finished
 from copriv.losses import OfMargin
 from copriv.records import Records
+from copriv.shown import Shown
 from copriv.types import Array
 from copriv.validation import finite_array
 
@@ -30,7 +31,7 @@ _FORMAT = "copriv.model/1"
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Shown):
     """A model that a run gave; `record` says how the run went."""
 
     agreement: Agreement

@@ -21,11 +21,12 @@ from copriv.network.keys import fingerprint_of
 from copriv.network.line_check import ROUNDING, LineCheck, Problem
 from copriv.network.model import Model
 from copriv.network.store import RunStore
+from copriv.shown import Shown
 from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Shown):
     """What came of checking a run's file."""
 
     run: str

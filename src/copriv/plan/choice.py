@@ -1,6 +1,6 @@
 """What was chosen, what came next, and what each promise costs: the plan's result."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -9,16 +9,24 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.numerals import percent
 from copriv.plan.noise_curve import NoiseCurve
+from copriv.results import Columns, Framed
 from copriv.rules import named
+from copriv.shown import Card, Shown, Table
 from copriv.types import Array
 
 Advice = Literal["join", "close", "public", "alone"]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """A setting, and what it reached on the public rows. `agreement` has a number wherever "auto" was."""
+class Choice(Shown):
+    """A setting, and what it reached on the public rows. `agreement` has a number wherever "auto" was.
+
+    >>> choice = outlook.plan.choice
+    >>> choice.pure, choice.agreement.owner_names
+    (True, ('north', 'south', 'west'))
+    """
 
     agreement: Agreement
     start: str
@@ -58,10 +66,20 @@ class Choice:
             + ("" if self.pure else ", (ε, δ)")
         )
 
+    def _card(self) -> Card:
+        said = f"Expected on the public rows: {percent(self.relative_fitness)} above the best."
+        return Card(f"Choice: {self.describe()}", (said,))
+
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The choice, the next best by another rule or number of answers, and how flat the optimum is."""
+class Plan(Shown, Framed):
+    """The choice, the next best by another rule or number of answers, and how flat the optimum is.
+
+    >>> outlook.plan.advice, outlook.plan.considered > len(outlook.plan.measured)
+    ('join', True)
+    >>> outlook.plan.to_frame(backend="polars").height == len(outlook.plan.measured)
+    True
+    """
 
     choice: Choice
     runner_up: Choice | None
@@ -112,6 +130,39 @@ class Plan:
             f"Nobody should start: the best owner's own model is expected to be {_percent(self.alone)} worse than the best "
             "one of everybody, and no terms are expected to do better."
         )
+
+    def _card(self) -> Card:
+        advice = [] if self.advice_in_words is None else [self.advice_in_words]
+        others = [choice for choice in self.measured if choice is not self.choice]
+        return Card(
+            f"Plan: {self.choice.describe()}",
+            (
+                f"Expected on the public rows: {percent(self.choice.relative_fitness)} above the best.",
+                *advice,
+                f"{self.considered:,} settings were priced, {len(self.measured)} of them run.",
+                Table.of(
+                    ("others that were run", "above the best"),
+                    others,
+                    lambda one: (one.describe(), percent(one.relative_fitness)),
+                    "settings",
+                ),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"measured": self._runs}
+
+    def _runs(self) -> Columns:
+        terms = [choice.agreement for choice in self.measured]
+        return {
+            "words": [choice.describe() for choice in self.measured],
+            "rule": [one.rule_in_words for one in terms],
+            "answers": [one.answers for one in terms],
+            "step": [float(one.step) for one in terms],
+            "gradient_bound": [float(one.gradient_bound) for one in terms],
+            "start": [choice.start for choice in self.measured],
+            "relative_fitness": [float(choice.relative_fitness) for choice in self.measured],
+        }
 
     @property
     def considered(self) -> int:

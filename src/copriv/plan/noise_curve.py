@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from copriv.shown import Shown
 from copriv.types import Array
 
 FARTHEST = 4.0
@@ -13,8 +14,15 @@ FARTHEST = 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseCurve:
-    """The least E ψ for owners of noise ν, each ν with its own best setting: what owners are valued by."""
+class NoiseCurve(Shown):
+    """The least E ψ for owners of noise ν, each ν with its own best setting: what owners are valued by.
+
+    >>> import numpy as np
+    >>> from copriv.plan import NoiseCurve
+    >>> curve = NoiseCurve.of(np.array([0.0, 1.0]), np.array([4.0, 0.5]))
+    >>> curve.at(0.1), curve.at(10.0)
+    (np.float64(0.4), np.float64(6.0))
+    """
 
     fixed: Float[Array, " settings"]
     slope: Float[Array, " settings"]

@@ -81,6 +81,11 @@ def plan(
 
     (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
     Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
+
+    >>> from copriv.plan import plan
+    >>> found = plan(copriv.Problem.forecasting(agreement, public), runs=16)  # what is agreed stays
+    >>> found.agreement.agreement.rule, found.agreement.answers
+    ('A2', 3)
     """
     begun = time.perf_counter()
     if not isinstance(problem, Problem):

@@ -56,7 +56,11 @@ WITHOUT_WAITING = A2
 
 
 def named(name: str) -> Rule:
-    """The rule that `agreement.rule` names. Raises AgreementError."""
+    """The rule that `agreement.rule` names. Raises AgreementError.
+
+    >>> named("A2").counted_in
+    'queries'
+    """
     for rule in ALL:
         if rule.name == name:
             return rule

@@ -58,6 +58,19 @@ class AsyncCopies:
     """A1 with step ρ = `step_size` over T = `horizon` queries, for N = len(weights) talkers of weights n_i/n.
 
     Raises InvalidInput without a regulariser: the step is ρ/(T²σ), and σ is its strength.
+
+    >>> import numpy as np
+    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.rules import AsyncCopies, Descent
+    >>> rule = AsyncCopies(Descent(Regularizer(1e-3), Box()), 0.01, 10, np.array([0.5, 0.5]))
+    >>> state = rule.start(np.zeros((1, 2)))
+    >>> who = np.array([0])
+    >>> at = rule.query(state, who)
+    >>> state = rule.step(state, who, np.array([[1.0, -1.0]]))
+    >>> rule.model(state)
+    array([[0., 0.]])
+    >>> rule.query(state, who)  # the answer has moved this talker's copy
+    array([[...]])
     """
 
     descent: Descent

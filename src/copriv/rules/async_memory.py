@@ -45,7 +45,14 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class AsyncMemory:
-    """A2 with first step α = `step_size`, for N = len(weights) talkers of weights n_i/n."""
+    """A2 with first step α = `step_size`, for N = len(weights) talkers of weights n_i/n.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, AsyncMemory
+    >>> rule = AsyncMemory(PLAIN, step_size=0.5, weights=np.array([1.0]))
+    >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0]])))
+    array([[-0.25,  0.25]])
+    """
 
     descent: Descent
     step_size: float | Float[Array, "runs 1"]

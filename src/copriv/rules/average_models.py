@@ -25,7 +25,17 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
-    """One model an owner, weighted."""
+    """One model an owner, weighted.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, AverageModels
+    >>> rule = AverageModels(PLAIN, np.array([0.25, 0.75]))
+    >>> state, models = rule.start(np.zeros((1, 2))), ([[4.0, 0.0]], [[0.0, 4.0]])
+    >>> for talker, model in enumerate(models):
+    ...     state = rule.step(state, np.array([talker]), np.array(model))
+    >>> rule.model(state)
+    array([[1., 3.]])
+    """
 
     descent: Descent
     weights: Float[Array, " talkers"]

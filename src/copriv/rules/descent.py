@@ -15,7 +15,14 @@ Talker = np.ndarray[Any, np.dtype[np.intp]]
 
 @runtime_checkable
 class UpdateRule(Protocol):
-    """An update rule: it makes the point to ask at, takes a private answer, and holds a model."""
+    """An update rule: it makes the point to ask at, takes a private answer, and holds a model.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, UpdateRule
+    >>> from copriv.rules import SyncDecay
+    >>> isinstance(SyncDecay(PLAIN, 1.0, 10), UpdateRule)
+    True
+    """
 
     def start(self, theta: Float[Array, "runs p"]) -> Any:
         """The state before any answer."""
@@ -39,6 +46,12 @@ class Descent:
     """The regulariser, the box, and an optional public preconditioner P: the direction is P(∇g(θ) + gradient).
 
     P is public (a Hessian of the public sample, inverted), so using it on private answers costs no privacy.
+
+    >>> import numpy as np
+    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.rules import Descent
+    >>> Descent(Regularizer(0.5), Box()).direction(np.array([[2.0]]), np.array([[1.0]]))
+    array([[2.]])
     """
 
     regularizer: Regularizer

@@ -25,6 +25,10 @@ class Way:
 
     Either `rounds` gives the recursion of m rounds of all owners, or `turns` the rule itself for talkers of given
     weights, which is then run once on the table's curvatures, without clipping or box.
+
+    >>> from copriv.rules import named
+    >>> [way.name for way in named("S2").ways]
+    ['S2', 'S2 last']
     """
 
     name: str
@@ -40,7 +44,12 @@ class Way:
 
 
 class Rule(ABC):
-    """How the learner moves. `agreed` is always the terms in which this rule is named."""
+    """How the learner moves. `agreed` is always the terms in which this rule is named.
+
+    >>> from copriv.rules import ALL
+    >>> [(rule.name, rule.together) for rule in ALL]
+    [('S1', True), ('S2', True), ('A1', False), ('A2', False)]
+    """
 
     name: str
     """In `agreement.rule`."""

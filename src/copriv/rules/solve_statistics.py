@@ -39,7 +39,16 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class SolveStatistics:
-    """`moments_scale` is b_i of each talker; None where no second moments are released."""
+    """`moments_scale` is b_i of each talker; None where no second moments are released.
+
+    >>> import numpy as np
+    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.rules import Descent, SolveStatistics
+    >>> along = Descent(Regularizer(0.0), Box(), np.eye(2))
+    >>> rule = SolveStatistics(along, np.array([1.0]), None, public_rows=100)
+    >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0]])))
+    array([[-1.,  1.]])
+    """
 
     descent: Descent
     weights: Float[Array, " talkers"]

@@ -32,7 +32,14 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class SyncAveraged:
-    """S2 with c₁ = `step` over T = `horizon` rounds; the model is θ̄, or the last θ where `averaged` is false."""
+    """S2 with c₁ = `step` over T = `horizon` rounds; the model is θ̄, or the last θ where `averaged` is false.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, SyncAveraged
+    >>> rule = SyncAveraged(PLAIN, step_size=0.5, horizon=4, averaged=False)
+    >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0]])))
+    array([[-0.5,  0.5]])
+    """
 
     descent: Descent
     step_size: float | Float[Array, "runs 1"]

@@ -29,7 +29,14 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class SyncDecay:
-    """S1 with step ρ = `step` over T = `horizon` rounds."""
+    """S1 with step ρ = `step` over T = `horizon` rounds.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, SyncDecay
+    >>> rule = SyncDecay(PLAIN, step_size=8.0, horizon=4)
+    >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0]])))
+    array([[-0.5,  0.5]])
+    """
 
     descent: Descent
     step_size: float | Float[Array, "runs 1"]

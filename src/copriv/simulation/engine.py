@@ -107,6 +107,10 @@ def simulate(
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
+
+    >>> result = copriv.simulate(agreement, data, runs=5, seed=1)
+    >>> result.theta.shape
+    (5, 3)
     """
     problem = problem_of(agreement, data, public)
     options = Options(

@@ -47,6 +47,10 @@ def own_learners(
     `options` are those of `simulate`. Simulation j is relative to the same θ* of all records together as any other.
 
     Raises UsageError for a budget that is none of these, or that the agreed mechanism does not allow.
+
+    >>> mine = copriv.own_learners(agreement, data, budget="split", runs=5)
+    >>> len(mine), mine[0].theta.shape
+    (3, (5, 3))
     """
     if budget not in BUDGETS:
         raise UsageError(f"budget: must be one of {', '.join(map(repr, BUDGETS))}, not {budget!r}")

@@ -1,14 +1,17 @@
 """What a simulation found: ψ of every run at the recorded iterations, and what each owner gave and has alone."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
+from copriv.numerals import listed, percent, percent_range, plain_number
+from copriv.results import Columns, Drawn, Framed, columns_of
+from copriv.shown import Card, Shown, Table
 from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 
@@ -25,8 +28,13 @@ NOT_FOR_RELEASE = (
 
 
 @dataclass(frozen=True)
-class OwnerOutcome:
-    """One owner's part: the most answers that any run took from it, its noise, and ψ of its own non-private model."""
+class OwnerOutcome(Shown):
+    """One owner's part: the most answers that any run took from it, its noise, and ψ of its own non-private model.
+
+    >>> north = result.owners[0]
+    >>> north.name, north.records, north.answers
+    ('north', 1000, 3)
+    """
 
     name: str
     records: int
@@ -44,8 +52,17 @@ class OwnerOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class RelativeFitness:
-    """ψ of the model after k queries (A1, A2) or in round k (S1, S2: k = 1 is the start), over runs."""
+class RelativeFitness(Shown, Framed):
+    """ψ of the model after k queries (A1, A2) or in round k (S1, S2: k = 1 is the start), over runs.
+
+    >>> ψ = result.relative_fitness
+    >>> ψ.k.tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    >>> ψ.runs.shape
+    (5, 10)
+    >>> ψ.final["p25"] <= ψ.final["median"] <= ψ.final["p75"]
+    True
+    """
 
     k: Int[np.ndarray, " recorded"]
     runs: Float[Array, "runs recorded"]
@@ -76,10 +93,39 @@ class RelativeFitness:
         quantile: Array = np.quantile(self.runs, probability, axis=0)
         return quantile
 
+    def _card(self) -> Card:
+        runs, ψ = len(self.runs), self.final
+        return Card(
+            f"RelativeFitness: {runs:,} run{'s' if runs > 1 else ''}, {len(self.k):,} iterations up to {int(self.k[-1]):,}",
+            (f"At the end: {percent(ψ['median'])} above the best (median; 25-75 % of runs: {self._band}).",),
+        )
+
+    @property
+    def _band(self) -> str:
+        return percent_range(self.final["p25"], self.final["p75"])
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"series": self._series}
+
+    def _series(self) -> Columns:
+        p25, median, p75 = (self.quantile(q) for q in (0.25, 0.5, 0.75))
+        return {"k": self.k, "p25": p25, "median": median, "p75": p75, "mean": self.mean}
+
 
 @dataclass(frozen=True, eq=False)
-class Simulation:
-    """The outcome of `simulate`: everything that its outputs print, and θ of every run."""
+class Simulation(Shown, Framed, Drawn):
+    """The outcome of `simulate`: everything that its outputs print, and θ of every run.
+
+    >>> result.runs, result.private
+    (5, False)
+    >>> [owner.name for owner in result.owners]
+    ['north', 'south', 'west']
+    >>> list(result.to_frame().columns)
+    ['k', 'p25', 'median', 'p75', 'mean']
+    >>> figure = result.plot()  # figure.savefig("psi.png") keeps it
+    """
+
+    _pictures: ClassVar[Mapping[str, str]] = {"psi": "copriv.pictures.simulation:psi_against_k"}
 
     rule: str
     horizon: int
@@ -114,6 +160,54 @@ class Simulation:
     def runs(self) -> int:
         """How many runs."""
         return len(self.theta)
+
+    @property
+    def better_together(self) -> list[str]:
+        """The owners whose own model is worse than the median model trained together."""
+        together = self.relative_fitness.final["median"]
+        return [owner.name for owner in self.owners if owner.alone is not None and owner.alone > together]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: for whom joining pays, and by how much."""
+        together = self.relative_fitness.final["median"]
+        paid = self.better_together
+        alone = {owner.name: owner.alone for owner in self.owners if owner.alone is not None}
+        others = [name for name in alone if name not in paid]
+        privately = ", with privacy," if self.bound_enforced else ""
+        shared = f"together{privately} they get a model that is {percent(together)} worse than the best one"
+        if not alone:
+            return f"{shared[0].upper()}{shared[1:]}."
+        if not paid:
+            most = percent(max(alone.values()))
+            return f"Joining pays for none of the owners: {shared}, and each alone is at most {most} worse."
+        gain = _span([alone[name] for name in paid])
+        if not others:
+            return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
+        loss = _span([alone[name] for name in others])
+        has = "has" if len(others) == 1 else "have"
+        return (
+            f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, "
+            f"where {listed(paid)} alone would be {gain} worse and {listed(others)} {has} a model that is {loss} worse."
+        )
+
+    def _card(self) -> Card:
+        runs, k = f"{self.runs:,} run{'s' if self.runs > 1 else ''}", int(self.relative_fitness.k[-1])
+        head = ("owner", "records", "epsilon", "answers", "alone, above the best")
+        return Card(
+            f"Simulation: rule {self.rule}, k up to {k:,}, {runs}, seed {self.seed}",
+            (
+                self.description,
+                self.verdict,
+                f"25-75 % of runs: {self.relative_fitness._band}.",
+                Table.of(head, self.owners, _cells, "owners"),
+                *(f"Note: {warning}." for warning in self.warnings),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        names = ("name", "records", "epsilon", "answers", "noise_scale", "alone")
+        return {"series": self.relative_fitness._series, "owners": lambda: columns_of(self.owners, names)}
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.simulation/1`, with additions."""
@@ -180,6 +274,15 @@ class Simulation:
                 "held_out": np.concatenate(held) if held else None,
             }
         )
+
+
+def _cells(owner: OwnerOutcome) -> tuple[str, ...]:
+    alone = "" if owner.alone is None else percent(owner.alone)
+    return owner.name, f"{owner.records:,}", plain_number(owner.epsilon), f"{owner.answers:,}", alone
+
+
+def _span(values: list[float]) -> str:
+    return percent_range(min(values), max(values))
 
 
 def log_spaced(first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:

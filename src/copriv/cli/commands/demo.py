@@ -19,10 +19,11 @@ from copriv.cli.commands.demo_network import demo_network
 from copriv.cli.commands.options import AsJson, Runs, Workers
 from copriv.cli.show import words
 from copriv.cli.show.console import log, out, plain_table, progress
-from copriv.cli.show.demo_picture import alone_and_together
 from copriv.cli.show.output import save, series_csv
 from copriv.fitness import Fitness, Regularizer, relative_fitness
 from copriv.forecast import Forecast, forecast
+from copriv.pictures.demo import alone_and_together
+from copriv.pictures.look import png
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array
@@ -65,7 +66,7 @@ def command(
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, workers=workers, progress=report)
     rows, needed = table(problem, result), needed_budgets(outlook, result)
-    conclusion = words.conclusion(result)
+    conclusion = result.verdict
     added = {
         "table": rows,
         "conclusion": conclusion,
@@ -78,7 +79,7 @@ def command(
     made = {
         "demo.json": document.encode() + b"\n",
         "demo.csv": series_csv(result).encode(),
-        "demo.png": alone_and_together(result, outlook, needed, made_by),
+        "demo.png": png(alone_and_together(result, outlook, needed), made_by),
         "demo.toml": (_PLANNED + planned.to_toml()).encode(),
     }
     directory = directory or Path("copriv-demo")
@@ -149,7 +150,7 @@ def show(
         loans, ψ, error = f"{row['records']:,}", words.percent(row["relative_fitness"]), f"{row['error']:.3f} points"
         shown.add_row(row["model"], loans, ψ, band, error, style="bold" if band else "")
     console.print(shown)
-    console.print(f"\n{words.conclusion(result)}")
+    console.print(f"\n{result.verdict}")
     console.print(f"{_in_budgets(needed, ε)}\n")
     console.print("above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation.")
     console.print(f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs.")

@@ -12,7 +12,7 @@ from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
 from copriv.cli.commands.party import check_address, check_folder, party_keys, stoppable
 from copriv.cli.commands.watching import Ui, UiPort, watched
-from copriv.cli.show.console import log, out
+from copriv.cli.show.console import log, out, waiting
 from copriv.cli.show.output import replace_file
 from copriv.cli.show.run import Following, compared, owners_table
 from copriv.errors import CoprivError, Unreachable, UsageError
@@ -234,6 +234,7 @@ def _compare(
             rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
             log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
-            record["forecast"] = expected(conductor.agreement, public, runs, strata=strata)
+            with waiting(f"{runs} simulated runs on public rows"):
+                record["forecast"] = expected(conductor.agreement, public, runs, strata=strata)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")

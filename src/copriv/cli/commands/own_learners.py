@@ -35,11 +35,12 @@ def command(
         outlook = forecast_own_learners(Agreement.load(agreement), runs=runs, seed=seed)
     document = json.dumps(outlook.to_dict(), indent=2)
     if directory is not None:
-        from copriv.cli.show.own_learners_picture import owners_apart  # matplotlib, for those who want a picture
+        from copriv.pictures.look import png  # matplotlib, for those who want a picture
+        from copriv.pictures.own_learners import owners_apart
 
         files = {
             "own-learners.json": document.encode() + b"\n",
-            "own-learners.png": owners_apart(outlook, f"copriv own-learners {agreement.name}"),
+            "own-learners.png": png(owners_apart(outlook), f"copriv own-learners {agreement.name}"),
             "agreement.toml": outlook.agreement.to_toml().encode(),
         }
         for path in save(directory, files):

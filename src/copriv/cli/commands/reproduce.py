@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import complain, log, out, plain_table, progress
 from copriv.errors import CoprivError, UsageError
@@ -81,10 +82,13 @@ def command(
     reports: list[Any] = []
     failed: CoprivError | None = None
     names = figures or []
-    for figure in _chosen(names):
+    chosen = _chosen(names)
+    again = "the same command goes on from there" + (", without --force" if force else "")
+    kept = f"finished figures, and the finished runs of this one, are kept in {directory}; {again}"
+    for figure in chosen:
         # A data set that is not there must not keep the other figures from being made.
         try:
-            with progress(figure.identity) as report:
+            with going_on(kept), progress(figure.identity) as report:
                 done = reproduce(
                     [figure],
                     directory,
@@ -104,8 +108,10 @@ def command(
         log(f"{last.identity}: {last.verdict} ({how})")
     claims: dict[str, Any] | None = None
     if CLAIMS in names:
-        claims = _check(directory, effort, workers or -1, backend.value, gallery)
-    pages = [_poster(paper, directory, effort, workers or -1, backend.value, gallery) for paper in _papers(names)]
+        with going_on(kept):
+            claims = _check(directory, effort, workers or -1, backend.value, gallery)
+    with going_on(kept):
+        pages = [_poster(paper, directory, effort, workers or -1, backend.value, gallery) for paper in _papers(names)]
     if gallery is not None and reports:
         log(f"wrote {write_gallery(directory, gallery)}")
     if as_json:

@@ -1,11 +1,9 @@
-"""What people see: words, tables, pictures and files. Nothing here parses an option or starts a run.
+"""What people see: words, tables and files. Nothing here parses an option or starts a run.
 
 | file                | what it shows                                                                             |
 | ------------------- | ----------------------------------------------------------------------------------------- |
 | console             | where words go: results, logs, errors, progress                                           |
 | words               | numbers said in words                                                                     |
-| pictures            | a simulation drawn, and the look that all pictures share                                  |
-| forecast_pictures   | a forecast drawn                                                                          |
 | forecast_tables     | a forecast in words and tables                                                            |
 | simulation_tables   | a simulation in words and one table                                                       |
 | ledger              | what an owner has spent                                                                   |

@@ -7,10 +7,10 @@ Consoles are made when used, so that redirected streams are respected; rich drop
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -58,6 +58,16 @@ def plain_table(*columns: str, left: int = 1) -> Table:
     for j, name in enumerate(columns):
         table.add_column(name, justify="left" if j < left else "right", overflow="fold")
     return table
+
+
+@contextmanager
+def waiting(title: str) -> Iterator[None]:
+    """A line that lives while something goes on of which nobody knows how long it takes: on a terminal, and only there."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    line = Progress(*columns, console=aside(soft_wrap=False), transient=True)
+    line.add_task(title, total=None)
+    with line if line.console.is_terminal else nullcontext():
+        yield
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def _assessed(one: Assessment) -> tuple[str, ...]:
     ψ = one.relative_fitness
     mean, median = words.percent(float(ψ.mean[-1])), words.percent(float(ψ.median[-1]))
     band = words.percent_range(float(ψ.low[-1]), float(ψ.high[-1]))
-    return words.rule(one.agreement), f"{one.agreement.answers:,}", mean, median, band
+    return one.agreement.rule_in_words, f"{one.agreement.answers:,}", mean, median, band
 
 
 def _joining(owners: tuple[OwnerForecast, ...]) -> Table:

@@ -62,12 +62,13 @@ def replace_own_file(path: Path, content: bytes) -> Path:
 def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
     # matplotlib takes half a second to import, which only those who want a picture should wait for.
-    from copriv.cli.show.pictures import psi_against_k
+    from copriv.pictures.look import png
+    from copriv.pictures.simulation import psi_against_k
 
     return {
         f"{name}.json": document.encode() + b"\n",
         f"{name}.csv": series_csv(simulation).encode(),
-        f"{name}.png": psi_against_k(simulation, made_by),
+        f"{name}.png": png(psi_against_k(simulation), made_by),
     }
 
 
@@ -85,15 +86,16 @@ def curves_csv(outlook: Forecast) -> str:
 
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
-    from copriv.cli.show.forecast_pictures import break_even, curves
-    from copriv.cli.show.unlike_picture import by_unlikeness
+    from copriv.pictures.forecast import break_even, curves
+    from copriv.pictures.look import png
+    from copriv.pictures.unlike import by_unlikeness
 
-    unlike = {"unlike-owners.png": by_unlikeness(outlook, made_by)} if outlook.at_unlikeness else {}
+    unlike = {"unlike-owners.png": png(by_unlikeness(outlook), made_by)} if outlook.at_unlikeness else {}
     return {
         "forecast.json": document.encode() + b"\n",
         "forecast.csv": curves_csv(outlook).encode(),
-        "forecast-curve.png": curves(outlook, made_by),
-        "break-even.png": break_even(outlook, made_by),
+        "forecast-curve.png": png(curves(outlook), made_by),
+        "break-even.png": png(break_even(outlook), made_by),
         "agreed.toml": outlook.agreed.agreement.to_toml().encode(),
         "recommended.toml": outlook.recommended.agreement.to_toml().encode(),
         **unlike,

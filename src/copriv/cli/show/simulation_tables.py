@@ -33,7 +33,7 @@ def show(agreement: Agreement, result: Simulation) -> None:
     spread = f"25-75 % of runs: {words.percent(ψ['p25'])} to {words.percent(ψ['p75'])}; mean {words.percent(ψ['mean'])}"
     together = "Together, with privacy" if result.bound_enforced else "Together"
     console.print(f"\n{together}: {words.percent(ψ['median'])} above the best fitness (median; {spread}).")
-    console.print(words.conclusion(result))
+    console.print(result.verdict)
     if result.clipped > 0:
         console.print(f"{words.percent(result.clipped)} of the records' gradients were clipped.")
     if any(owner.own is not None for owner in result.owners):

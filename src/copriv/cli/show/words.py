@@ -1,84 +1,16 @@
 """Numbers said in words: what a simulation's or a forecast's ψ means for those who would join."""
 
-import math
-
-from copriv.agreement import Agreement
 from copriv.forecast import Forecast
 from copriv.forecast.outlook import NOTICEABLE
-from copriv.rules import named
+from copriv.numerals import listed as listed
+from copriv.numerals import percent as percent
+from copriv.numerals import percent_range as percent_range
+from copriv.numerals import plain_number as plain_number
+from copriv.numerals import times as times
 from copriv.simulation import Simulation
 
 MOST_ROWS = 20
 """Owners shown; the JSON lists all."""
-
-
-def percent(ratio: float) -> str:
-    """0.0123 → "1.2 %": two significant digits, never a power of ten; what is below a billionth is rounding, and 0."""
-    value = 100.0 * ratio
-    if not math.isfinite(value):
-        return "unbounded"
-    if abs(value) < 1e-7:
-        return "0 %"
-    digits = 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, digits):,.{max(0, digits)}f} %"
-
-
-def percent_range(low: float, high: float) -> str:
-    """ "1.2 % to 3.4 %", or one number where both ends look the same."""
-    first, last = percent(low), percent(high)
-    return first if first == last else f"{first} to {last}"
-
-
-def axis_percent(ratio: float) -> str:
-    """A power of ten as a percentage, for the ticks of a log axis."""
-    value = 100.0 * ratio
-    if value >= 1e5:
-        return f"$10^{{{round(math.log10(value))}}}$ %"
-    return f"{value:,.10f}".rstrip("0").rstrip(".") + " %"
-
-
-def plain_number(value: float) -> str:
-    """Three significant digits, for a column of a table."""
-    return "0" if value == 0 else f"{value:.3g}"
-
-
-def listed(names: list[str]) -> str:
-    """ "a", "a and b", "a, b and c"; of many, the first three and how many more."""
-    if len(names) > 4:
-        return f"{', '.join(names[:3])} and {len(names) - 3} others"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def better_together(simulation: Simulation) -> list[str]:
-    """The owners whose own model is worse than the median model trained together."""
-    together = simulation.relative_fitness.final["median"]
-    return [owner.name for owner in simulation.owners if owner.alone is not None and owner.alone > together]
-
-
-def conclusion(simulation: Simulation) -> str:
-    """One sentence: for whom joining pays, and by how much."""
-    together = simulation.relative_fitness.final["median"]
-    paid = better_together(simulation)
-    alone = {owner.name: owner.alone for owner in simulation.owners if owner.alone is not None}
-    others = [name for name in alone if name not in paid]
-    privately = ", with privacy," if simulation.bound_enforced else ""
-    shared = f"together{privately} they get a model that is {percent(together)} worse than the best one"
-    if not paid:
-        most = percent(max(alone.values()))
-        return f"Joining pays for none of the owners: {shared}, and each alone is at most {most} worse."
-    gain = _span([alone[name] for name in paid])
-    if not others:
-        return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
-    loss = _span([alone[name] for name in others])
-    has = "has" if len(others) == 1 else "have"
-    return (
-        f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, "
-        f"where {listed(paid)} alone would be {gain} worse and {listed(others)} {has} a model that is {loss} worse."
-    )
-
-
-def _span(values: list[float]) -> str:
-    return percent_range(min(values), max(values))
 
 
 def warnings(simulation: Simulation) -> list[str]:
@@ -89,15 +21,6 @@ def warnings(simulation: Simulation) -> list[str]:
     if simulation.source == "simulated":
         said.append("the records are simulated, not real")
     return said
-
-
-def rule(agreement: Agreement) -> str:
-    """The rule, or what stands in its place, for a column of a table."""
-    terms = agreement.agreement
-    if agreement.one_answer:
-        return agreement.mechanism.label
-    said = " ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
-    return f"{said}{' in rounds' if terms.window > 1 else ''}"
 
 
 def terms_in_words(outlook: Forecast) -> list[str]:
@@ -123,11 +46,6 @@ def better(outlook: Forecast) -> str:
             "run of the agreed ones is better."
         )
     return f"The recommended terms divide the mean cost by {times(found.times)}."
-
-
-def times(factor: float) -> str:
-    """2.345 → "2.3", 22,612 → "23,000"."""
-    return f"{factor:,.2g}" if factor < 100 else f"{float(f'{factor:.2g}'):,.0f}"
 
 
 def next_best(outlook: Forecast) -> list[str]:

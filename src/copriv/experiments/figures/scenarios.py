@@ -94,7 +94,7 @@ class Scenarios:
                 drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", height), limits)
                 one.view_init(22, 42)
                 if line == 0:
-                    one.set_title(f"Partners {name}\n\n")
+                    one.set_title(f"Partners {name}\n\n\n")
                 pays = float(np.mean([r["joining_pays"] for r in mine]))
                 one.text2D(0.0, 0.93, f"owner 1 gains at {pays:.0%} of points", transform=one.transAxes, fontsize=7.5)
                 drawing.title(one, "", mechanism, short=column > 0)

@@ -1,0 +1,50 @@
+"""How are numbers and names written for people? Percentages without powers of ten, few digits, short lists."""
+
+import math
+from collections.abc import Sequence
+
+
+def percent(ratio: float) -> str:
+    """0.0123 → "1.2 %": two significant digits, never a power of ten; what is below a billionth is rounding, and 0.
+
+    >>> percent(0.0123), percent(22.5), percent(1e-12)
+    ('1.2 %', '2,200 %', '0 %')
+    """
+    value = 100.0 * ratio
+    if not math.isfinite(value):
+        return "unbounded"
+    if abs(value) < 1e-7:
+        return "0 %"
+    digits = 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, digits):,.{max(0, digits)}f} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """ "1.2 % to 3.4 %", or one number where both ends look the same."""
+    first, last = percent(low), percent(high)
+    return first if first == last else f"{first} to {last}"
+
+
+def axis_percent(ratio: float) -> str:
+    """A power of ten as a percentage, for the ticks of a log axis: as such where it is very large or very small."""
+    value = 100.0 * ratio
+    if value >= 1e5 or 0 < value < 9e-5:
+        return f"$10^{{{round(math.log10(value))}}}$ %"
+    return f"{value:,.10f}".rstrip("0").rstrip(".") + " %"
+
+
+def plain_number(value: float) -> str:
+    """Three significant digits, for a column of a table."""
+    return "0" if value == 0 else f"{value:.3g}"
+
+
+def times(factor: float) -> str:
+    """2.345 → "2.3", 22,612 → "23,000"."""
+    return f"{factor:,.2g}" if factor < 100 else f"{float(f'{factor:.2g}'):,.0f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"; of many, the first three and how many more."""
+    if len(names) > 4:
+        return f"{', '.join(names[:3])} and {len(names) - 3} others"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,72 @@
+"""What can be done with a result? A data frame is made of it, in the library that the reader works with, and a picture."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, TypeAlias
+
+from copriv.errors import CoprivError, UsageError
+
+Columns: TypeAlias = Mapping[str, Sequence[Any] | Any]
+"""A table by its columns, all of one length."""
+BACKENDS = ("pandas", "polars", "pyarrow")
+"""Libraries of data frames."""
+
+
+class Framed:
+    """A result that is a table, or several: it says their names and how each is made."""
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        raise NotImplementedError
+
+    def to_frame(self, table: str | None = None, *, backend: str = "pandas") -> Any:
+        """A data frame of the result.
+
+        table: which one, where there are several; the first when not given.
+        backend: "pandas", "polars", or "pyarrow", which is always there.
+
+        Raises UsageError for a table or a backend that there is not, CoprivError where the library is not installed.
+        """
+        frames = self._frames()
+        name = next(iter(frames)) if table is None else table
+        if name not in frames:
+            raise UsageError(f"to_frame: there is no table {table!r} of this; there is {', '.join(frames)}")
+        if backend not in BACKENDS:
+            raise UsageError(f"to_frame: {backend!r} is not a backend that is known; use one of {', '.join(BACKENDS)}")
+        try:
+            import_module(backend)
+        except ImportError:
+            raise CoprivError(
+                f"to_frame: {backend} is not installed; pip install {backend}, or take to_frame(backend='pyarrow')"
+            ) from None
+        import narwhals.stable.v2 as nw
+
+        return nw.from_dict(dict(frames[name]()), backend=backend).to_native()  # type: ignore[arg-type]
+
+
+class Drawn:
+    """A result that can be drawn. It names its pictures by where they are made, for what draws stands above what is drawn."""
+
+    _pictures: ClassVar[Mapping[str, str]]
+    """Name → "module:function"; the first is the one that is drawn when none is named."""
+
+    def plot(self, picture: str | None = None) -> Any:
+        """A picture of the result, a matplotlib Figure: `.savefig(path)` keeps it, a notebook shows it.
+
+        picture: which one, where there are several; the first when not given.
+
+        Raises UsageError for a picture that there is not, CoprivError where matplotlib is not installed.
+        """
+        name = next(iter(self._pictures)) if picture is None else picture
+        if name not in self._pictures:
+            raise UsageError(f"plot: there is no picture {picture!r} of this; there is {', '.join(self._pictures)}")
+        module, _, function = self._pictures[name].partition(":")
+        try:
+            import_module("matplotlib")
+        except ImportError:
+            raise CoprivError("plot: matplotlib is not installed; pip install matplotlib") from None
+        return getattr(import_module(module), function)(self)
+
+
+def columns_of(items: Sequence[Any], names: Sequence[str]) -> Columns:
+    """A column for each attribute, a row for each item."""
+    return {name: [getattr(item, name) for item in items] for name in names}
