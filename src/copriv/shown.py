@@ -5,7 +5,6 @@ are told by their shapes alone: what is in them may be records. Whatever is in a
 terminal and no markup of it a notebook.
 """
 
-import html
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -64,9 +63,20 @@ class Card:
 
     def html(self) -> str:
         """The same as a fragment of HTML, which is well-formed XML."""
-        parts = [f"<p><strong>{_safe(self.title)}</strong></p>"]
-        parts += [_table(part) if isinstance(part, Table) else f"<p>{_safe(part)}</p>" for part in self.parts]
-        return f'<div class="copriv">{"".join(parts)}</div>'
+        from copriv.markup import element  # for those who look at it in a notebook
+
+        def row(cells: tuple[str, ...], kind: str) -> Any:
+            return element("tr", *(element(kind, printable(cell, LONGEST)) for cell in cells))
+
+        parts = [element("p", element("strong", printable(self.title, LONGEST)))]
+        for part in self.parts:
+            if isinstance(part, str):
+                parts.append(element("p", printable(part, LONGEST)))
+                continue
+            head = element("thead", row(part.head, "th")) if part.head else None
+            parts.append(element("table", head, element("tbody", *(row(cells, "td") for cells in part.rows))))
+            parts += [element("p", part.more)] if part.more else []
+        return element("div", *parts, class_="copriv").text
 
 
 class Shown:
@@ -145,14 +155,3 @@ def _lines(table: Table) -> list[str]:
         ]
         lines.append(_GAP.join(placed).rstrip())
     return lines + ([table.more] if table.more else [])
-
-
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{_safe(cell)}</th>" for cell in table.head)
-    body = "".join("<tr>" + "".join(f"<td>{_safe(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    more = f"<p>{_safe(table.more)}</p>" if table.more else ""
-    return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>{more}"
-
-
-def _safe(text: str) -> str:
-    return html.escape(printable(text, LONGEST))

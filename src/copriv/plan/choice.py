@@ -75,8 +75,8 @@ class Choice(Shown):
 class Plan(Shown, Framed):
     """The choice, the next best by another rule or number of answers, and how flat the optimum is.
 
-    >>> outlook.plan.advice, outlook.plan.considered > len(outlook.plan.measured)
-    ('join', True)
+    >>> outlook.plan.considered > len(outlook.plan.measured)
+    True
     >>> outlook.plan.to_frame(backend="polars").height == len(outlook.plan.measured)
     True
     """
