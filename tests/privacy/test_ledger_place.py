@@ -114,6 +114,17 @@ def test_only_the_owners_account_can_read_it(place: tuple[Path, Path]) -> None:
 # Made only when asked for, and not where there was one ---------------------------------------------------------------
 
 
+def test_a_ledger_is_made_over_nobodys_file(tmp_path: Path) -> None:
+    """A new one was written to its name + .new first, which was another one's name."""
+    other, keys = tmp_path / "bank.ledger.new", tmp_path / "keys"
+    create_ledger(other, "bank", keys)
+    assert spend(other, keys, answers=3) == "spent 3/8"
+    before = other.read_bytes()
+    create_ledger(tmp_path / "bank.ledger", "bank", keys, another="the branch in Lund")
+    assert other.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["bank.ledger", "bank.ledger.new", "keys"]
+
+
 def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(LedgerDamaged, match="there is no ledger; if there never was one, make one"):
         LedgerFile.open(tmp_path / "bank.ledger", "bank", ONE)

@@ -132,9 +132,12 @@ class LedgerFile:
 
     def close(self) -> None:
         """Let go of the file, with everything on the disk. A process that was forked lets go of it, and says nothing."""
-        if self._descriptor >= 0:
+        if os.getpid() != self._process:
+            self._let_go()
+            return
+        with self.one_at_a_time:
             try:
-                if self._sound and os.getpid() == self._process:
+                if self._sound and self._descriptor >= 0:
                     # What was paid ahead, asked for and not answered is used up; nothing else would tell of it.
                     self._write(self._chained(self.pending.values()), at_once=False)
                     flush(self._descriptor)
@@ -142,9 +145,13 @@ class LedgerFile:
             except (OSError, LedgerFailed, LedgerDamaged):
                 pass  # what was charged was on the disk when it was; the rest counts as after a crash
             finally:
-                os.close(self._descriptor)
-                self._descriptor = -1
-                self._witness.close()
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            self._witness.close()
 
     def __enter__(self) -> "LedgerFile":
         return self

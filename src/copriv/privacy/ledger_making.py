@@ -9,7 +9,9 @@ holds the same people; the agreement's `overlap` is for that.
 
 import hashlib
 import os
+import secrets
 import sqlite3
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
@@ -74,9 +76,9 @@ def create_ledger(
     nothing = Seen(identity, owner, str(path)[:1000], 0, START, text_of(ZERO), text_of(ZERO), True, replaces)
     # The witness first: a ledger that is there has one. Nothing was charged while it has seen no line.
     kept = Witness.create(folder, nothing)
+    made = Path(f"{path}.{secrets.token_hex(8)}.new")  # a name of its own: nobody's file is written over
     try:
-        made = Path(f"{path}.new")
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(b"".join(line.to_bytes() for line in lines))
             stream.flush()
@@ -85,6 +87,8 @@ def create_ledger(
         flush_folder(path.parent)
         kept.see(totals, path, closed=True)
     except OSError as error:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
         raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror})") from None
     finally:
         kept.close()
