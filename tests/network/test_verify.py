@@ -15,11 +15,13 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
+from copriv.errors import InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.conductor import Conductor
 from copriv.network.keys import Keys, issue
 from copriv.network.messages import Refusal
+from copriv.network.model import Model
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
 from copriv.network.trajectory import Trajectory
@@ -463,6 +465,19 @@ def test_a_first_line_that_says_anything_is_wrong_and_ends_nothing(
         assert [problem.line for problem in verdict.problems][:1] == [1] or authority is not None
         assert not verdict.ok
     assert copriv(["verify", str(forger.path)]) == 3
+
+
+def test_owners_without_end_are_refused_before_they_are_named(tmp_path: Path, held: Held, forger: Forger) -> None:
+    agreed = agreement(horizon=8, answers=3)
+    many = agreed.replace(owner=[{"name": "bank", "records": 60, "epsilon": 1.0, "count": 10**15}])
+    with sqlite3.connect(forger.path) as file:
+        file.execute("UPDATE run SET agreement = ?, fingerprint = ?", (json.dumps(many.to_dict()), many.fingerprint))
+    with pytest.raises(StoreFailed, match="a run has at most 100,000"):
+        check(forger.path, held)
+    model = Model(many, np.zeros(3), None, {"run": "r"})
+    (tmp_path / "model.json").write_text(model.to_json())
+    with pytest.raises(InvalidInput, match="a run has at most 100,000"):
+        Model.load(tmp_path / "model.json")
 
 
 @pytest.mark.parametrize(

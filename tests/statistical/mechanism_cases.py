@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.optimize import brentq
@@ -47,7 +47,7 @@ class Case:
     def normal(self) -> bool:
         return self.order == 2
 
-    @property
+    @cached_property
     def agreement(self) -> Agreement:
         owner = {"records": N, "epsilon": KAPPA * self.epsilon, "delta": KAPPA * self.delta, "overlap": KAPPA}
         unit = {"unit": "person"} if self.persons else {}
@@ -75,6 +75,7 @@ class Case:
         off_diagonal = 2.0  # written twice in xxᵀ, and released undoubled
         return np.array([BOUND / (1 - SHARE)] * P + [1 / SHARE, 1 / SHARE / off_diagonal, 1 / SHARE])
 
+    @cache  # noqa: B019 (there are a dozen cases)
     def scales(self) -> Array:
         """Of the noise on each number; for "objective", of the tilt."""
         Δ, ε, δ, m = 2.0 / N, self.epsilon, self.delta, self.answers

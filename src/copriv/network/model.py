@@ -22,6 +22,7 @@ from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.home import finished
 from copriv.losses import OfMargin
+from copriv.network.store import refuse_too_many_owners
 from copriv.records import Records
 from copriv.shown import Shown
 from copriv.types import Array
@@ -60,6 +61,7 @@ class Model(Shown):
             if document["schema"] != _FORMAT:
                 raise InvalidInput(f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}")
             agreement = Agreement.of(document["agreement"])
+            refuse_too_many_owners(agreement)
             theta = finite_array("model.theta", document["theta"], 1)
             inner = document["dictionary"]
             dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))

@@ -59,6 +59,8 @@ CREATE TABLE events (
 PRAGMA user_version = 2;
 """
 _DEFINITIONS = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+MOST_OWNERS = 100_000
+"""Of a run or a model: each has a certificate of its own, and what somebody else wrote says `count = 10**15` as easily."""
 START = "0" * 64
 """The hash before the first line."""
 
@@ -80,6 +82,12 @@ class Event:
     def to_json(self) -> str:
         """One line of JSON."""
         return json.dumps({"event": self.number, "time": round(self.time, 3), "kind": self.kind, **self.data})
+
+
+def refuse_too_many_owners(agreement: Agreement) -> None:
+    """Raises InvalidInput for an agreement in somebody else's file that no run can have been under."""
+    if agreement.n_owners > MOST_OWNERS:
+        raise InvalidInput(f"it names {agreement.n_owners:,} owners; a run has at most {MOST_OWNERS:,}")
 
 
 def line_hash(before: str, number: int, at: float, kind: str, data: str) -> str:
@@ -162,6 +170,7 @@ class RunStore:
             agreement = Agreement.of(json.loads(document))
             if agreement.fingerprint != fingerprint:
                 raise StoreFailed(f"{path}: the agreement in it was changed; its fingerprint does not match")
+            refuse_too_many_owners(agreement)
             return cls(connection, None, run, agreement)
         except (sqlite3.Error, TypeError, ValueError, RecursionError) as error:
             connection.close()
