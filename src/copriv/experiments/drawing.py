@@ -246,6 +246,8 @@ def exponents(
     axes.set_ylabel(labels[1], labelpad=-2)
     axes.set_zlabel(labels[2], labelpad=-3)
     axes.tick_params(pad=-1.5)
+    for ends, side in ((axes.get_xticklabels(), "left"), (axes.get_yticklabels(), "right")):
+        ends[-1].set_horizontalalignment(side)  # away from the corner where both axes end
     for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
         axis.set_pane_color((0.975, 0.98, 0.985, 1.0))
         axis._axinfo["grid"].update(color=GRID, linewidth=0.6)

@@ -90,13 +90,15 @@ class Scenarios:
                 one = axes[line, column]
                 mine = [r for r in rows if r["mechanism"] == mechanism and r["scenario"] == name]
                 n, ε, z = table(mine)
-                height = "$\\mathrm{E}\\,\\psi$" if column == 0 else ""
-                drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", height), limits)
+                drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", ""), limits)
                 one.view_init(22, 42)
                 if line == 0:
                     one.set_title(f"Partners {name}\n\n\n")
                 pays = float(np.mean([r["joining_pays"] for r in mine]))
-                one.text2D(0.0, 0.93, f"owner 1 gains at {pays:.0%} of points", transform=one.transAxes, fontsize=7.5)
+                # A label of the third axis would be cut off at the picture's edge.
+                height = "height: $\\mathrm{E}\\,\\psi$; " if column == 0 else ""
+                said = f"{height}owner 1 gains at {pays:.0%} of points"
+                one.text2D(0.0, 0.93, said, transform=one.transAxes, fontsize=7.5)
                 drawing.title(one, "", mechanism, short=column > 0)
         return figure
 
