@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.errors import AgreementError
 from copriv.fitness import Box, Regularizer
 from copriv.mechanisms import OneAnswer
 from copriv.rules import named
@@ -28,14 +29,31 @@ class Talkers:
 
     @classmethod
     def of(cls, agreement: Agreement) -> "Talkers":
-        """Where owners answer once, each is a talker of its own whatever the rule: there is nothing to wait for."""
+        """Where owners answer once, each is a talker of its own whatever the rule: there is nothing to wait for.
+
+        Raises AgreementError where the size of groups is still "auto".
+        """
         groups: dict[object, list[int]] = {}
+        in_group = _groups_of_a_size(agreement)
         for i, owner in enumerate(agreement.owner):
-            group = i if agreement.one_answer else "all" if agreement.synchronous else owner.group or i
+            own: object = owner.group or in_group.get(i) or i
+            group = i if agreement.one_answer else "all" if agreement.synchronous else own
             groups.setdefault(group, []).append(i)
         w, members = agreement.weights, tuple(map(tuple, groups.values()))
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
         return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
+
+
+def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
+    """Owner → its group, for those that name none where a size is agreed: as many in each as go, within one."""
+    size = agreement.agreement.group_size
+    if size == "auto":
+        raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
+    if size is None:
+        return {}
+    free = [i for i, owner in enumerate(agreement.owner) if not owner.group]
+    number = -(-len(free) // size)
+    return {i: (place * number // len(free),) for place, i in enumerate(free)}
 
 
 def agreed_rule(

@@ -82,6 +82,9 @@ class Terms(_Table):
     """S2 only: the model is the averaged iterate, as in the paper, or the last one."""
     window: Count = 1
     """A2: answers between two moves of the model; 1 moves it at every answer."""
+    group_size: Count | Literal["auto"] | None = None
+    """A1, A2: owners that name no group answer in groups of about so many, in the agreement's order, as one (A, Remark 2);
+    "auto": planned, with all their answers within the horizon. None: each by itself."""
     start: tuple[float, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"
@@ -349,8 +352,13 @@ class AgreedTerms(BaseModel):
     @property
     def n_talkers(self) -> int:
         """How many answer by themselves: owners of one group answer as one."""
-        alone = sum(table.number for table in self.owner_tables if not table.group)
-        return alone + len({table.group for table in self.owner_tables if table.group})
+        return self.talkers_in_groups_of(self.agreement.group_size)
+
+    def talkers_in_groups_of(self, size: int | str | None) -> int:
+        """How many there are with such a `group_size`; "auto" counts as none."""
+        ungrouped = sum(table.number for table in self.owner_tables if not table.group)
+        named = len({table.group for table in self.owner_tables if table.group})
+        return named + (-(-ungrouped // size) if isinstance(size, int) else ungrouped)
 
     def by_owner(self, values: Sequence[float] | Array) -> Array:
         """One number an owner from one a table."""

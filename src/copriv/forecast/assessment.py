@@ -27,6 +27,7 @@ from copriv.results import Columns, Framed
 from copriv.rules import named
 from copriv.shown import Card, Shown
 from copriv.simulation.engine import noise_scales
+from copriv.talkers import Talkers
 from copriv.threads import on_one_thread
 from copriv.types import Array
 from copriv.unlike_worlds import UnlikeWorld
@@ -170,12 +171,26 @@ def assess(
     return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
 
 
+def _as_talkers(agreement: Agreement) -> Float[Array, "talkers 2"]:
+    """Records and scale of the noise of each that answers by itself.
+
+    A group is one owner of all its records (A, Remark 2), whose noise Σ (w_i/w_G) b_i z_i has the variance of Laplace noise of
+    scale √Σ (w_i b_i/w_G)²: the mean of f needs no more of it.
+    """
+    records, scales = agreement.records, noise_scales(agreement)
+    if agreement.synchronous or agreement.n_talkers == agreement.n_owners:
+        return np.column_stack([records, scales])
+    w, groups = agreement.weights, [list(group) for group in Talkers.of(agreement).members]
+    loud = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
+    return np.column_stack([[records[group].sum() for group in groups], loud])
+
+
 def _exact_mean(problem: Problem) -> Array | None:
     """E ψ after every query, over noise and schedule, in one world; None where it is out of reach."""
     quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
     if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
         return None
-    if any(table.group for table in problem.agreement.owner_tables) or terms.schedule in ("poisson", "rounds"):
+    if terms.schedule in ("poisson", "rounds"):
         return None
     agreement, mechanism = problem.agreement, problem.agreement.mechanism
     # The recursions are those of Laplace noise, as much of it in every answer.
@@ -188,7 +203,7 @@ def _exact_mean(problem: Problem) -> Array | None:
     capped = None if agreement.answers >= terms.horizon else float(agreement.answers)
     if not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
-    each = np.column_stack([agreement.records, noise_scales(agreement)])
+    each = _as_talkers(agreement)
     kinds, counts = np.unique(each, axis=0, return_counts=True)
     owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
     order: Any = "random order" if terms.schedule == "random-order" else "uniform"

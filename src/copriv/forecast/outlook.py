@@ -481,6 +481,7 @@ def _open(agreement: Agreement) -> bool:
     return (
         agreement.agreement.rule == "auto"
         or agreement.agreement.step == "auto"
+        or agreement.agreement.group_size == "auto"
         or agreement.model.gradient_bound == "auto"
     )
 

@@ -49,6 +49,7 @@ class Choice(Shown):
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
         rule = ", ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
         rule += " in rounds" if terms.window > 1 else ""
+        rule += f", groups of {terms.group_size}" if isinstance(terms.group_size, int) else ""
         mechanism, noise = self.agreement.mechanism, ""
         if mechanism.one_answer:
             rule = mechanism.phrase

@@ -39,7 +39,7 @@ def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
     chosen: dict[tuple[Any, ...], Candidate] = {}
     had: set[Any] = set()
     for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
-        kind = (p.response.way, p.response.answers, p.table.start, p.mechanism)
+        kind = (p.response.way, p.response.answers, p.group_size, p.table.start, p.mechanism)
         news = {p.promises} if quadratic or p.response.answers not in LOOKED_AT else {p.promises, p.response.answers}
         if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
             chosen[kind] = p.candidate()
@@ -105,7 +105,7 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
     if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
         return []
-    if public.feature_bound is None or any(owner.group or owner.unit for owner in owners):
+    if terms.group_size is not None or public.feature_bound is None or any(o.group or o.unit for o in owners):
         return []
     found: list[tuple[OneAnswer, bool]] = []
     for one in mechanisms.ALL:

@@ -11,6 +11,7 @@ its agreement has δ = 0. `Plan.trades` says what each promise costs.
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from copriv.mechanisms.laplace import noise_of
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
+    fits,
     freed,
     noises_of,
+    sizes_of,
     starts_of,
     talkers_of,
     variances_of,
@@ -102,15 +105,21 @@ def plan(
         for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
     ]
     best = min(table.sample.optimum.value for table in tables)
-    ν, N = noise_of(public.terms), talkers_of(public.terms)
+    ν = noise_of(public.terms)
     priced: list[Priced] = []
     for way in ways_of(public.terms):
-        for m in answers_of(public.terms, way):
+        for m, size in product(answers_of(public.terms, way), sizes_of(public.terms, way)):
+            if not fits(public.terms, m, size):
+                continue
             variance = variances_of(public.terms, noises, m)
             for table in tables:
-                priced += table.price(response(way, m, N), variance)
+                priced += table.price(response(way, m, talkers_of(public.terms, size)), variance, size)
     if not priced:
-        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
+        raise AgreementError(
+            "agreement.rule: no rule fits the agreed communication; name another, or allow any"
+            if public.terms.agreement.group_size != "auto"
+            else "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
+        )
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
@@ -130,7 +139,7 @@ def plan(
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
     made = Plan(
-        ranked[0], others[0] if others else None, ranked, flatness_of(first, N), (fixed, slope),
+        ranked[0], others[0] if others else None, ranked, flatness_of(first), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
     unlike = unlikeness or unlikeness_of(public)

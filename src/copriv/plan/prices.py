@@ -60,8 +60,10 @@ class Table:
         a = np.maximum(a, 1e-12 * a[-1])
         return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
 
-    def price(self, table: Response, variance: dict[GradientNoise, float]) -> "list[Priced]":
-        """One a mechanism of noise; `variance` is v(m) of each."""
+    def price(
+        self, table: Response, variance: dict[GradientNoise, float], group_size: int | None = None
+    ) -> "list[Priced]":
+        """One a mechanism of noise; `variance` is v(m) of each. group_size: of groups that the plan makes."""
         a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
@@ -75,7 +77,8 @@ class Table:
             cost = fixed + noise
             where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
             place = (int(where[0]), int(where[1]))
-            priced.append(Priced(self, table, mechanism, step / table.unit, fixed, noise, float(cost[where]), place))
+            steps = step / table.unit
+            priced.append(Priced(self, table, mechanism, steps, fixed, noise, float(cost[where]), place, group_size))
         return priced
 
 
@@ -92,6 +95,8 @@ class Priced:
     """What noise costs."""
     cost: float
     where: tuple[int, int]
+    group_size: int | None = None
+    """Of the groups that the plan makes; None: as agreed."""
 
     @property
     def order(self) -> int:
@@ -126,12 +131,14 @@ class Candidate:
     def key(self) -> tuple[Any, ...]:
         table, r = self.priced.table, self.priced.response
         noise = self.priced.mechanism
-        return (id(table.bounded), table.start, table.γ, r.way, r.answers, noise, self.step, self.gradient_bound)
+        size = self.priced.group_size
+        return (id(table.bounded), table.start, table.γ, r.way, r.answers, size, noise, self.step, self.gradient_bound)
 
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
         table, r = self.priced.table, self.priced.response
-        m, way = r.answers, r.way
+        m, way, size = r.answers, r.way, self.priced.group_size
+        N = talkers_of(terms, size)
         matrix = table.matrix()
         begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
         changes: dict[str, Any] = {
@@ -139,15 +146,17 @@ class Candidate:
             "iterate": "averaged",
             **dict(way.terms),
             "answers": m,
-            "horizon": m + 1 if way.together else m * talkers_of(terms),
+            "horizon": m + 1 if way.together else m * N,
             "step": self.step,
             "mechanism": self.priced.mechanism.name,
         }
         if way.one_by_one:
             # The response counts a round's step Nα_k as one, and the agreement's step is α.
-            changes |= {"window": talkers_of(terms), "schedule": "rounds", "step": self.step / talkers_of(terms)}
+            changes |= {"window": N, "schedule": "rounds", "step": self.step / N}
         elif terms.agreement.rule == "auto" and not way.together:
             changes["schedule"] = "random-order"
+        if terms.agreement.group_size == "auto":
+            changes["group_size"] = size
         if begin is not None:
             changes["start"] = begin
         if matrix is not None:
@@ -161,10 +170,11 @@ class Candidate:
         )
 
 
-def flatness_of(best: Candidate, talkers: int) -> dict[str, tuple[float, float]]:
+def flatness_of(best: Candidate) -> dict[str, tuple[float, float]]:
     """ψ at half and twice each setting over ψ at the best, by the table."""
     p, (i, j) = best.priced, best.priced.where
     cost = p.fixed + p.noise
+    talkers = talkers_of(p.table.bounded.problem.terms, p.group_size)
 
     def at(axis: Array, here: float, factor: float, line: Array) -> float:
         return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
