@@ -94,7 +94,7 @@ def _section(one: dict[str, Any]) -> str:
         "",
         f"![{one['title']}](gallery/{one['id']}.png)",
         "",
-        f"- **Command**: `{said['command']}`, {one['seconds']:.0f} s",
+        f"- **Command**: `{said['command']}`{_time(one)}",
         *(f"- **Data**: {description}" for description in said["data"]),
         f"- **The paper's claim**: {one['claim']}",
         f"- **Verdict**: {said['verdict']}. {said['why']}",
@@ -106,6 +106,12 @@ def _section(one: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _time(one: dict[str, Any]) -> str:
+    """How long it took; nothing where trials were on disk, of an earlier run or of another figure that has them too."""
+    trials = one.get("trials", {"all": 0, "run": 0})
+    return f", {one['seconds']:.0f} s" if trials["run"] == trials["all"] > 0 else ""
 
 
 def _compared(one: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:

@@ -198,6 +198,7 @@ def reproduce(
         if finished is not None:
             yield Report(figure.identity, finished["verdict"], finished["seconds"], True, finished)
             continue
+        run = sum(store.read(key) is None for key in set(keys))
         found = _outcomes((*cells, *others), store, figure.identity, workers, backend, progress)
         outcomes, of_others = found[: len(cells)], found[len(cells) :]
         rows = figure.rows(cells, outcomes)
@@ -205,6 +206,7 @@ def reproduce(
             "other_tables": _other_tables(figure, others, of_others),
             "settings_hash": settings.hexdigest(),
             "seconds": round(time.perf_counter() - begun, 2),
+            "trials": {"all": len(set(keys)), "run": run},
         }
         write_csv(out / f"{figure.identity}.csv", rows)
         top, caption = _data_used(document), _caption(figure, document)

@@ -101,7 +101,12 @@ class Slopes:
                 f" Panels that are private ({mechanism}) have slopes from {min(s):.2f} to {max(s):.2f}: there "
                 f"{clipped[mechanism]:.0%} of all gradients are clipped, the more the farther noise has carried θ, and a "
                 "clipped gradient no longer grows with the distance, so that ψ is not of the law of the squared loss"
-                + ("." if self.grid.setting.loss == "hinge" else ", but of the dashed one, of which nothing is fitted.")
+                + (
+                    "."
+                    if self.grid.setting.loss == "hinge"
+                    else ", but of the dashed one, of which nothing is fitted. Where noise is small it ends at what clipping "
+                    "the longest records leaves, which neither n nor ε removes."
+                )
             )
         if self.grid.setting.loss == "hinge":
             why += (
