@@ -88,27 +88,25 @@ class Alone:
                     "s",
                     color=drawing.MUTED,
                     ms=3,
-                    label="$\\psi(\\theta_i^*)$, one alone",
+                    label="alone, $\\psi(\\theta_i^*)$",
                 )
                 one.plot(
                     n, [r["alone_held_out"] for r in own], "o", color=drawing.INK, mfc="none", ms=3.5, mew=0.6,
-                    label="the same on new records",
+                    label="on new records",
                 )  # fmt: skip
-                one.plot(
-                    n, [r["alike"] for r in own], ":", color=drawing.INK, linewidth=1, label="theory, were all alike"
-                )
+                one.plot(n, [r["alike"] for r in own], ":", color=drawing.INK, linewidth=1, label="theory, all alike")
                 for ε, colour, dash in zip(EPSILONS, drawing.EPSILON_COLOURS, dashes, strict=True):
                     some = [r for r in mine if r["epsilon"] == ε]
                     gain = sum(r["gains"] for r in some)
                     one.axhline(
-                        some[0]["together"], color=colour, linestyle=dash, label=f"together, ε = {ε:g}: {gain} gain"
+                        some[0]["together"], color=colour, linestyle=dash, label=f"together, ε = {ε:g}: {gain:.0f} gain"
                     )
                 drawing.log_axes(one, "$n_i$", "$\\psi$")
                 one.set_xticks([10_000, 20_000, 40_000, 60_000], ["10,000", "20,000", "40,000", "60,000"])
                 one.xaxis.set_minor_locator(drawing.no_ticks())
                 one.label_outer()
                 drawing.title(one, NAMES[setting.dataset], mechanism)
-                one.legend(loc="upper left", fontsize=7, ncols=2, columnspacing=1.0, handlelength=1.6)
+                one.legend(loc="upper left", fontsize=6.5, ncols=2, columnspacing=0.8, handlelength=1.6, borderpad=0.1)
         drawing.room_above(
             one, [r[key] for r in rows for key in ("together", "alone", "alone_held_out", "alike")], 0.42
         )

@@ -197,14 +197,16 @@ class Frontier(Region):
             N, ε = np.array(list(edge)), np.array(list(edge.values()))
             seen, everywhere = np.isfinite(ε), ε <= low
             never = "" if seen.any() else " (at none that was run)"
-            one.plot(N, np.where(seen, ε, np.nan), color=colour, label=f"{drawing.MECHANISM[mechanism]}{never}")
+            one.plot(N, np.where(seen, ε, np.nan), color=colour)
+            one.plot([], [], f"-{marker}", color=colour, ms=5, label=f"{drawing.MECHANISM[mechanism]}{never}")
             one.plot(N[seen & ~everywhere], ε[seen & ~everywhere], marker, color=colour, ms=5)
             one.plot(N[everywhere], ε[everywhere], "v", color=colour, ms=6, mfc="white")
         drawing.log_axes(one, "owners N", "least $\\epsilon$ at which joining pays")
         one.set_xscale("log", base=2)
         one.set_xticks(N, [f"{int(n)}" for n in N])
         one.xaxis.set_minor_locator(drawing.no_ticks())
-        one.legend(loc="best")
+        one.set_ylim(0.7 * low, high * (high / low) ** 0.35)
+        one.legend(loc="upper left", fontsize=7.5)
         one.set_title("Shaded: budgets that were run; hollow: joining pays at all of them", loc="left")
         return figure
 
