@@ -73,6 +73,7 @@ class Region:
                 "alone": o.alone[0],
                 "public_only": o.public_only,
                 "joining_pays": int(o.mean[-1] < o.alone[0]),
+                "alone_held_out": o.alone_held_out[0] if o.alone_held_out else float("nan"),
                 **_terms(o),
             }
             for row, o in zip(final_rows(cells, outcomes), outcomes, strict=True)
@@ -139,12 +140,38 @@ class Region:
         why = (
             "the paper says that joining pays with more than 5 owners at ε ≥ 10, or more than 100 at ε ≥ 2.5; "
             f"{ours}. Our banks are drawn from one table and so are alike: a bank of 10,000 records alone is within "
-            f"ψ = {own:.2g} of the pooled optimum, which the paper's first 10,000 rows cannot have been{ratio}. With planned "
-            f"settings joining pays from ε = {theirs or 'none that was run'}. (The learner's public rows alone give ψ = "
-            f"{public:.2g}, and plans may start there.)"
+            f"ψ = {own:.2g} of the pooled optimum, which the paper's first 10,000 rows cannot have been{ratio}. "
+            f"{_with_plans(rows, theirs)} (The learner's public rows alone give ψ = {public:.2g}, and plans may start there.)"
         )
+        found += [
+            Comparison(f"{mechanism}: share of points where joining pays on new records", "", share, None)
+            for mechanism in MECHANISMS
+            for share in (_on_new_records(rows, mechanism),)
+            if np.isfinite(share)
+        ]
         falls = len(seen) > 1 and seen[max(seen)] < seen[min(seen)]
         return Judgement.of(found, falls, why)
+
+
+def _with_plans(rows: Sequence[Row], where: str) -> str:
+    """Where joining pays with planned settings, or how far it is from paying."""
+    if where:
+        return f"With planned settings joining pays from ε = {where}."
+    mine = [r for r in rows if r["mechanism"] == "planned"]
+    best = min(mine, key=lambda r: float(r["mean"] / r["alone"]))
+    share = _on_new_records(rows, "planned")
+    new = f" On new records it pays at {share:.0%} of the points." if np.isfinite(share) else ""
+    return (
+        f"With planned settings it pays at none that was run either: at best (N = {best['owners']}, ε = {best['epsilon']:g}) ψ "
+        f"together is {best['mean'] / best['alone']:.2g} times ψ alone. What is left there is mostly what clipping a few long "
+        f"records does, which no budget removes and which a bank alone need not do.{new}"
+    )
+
+
+def _on_new_records(rows: Sequence[Row], mechanism: Mechanism) -> float:
+    """Share of points at which the common model is better on new records than owner 1's own; NaN where nobody looked."""
+    mine = [r for r in rows if r["mechanism"] == mechanism and np.isfinite(r.get("alone_held_out", np.nan))]
+    return float(np.mean([r["held_out"] < r["alone_held_out"] for r in mine])) if mine else float("nan")
 
 
 def _gains(paper: dict[int, float], planned: dict[int, float], low: float) -> dict[int, tuple[float, bool]]:
