@@ -214,27 +214,28 @@ class Frontier(Region):
     claim: str = "The papers leave open how far the frontier can be moved by better settings at the same ε."
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        """Lines on log axes between what was run; an arrow down: joining pays at every ε that was run."""
-        figure, axes = drawing.picture(1, 1, 6.2, 3.6)
-        one = axes[0, 0]
-        low, high = min(r["epsilon"] for r in rows), max(r["epsilon"] for r in rows)
-        one.axhspan(low, high, color=drawing.MUTED, alpha=0.08, linewidth=0)
+        """How far from paying joining is at the largest ε, and where there is a frontier, the frontier."""
+        edges = {mechanism: _frontiers(rows, mechanism) for mechanism in MECHANISMS}
+        there = any(np.isfinite(ε) for edge in edges.values() for ε in edge.values())
+        figure, axes = drawing.picture(1 + there, 1, 6.2 + 5.0 * there, 3.6)
+        if there:
+            _edges(axes[0, 1], rows, edges)
+        one, high = axes[0, 0], max(r["epsilon"] for r in rows)
+        every = []
         for mechanism, colour, marker in zip(MECHANISMS, drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False):
-            edge = _frontiers(rows, mechanism)
-            N, ε = np.array(list(edge)), np.array(list(edge.values()))
-            seen, everywhere = np.isfinite(ε), ε <= low
-            never = "" if seen.any() else " (at none that was run)"
-            one.plot(N, np.where(seen, ε, np.nan), color=colour)
-            one.plot([], [], f"-{marker}", color=colour, ms=5, label=f"{drawing.MECHANISM[mechanism]}{never}")
-            one.plot(N[seen & ~everywhere], ε[seen & ~everywhere], marker, color=colour, ms=5)
-            one.plot(N[everywhere], ε[everywhere], "v", color=colour, ms=6, mfc="white")
-        drawing.log_axes(one, "owners N", "least $\\epsilon$ at which joining pays")
-        one.set_xscale("log", base=2)
-        one.set_xticks(N, [f"{int(n)}" for n in N])
-        one.xaxis.set_minor_locator(drawing.no_ticks())
-        one.set_ylim(0.7 * low, high * (high / low) ** 0.35)
+            mine = [r for r in rows if r["mechanism"] == mechanism and r["epsilon"] == high]
+            ratio = [float(r["mean"] / r["alone"]) for r in mine]
+            every += ratio
+            one.plot(
+                [r["owners"] for r in mine], ratio, f"-{marker}", color=colour, ms=5, label=drawing.MECHANISM[mechanism]
+            )
+        one.axhline(1.0, color=drawing.INK, linewidth=1, linestyle="--", label="below this joining pays")
+        drawing.log_axes(one, "owners N", "$\\mathrm{E}\\,\\psi$ together over $\\psi$ alone")
+        _doublings(one, sorted({r["owners"] for r in rows}))
+        drawing.room_above(one, [*every, 1.0], 0.5)
         one.legend(loc="upper left", fontsize=7.5)
-        one.set_title("Shaded: budgets that were run; hollow: joining pays at all of them", loc="left")
+        where = "" if there else "; joining pays at no ε that was run"
+        one.set_title(f"At the largest ε that was run, {high:g}{where}", loc="left")
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -264,6 +265,31 @@ class Frontier(Region):
         if never:
             why += f"; with {' or '.join(never)} owners the paper's settings never do at an ε that was run"
         return Judgement("beyond the papers", f"{why}.", tuple(found))
+
+
+def _edges(axes: Any, rows: Sequence[Row], edges: dict[Mechanism, dict[int, float]]) -> None:
+    """Lines on log axes between what was run; an arrow down: joining pays at every ε that was run."""
+    low, high = min(r["epsilon"] for r in rows), max(r["epsilon"] for r in rows)
+    axes.axhspan(low, high, color=drawing.MUTED, alpha=0.08, linewidth=0)
+    for (mechanism, edge), colour, marker in zip(edges.items(), drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False):
+        N, ε = np.array(list(edge)), np.array(list(edge.values()))
+        seen, everywhere = np.isfinite(ε), ε <= low
+        never = "" if seen.any() else " (at none that was run)"
+        axes.plot(N, np.where(seen, ε, np.nan), color=colour)
+        axes.plot([], [], f"-{marker}", color=colour, ms=5, label=f"{drawing.SHORT[mechanism]}{never}")
+        axes.plot(N[seen & ~everywhere], ε[seen & ~everywhere], marker, color=colour, ms=5)
+        axes.plot(N[everywhere], ε[everywhere], "v", color=colour, ms=6, mfc="white")
+    drawing.log_axes(axes, "owners N", "least $\\epsilon$ at which joining pays")
+    _doublings(axes, sorted({r["owners"] for r in rows}))
+    axes.set_ylim(0.7 * low, high * (high / low) ** 0.35)
+    axes.legend(loc="upper left", fontsize=7.5)
+    axes.set_title("Shaded: what was run; hollow: it pays at all of it", loc="left")
+
+
+def _doublings(axes: Any, owners: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(owners, [f"{int(n)}" for n in owners])
+    axes.xaxis.set_minor_locator(drawing.no_ticks())
 
 
 def _frontiers(rows: Sequence[Row], mechanism: Mechanism) -> dict[int, float]:
