@@ -164,6 +164,11 @@ def test_a_frontier_is_given_only_where_it_was_measured() -> None:
     assert "8 times ψ alone" in judged.why
     assert "times lower" not in judged.why
     assert "there is no ratio" in Frontier().judge(nowhere).why
+    never = [r | {"mean": 0.08, "joining_pays": 0, "held_out": 0.01, "alone_held_out": 0.02} for r in rows]
+    assert "With planned settings it pays at none that was run either: at best (N = 2" in Region().judge(never).why
+    assert "On new records it pays at 100% of the points." in Region().judge(never).why
+    published = [r for r in nowhere if r["mechanism"] == "as published"]  # what is run on another table
+    assert "Planned settings were not run on this table." in Region().judge(published).why
 
 
 def region_rows(scale: dict[str, float]):  # type: ignore[no-untyped-def]

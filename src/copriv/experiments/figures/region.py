@@ -158,6 +158,8 @@ def _with_plans(rows: Sequence[Row], where: str) -> str:
     if where:
         return f"With planned settings joining pays from ε = {where}."
     mine = [r for r in rows if r["mechanism"] == "planned"]
+    if not mine:
+        return "Planned settings were not run on this table."
     best = min(mine, key=lambda r: float(r["mean"] / r["alone"]))
     share = _on_new_records(rows, "planned")
     new = f" On new records it pays at {share:.0%} of the points." if np.isfinite(share) else ""
