@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from copriv.agreement import Agreement
+
 NUMPY, SKLEARN = "import numpy", "import sklearn"
 MEASURED = {
     "copriv --help": ("from copriv.cli import main; main(['--help'])", 4.0),
@@ -40,25 +42,12 @@ FIRST = (
 )
 """What somebody types first, in its shortest useful form; {n} is another number each time."""
 
-SMALL = """
-[agreement]
-rule = "S2"
-horizon = 3
-answers = 3
-step = 500.0
-[model]
-loss = "squared"
-regularization = 1e-5
-gradient_bound = 3.0
-[data]
-dataset = "lending-embedded"
-components = 5
-public_rows = 500
-[[owner]]
-name = "north"
-records = 4000
-epsilon = 1.0
-"""
+SMALL = {
+    "agreement": {"rule": "S2", "horizon": 3, "answers": 3, "step": 500.0},
+    "model": {"loss": "squared", "regularization": 1e-5, "gradient_bound": 3.0},
+    "data": {"dataset": "lending-embedded", "components": 5, "public_rows": 500},
+    "owner": [{"name": "north", "records": 4000, "epsilon": 1.0}],
+}
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "startup.md"
 
@@ -89,7 +78,7 @@ def first_commands(pairs: int) -> list[tuple[str, float, float, float]]:
     rows = []
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        (folder / "small.toml").write_text(SMALL, encoding="utf-8")
+        (folder / "small.toml").write_text(Agreement.of(SMALL).to_toml(), encoding="utf-8")
         for prepared in ("init agreement.toml", "init --network small.toml keys"):
             seconds(typed(prepared), folder)
         seconds(typed("ledger create first.ledger --keys keys/north"), folder)

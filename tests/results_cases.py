@@ -10,7 +10,7 @@ WIDE = "W" * 96
 
 TERMS = {
     "agreement": {
-        "name": "two", "rule": "A2", "horizon": 60, "answers": 3, "step": 400.0, "seed": 7,
+        "name": "two", "rule": "A2", "horizon": 60, "answers": 3, "step": 8.0, "seed": 7,
         "communication": "synchronous",
     },
     "model": {"loss": "squared", "regularization": 1e-3, "gradient_bound": 3.0},

@@ -54,11 +54,13 @@ class Card:
 
     def text(self) -> str:
         """At most HEIGHT lines of WIDTH characters."""
-        lines = textwrap.wrap(printable(self.title, LONGEST), WIDTH)
+        lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None
         for part in self.parts:
             new = textwrap.wrap(printable(part, LONGEST), WIDTH) if isinstance(part, str) else _lines(part)
-            lines += [""] if isinstance(part, Table) and part.head else []
-            lines += new
+            # A table with a head stands by itself.
+            apart = any(isinstance(one, Table) and one.head for one in (part, last))
+            lines += [*([""] if apart else []), *new]
+            last = part
         return "\n".join(lines if len(lines) <= HEIGHT else [*lines[: HEIGHT - 1], "…"])
 
     def html(self) -> str:

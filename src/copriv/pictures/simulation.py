@@ -54,7 +54,7 @@ def _draw(axes: Axes, simulation: Simulation) -> None:
     marker = "o" if len(ψ.k) <= 30 else None
     axes.plot(ψ.k, median, color=TOGETHER, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
     who = "together, with privacy" if simulation.bound_enforced else "together, not private"
-    runs = f"median of {simulation.runs:,} runs, and where half of them are" if simulation.runs > 1 else "1 run"
+    runs = f"median of {simulation.runs:,} runs, half of them in the band" if simulation.runs > 1 else "1 run"
     labels = [Label(float(median[-1]), f"{who}: {percent(ψ.final['median'])}\n{runs}", TOGETHER)]
     labels += _alone(axes, simulation)
 

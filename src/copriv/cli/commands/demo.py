@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.demo_network import demo_network
-from copriv.cli.commands.options import AsJson, Runs, Workers
+from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder
 from copriv.cli.show import words
 from copriv.cli.show.console import log, out, plain_table, progress
 from copriv.cli.show.output import save, series_csv
@@ -42,13 +42,7 @@ def command(
     as_json: AsJson = False,
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            file_okay=False,
-            help="Where demo.png, .csv, .json and .toml go; with --network, a new folder for all parties' files.",
-            envvar="COPRIV_OUT",
-        ),
+        out_folder("Where demo.png, .csv, .json and .toml go; with --network, a new folder for all parties' files."),
     ] = None,
     network: Annotated[
         bool, typer.Option("--network", help="Owners and learner as four processes on this machine instead.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import MOST_RUNS, AgreementFile, AsJson
+from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
 from copriv.cli.show.console import log, out, progress
 from copriv.cli.show.forecast_answer import about_target, about_without
 from copriv.cli.show.forecast_answer import show as answer
@@ -21,9 +21,7 @@ from copriv.forecast.questions import without as without_owners
 
 def command(
     agreement: AgreementFile,
-    runs: Annotated[
-        int, typer.Option(min=10, max=MOST_RUNS, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")
-    ] = 100,
+    runs: PublicRuns = 100,
     seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and bootstrap worlds.", envvar="COPRIV_SEED")] = 0,
     public_start: Annotated[
         bool, typer.Option("--public-start/--no-public-start", help="May the plan begin at the public model?")
@@ -44,14 +42,7 @@ def command(
     ] = False,
     as_json: AsJson = False,
     directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            file_okay=False,
-            help="Also write forecast.json, .csv, pictures and the recommended agreement there.",
-            envvar="COPRIV_OUT",
-        ),
+        Path | None, out_folder("Also write forecast.json, .csv, pictures and the recommended agreement there.")
     ] = None,
 ) -> None:
     """What an agreement will cost, what the best terms would, and for whom joining pays: no private record is read."""

@@ -1,7 +1,7 @@
 """Options that several commands share: one meaning, one help, one COPRIV_* variable."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ AgreementFile = Annotated[
     Path, typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
 ]
 Runs = Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many independent runs.", envvar="COPRIV_RUNS")]
+PublicRuns = Annotated[
+    int, typer.Option(min=10, max=MOST_RUNS, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.", envvar="COPRIV_JSON")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads; all processors when not given.", envvar="COPRIV_WORKERS")
@@ -30,3 +33,8 @@ WitnessFolder = Annotated[
         file_okay=False,
     ),
 ]
+
+
+def out_folder(also: str) -> Any:
+    """The option `--out DIR`; `also` says what is written there."""
+    return typer.Option("--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson
+from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
 from copriv.cli.show.console import log, progress
 from copriv.cli.show.output import save
 from copriv.cli.show.own_learners import show
@@ -16,19 +16,10 @@ from copriv.forecast.own_learners import forecast_own_learners
 
 def command(
     agreement: AgreementFile,
-    runs: Annotated[int, typer.Option(min=10, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")] = 128,
+    runs: PublicRuns = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of simulated runs and worlds.", envvar="COPRIV_SEED")] = 0,
     as_json: AsJson = False,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            file_okay=False,
-            help="Also write JSON, a picture and the agreement there.",
-            envvar="COPRIV_OUT",
-        ),
-    ] = None,
+    directory: Annotated[Path | None, out_folder("Also write JSON, a picture and the agreement there.")] = None,
 ) -> None:
     """Without a central model: each owner answers once, and learns from everybody's answers. For whom does it pay?"""
     with progress("forecasting"):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers
+from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, out_folder
 from copriv.cli.show.console import log, progress
 from copriv.cli.show.output import save, simulation_files
 from copriv.cli.show.simulation_tables import show
@@ -33,16 +33,7 @@ def command(
         ),
     ] = False,
     as_json: AsJson = False,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            file_okay=False,
-            help="Also write simulation.json, .csv and .png there.",
-            envvar="COPRIV_OUT",
-        ),
-    ] = None,
+    directory: Annotated[Path | None, out_folder("Also write simulation.json, .csv and .png there.")] = None,
 ) -> None:
     """Run an agreement many times with simulated noise: what the collaboration would give."""
     problem = Problem.load(Agreement.load(agreement))

@@ -93,7 +93,7 @@ class Scenarios:
                 drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", ""), limits)
                 one.view_init(22, 42)
                 if line == 0:
-                    one.set_title(f"Partners {name}\n\n\n")
+                    one.set_title(f"Partners {name}", pad=28)
                 pays = float(np.mean([r["joining_pays"] for r in mine]))
                 # A label of the third axis would be cut off at the picture's edge.
                 height = "height: $\\mathrm{E}\\,\\psi$; " if column == 0 else ""
