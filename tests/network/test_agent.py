@@ -13,11 +13,14 @@ import pytest
 from copriv.errors import BudgetRefused, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
+from copriv.network.messages import Finished, Welcome, encode
+from copriv.network.transport import Link, MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_making import adopt
 from copriv.privacy.ledger_reading import verify
+from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Query
 from ledger_files import opened
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
@@ -117,6 +120,32 @@ def test_without_a_learner_it_dials_again_and_gives_up_with_a_reason(tmp_path: P
         asyncio.run(agent.serve())
     assert len(said) >= 4
     assert all("dialling again" in line for line in said)
+
+
+def test_a_learner_that_was_there_for_long_is_waited_for_as_long_as_any_other(tmp_path: Path) -> None:
+    """The time to give up counted from the welcome: after ten minutes a connection that broke once ended an owner."""
+    network, greeted = MemoryNetwork(), list[int]()
+
+    async def learner(link: Link) -> None:
+        await link.receive()
+        greeted.append(1)
+        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        if len(greeted) == 1:
+            await asyncio.sleep(0.5)  # longer than owners wait; then the connection breaks
+        else:
+            await link.send(encode(Finished("over")))
+            await asyncio.sleep(0.2)
+
+    async def session() -> str:
+        async with network.listening(learner):
+            agent = OwnerAgent(
+                agreement(), NAMES[0], records(0), Squared(), MemoryLedgers(NAMES[0]), network.dialer(NAMES[0]),
+                patience=Patience(first=0.01, longest=0.02, give_up=0.3), times=ReleaseTime(1e-3),
+            )  # fmt: skip
+            return await asyncio.wait_for(agent.serve(), 10)
+
+    assert asyncio.run(session()) == "over"
+    assert len(greeted) == 2
 
 
 def test_waiting_times_double_up_to_a_limit_and_differ() -> None:

@@ -15,6 +15,7 @@ import pytest
 from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
+from copriv.network.clock import Clock
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys
 from copriv.network.messages import (
@@ -306,3 +307,33 @@ def test_what_a_learner_says_at_the_end_is_shown_on_one_line(tmp_path: Path, las
     assert "\x1b" not in said
     assert "\n" not in said
     assert "\\x1b[2K" in said
+
+
+def test_offers_without_end_to_an_owner_that_cannot_reply_make_nothing_grow() -> None:
+    """A learner that offers and does not read: a reply to every offer waited in the owner's memory."""
+
+    class Stuck:
+        peer, sent = "learner", 0
+
+        async def send(self, frame: bytes) -> None:
+            self.sent += 1
+            await asyncio.Event().wait()
+
+        async def receive(self) -> bytes:
+            raise NotImplementedError
+
+        async def close(self) -> None:
+            raise NotImplementedError
+
+    async def offers() -> int:
+        link = Stuck()
+        clock = Clock(link, Welcome("run", "broadcast", 0.0, 0, "", "", ""), 1.0)
+        for number in range(500):
+            clock.offered(number)
+            await asyncio.sleep(1e-4)
+        waiting = len(asyncio.all_tasks()) - 1
+        clock.stop()
+        assert link.sent >= 1
+        return waiting
+
+    assert asyncio.run(offers()) == 1

@@ -52,6 +52,8 @@ from copriv.types import Loss
 _CHANCE = random.SystemRandom()
 WELCOME_SECONDS = 20.0
 """How long the learner may take to greet; it makes an owner that comes very often wait for five."""
+_SHORTEST_WAIT = 1.0
+"""For a learner to greet, also where the time to give up is near."""
 _LONGEST_PACE = 86_400.0
 _SERVED_SECONDS = 60.0
 """A session that lasts so long, or in which a query is answered, was worth dialling for."""
@@ -176,6 +178,7 @@ class OwnerAgent:
             try:
                 return await self._answering(link, owner, welcome, clock)
             finally:
+                self._welcomed = time.monotonic()  # it was there until now, however long that was
                 clock.stop()
                 owner.drop_noise()
         finally:
@@ -186,7 +189,8 @@ class OwnerAgent:
         certificate = "" if self._keys is None else self._keys.certificate.decode()
         nonce = secrets.token_hex(16)
         hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, nonce, certificate)
-        patience = min(WELCOME_SECONDS, self._patience.give_up)
+        left = self._welcomed + self._patience.give_up - time.monotonic()
+        patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, _SHORTEST_WAIT))
         try:
             async with asyncio.timeout(patience):
                 await link.send(encode(hello))

@@ -16,7 +16,9 @@ class Clock:
     def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
         self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
         self._timer: asyncio.TimerHandle | None = None
-        self._sending: set[asyncio.Future[None]] = set()
+        self._due: int | None = None
+        """What the next message is to say."""
+        self._sending: asyncio.Future[None] | None = None
         self.served()
 
     def offered(self, number: int) -> None:
@@ -39,13 +41,16 @@ class Clock:
         self._timer = asyncio.get_running_loop().call_later(wait, self._tick, number)
 
     def _tick(self, number: int) -> None:
-        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it.
-        sending = asyncio.ensure_future(self._send(number))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
+        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it. One waits at
+        # most: a learner that offers without end and takes nothing would have this side keep a reply to each.
+        self._due = number
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send())
 
-    async def _send(self, number: int) -> None:
-        try:
-            await self._link.send(encode(Ready(number)))
-        except Unreachable:
-            return  # whoever receives on the link learns the same
+    async def _send(self) -> None:
+        while self._due is not None:
+            number, self._due = self._due, None
+            try:
+                await self._link.send(encode(Ready(number)))
+            except Unreachable:
+                return  # whoever receives on the link learns the same
