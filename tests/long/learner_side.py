@@ -273,6 +273,8 @@ class LearnerSide:
     def _sign(self, name: str, message: Message) -> Message:
         if not isinstance(message, Answer):
             return message
+        if message.answered == 1:  # stands for the right number, which differs from answer to answer
+            message = replace(message, answered=len(self._counts(name)) + 1)
         query = self._asked.get(message.identity)
         if query is None:
             return replace(message, signature=certified()[name].sign(b"nothing"))
@@ -306,6 +308,11 @@ class LearnerSide:
                 raise Finding(f"the honest answer {message} was not taken")
         self._taken = held
 
+    def _counts(self, name: str) -> set[int]:
+        """What the owner counted its answers as, before this input."""
+        before = (one for one in self._store.answers() if one.owner == name and one.identity in self._taken)
+        return {one.answered for one in before}
+
     def _refused(self, identity: str) -> bool:
         return any(event.data["identity"] == identity for event in self._store.events("refused"))
 
@@ -313,7 +320,9 @@ class LearnerSide:
         query = self._asked.get(answer.identity)
         if query is None or (query.owner, answer.owner, answer.fingerprint) != (name, name, self._fingerprint):
             return False
-        if answer.identity in self._taken or not 0 <= answer.answered <= self._agreed.answers:
+        if answer.identity in self._taken or not 1 <= answer.answered <= self._agreed.answers:
+            return False
+        if answer.answered in self._counts(name):
             return False
         if answer.chain_head and (len(answer.chain_head) != 64 or set(answer.chain_head) - set("0123456789abcdef")):
             return False

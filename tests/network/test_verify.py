@@ -19,7 +19,7 @@ from copriv.errors import InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.conductor import Conductor
-from copriv.network.keys import Keys, issue
+from copriv.network.keys import Certified, Keys, issue
 from copriv.network.messages import Refusal
 from copriv.network.model import Model
 from copriv.network.signatures import query_content, signed_answer
@@ -371,13 +371,44 @@ def test_there_is_no_file_made_where_there_was_none(tmp_path: Path) -> None:
 # Certificates -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_certificate_that_had_expired_signs_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [lambda n: 1, lambda n: 0, lambda n: 4], ids=["the same", "none", "too many"])
+def test_an_owner_cannot_spoil_the_run_by_how_it_counts(
+    tmp_path: Path, held: Held, count: Callable[[int], int]
+) -> None:
+    """Its answers were taken and signed, and the run of an honest learner did not verify."""
+
+    class Miscounting(Owner):
+        def answer(self, query: Query) -> Answer:
+            answer = super().answer(query)
+            return replace(answer, answered=count(answer.answered))
+
+    agreed = agreement(horizon=8, answers=3)
+    owners = honest_owners(agreed)
+    owners["bank-2"] = Miscounting(
+        agreed, "bank-2", records(1), Squared(), MemoryLedger("bank-2", Fraction(1), agreed.answers)
+    )
+    conductor = conducted(tmp_path / "run.db", held, owners=owners)
+    assert conductor.parties["bank-2"].out
+    assert conductor.stepped >= 6
+    verdict = check(tmp_path / "run.db", held)
+    assert verdict.problems == ()
+    assert verdict.answers["bank-2"] <= 1
+    again = conducted(tmp_path / "run.db", held, owners=owners)  # the counts are known after a restart as well
+    assert again.stepped == conductor.stepped
+
+
+def test_a_certificate_that_had_expired_signs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = keys(tmp_path)
     issue(tmp_path / "authority", tmp_path / "short", "bank-1", "owner", days=1 / 86400)
     held["bank-1"] = Keys.load(tmp_path / "bank-1")
     late = replace(held["bank-1"], certificate=(tmp_path / "short" / "certificate.pem").read_bytes(),
                    key=(tmp_path / "short" / "key.pem").read_bytes())  # fmt: skip
-    conducted(tmp_path / "run.db", held | {"bank-1": late})
+    honest = conducted(tmp_path / "honest.db", held | {"bank-1": late})
+    assert "its answer is not valid: the certificate of its owner is not valid any more" in honest.parties["bank-1"].out
+    assert check(tmp_path / "honest.db", held).problems == ()
+    with monkeypatch.context() as patched:
+        patched.setattr(Certified, "valid_at", lambda *_: True)
+        conducted(tmp_path / "run.db", held | {"bank-1": late})
     assert "the certificate of bank-1 was not valid at its time" in told(check(tmp_path / "run.db", held))
 
 

@@ -25,6 +25,7 @@ that was killed whole; reading it in parts would hide that.
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from jaxtyping import Float
@@ -175,6 +176,7 @@ class Conductor:
         party = self.parties[answer.owner]
         party.late = False
         party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
+        party.counts.add(answer.answered)
         self.store.answer(answer)
         turn = self._turns.turn_of(answer.owner)
         if turn is None or turn.number != asked.turn:
@@ -372,7 +374,8 @@ class Conductor:
     def _wrong(self, answer: Answer, query: Query) -> str:
         if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
-        if not 0 <= answer.answered <= self._m:
+        # What would not stand when the run is checked is not taken: else an owner could spoil everybody's run by its count.
+        if not 1 <= answer.answered <= self._m or answer.answered in self.parties[answer.owner].counts:
             return f"it is said to be number {answer.answered} of {self._m}"
         if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):
             return "the head of its ledger is none"
@@ -380,6 +383,8 @@ class Conductor:
             signatory = Certified.by(self._keys.authority, self.parties[answer.owner].certificate)
             if not signatory.signed(answer.signature, answer_content(self.store.run, query, answer)):
                 return "its owner did not sign it"
+            if not signatory.valid_at(datetime.now(UTC)):
+                return "the certificate of its owner is not valid any more"
         return self._trajectory.unfit(answer.gradient)
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:

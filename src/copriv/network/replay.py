@@ -59,6 +59,7 @@ def _given(store: RunStore, turns: Turns, asked: dict[str, Asked]) -> dict[int, 
         one, party = asked[answer.identity], turns.parties[answer.owner]
         one.answer = answer.gradient.tobytes()
         party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
+        party.counts.add(answer.answered)
         given.setdefault(one.turn, {}).setdefault(answer.owner, answer.gradient)
     return given
 

@@ -79,6 +79,8 @@ class Party:
     """Answers that it charged for and lost in a crash."""
     answered: int = 0
     """As the owner itself counts."""
+    counts: set[int] = field(default_factory=set)
+    """The numbers that it gave to its answers."""
     chain_head: str = ""
     out: str = ""
     """Why it will not answer again in this run; "" while it may."""
