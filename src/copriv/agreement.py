@@ -63,8 +63,13 @@ class Agreement(Shown, Framed, AgreedTerms):
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise AgreementError(f"{path}: cannot read the agreement ({error}); give the path of a TOML file") from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise AgreementError(f"{path}: cannot read the agreement ({why}); give the path of a TOML file") from None
+        except UnicodeDecodeError:
+            raise AgreementError(
+                f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
+            ) from None
         try:
             return cls.of(tomllib.loads(text))
         except AgreementError as error:

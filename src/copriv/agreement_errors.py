@@ -114,7 +114,8 @@ def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], 
     said = others[0] if others else literals[0]
     if others and literals:
         said += f", or {literals[0].removeprefix('must be ')}"
-    return f"{whose}: {said}, not {printable(repr(first['input']), 60)}{_remedy(place, '; ')}"
+    given = "" if said == "must not be empty" else f", not {printable(repr(first['input']), 60)}"
+    return f"{whose}: {said}{given}{_remedy(place, '; ')}"
 
 
 def _rule(error: Mapping[str, Any]) -> str:

@@ -288,6 +288,18 @@ def test_the_bar_appears_late_and_on_standard_error_only(capfd, monkeypatch, sec
     assert ("working" in captured.err) == seen
 
 
+def test_a_line_lives_while_one_waits_and_only_on_a_terminal(capfd, monkeypatch):
+    with console.waiting("128 simulated runs"):
+        pass
+    assert capfd.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with console.waiting("128 simulated runs"):
+        time.sleep(0.2)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "128 simulated runs" in captured.err
+
+
 def test_no_bar_where_nobody_looks(capfd, monkeypatch):
     monkeypatch.setattr(console, "PATIENCE", 0.0)
     with console.progress("working") as report:

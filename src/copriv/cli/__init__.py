@@ -127,9 +127,10 @@ def _silence() -> None:
 def _in_words(said: str) -> str:
     """What the parser of options says, as a sentence about the option."""
     said = re.sub(r"Input should be (a valid )?", "it must be ", said)
-    return re.sub(r", unable to (parse|interpret)[^.]*", "", said).replace(
+    said = re.sub(r", unable to (parse|interpret)[^.]*", "", said).replace(
         "it must be integer", "it must be a whole number"
     )
+    return said if said.endswith((".", "?")) else f"{said}."
 
 
 def _complain(message: str, *more: str) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from copriv.errors import UsageError
+
 MOST_RUNS = 1_000_000
 """More would not fit into memory, nor tell more."""
 AgreementFile = Annotated[
@@ -37,4 +39,16 @@ WitnessFolder = Annotated[
 
 def out_folder(also: str) -> Any:
     """The option `--out DIR`; `also` says what is written there."""
-    return typer.Option("--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT")
+    return typer.Option(
+        "--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT", callback=_can_be_a_folder
+    )
+
+
+def _can_be_a_folder(path: Path | None) -> Path | None:
+    """Said before anything is computed. Raises UsageError where a file stands in the way."""
+    there = path
+    while there is not None and not there.exists() and there != there.parent:
+        there = there.parent
+    if there is not None and there.exists() and not there.is_dir():
+        raise UsageError(f"--out: {there} is a file, so no folder can be made at {path}; choose another one")
+    return path
