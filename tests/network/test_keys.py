@@ -5,20 +5,28 @@ import base64
 import ssl
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
 from copriv.errors import InvalidInput, Unreachable
 from copriv.losses import Squared
-from copriv.network.agent import LearnerRefused, OwnerAgent
+from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, KeysRefused, issue, make_authority
-from copriv.network.messages import Refusal, Welcome, decode, encode
+from copriv.network.messages import Hello, Ready, Refusal, Welcome, decode, encode
 from copriv.network.policy import Policy, PolicyRefused
+from copriv.network.signatures import signed_query
 from copriv.network.transport import Link, MemoryNetwork
-from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records
+from copriv.privacy.ledger_reading import verify
+from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Answer, Query
+from ledger_files import opened
+from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records, welcome
 
 
 @pytest.fixture
@@ -89,6 +97,52 @@ def test_an_expired_certificate_is_refused_by_the_other_side(
     old = {name: Keys.load(tmp_path / "old" / name) for name in ("learner", "bank-1")}
     assert "expired" in refusal(old["learner"], held["bank-1"])
     assert "refused the certificate of bank-1" in refusal(held["learner"], old["bank-1"])
+
+
+@pytest.mark.parametrize("whose", ["learner", "bank-1"])
+def test_a_certificate_that_expires_while_a_connection_is_open_ends_it_before_a_charge(
+    held: dict[str, Keys], tmp_path: Path, whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network looks at certificates when a connection is made, and a run may last longer than they do."""
+    issue(tmp_path / "authority", tmp_path / "short", whose, "learner" if whose == "learner" else "owner", days=1)
+    parties, passed = held | {whose: Keys.load(tmp_path / "short")}, [timedelta(0)]
+    agreed, answered = agreement(), list[bool]()
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + passed[0]
+
+    monkeypatch.setattr("copriv.network.agent.datetime", Later)
+
+    async def learner(link: Link) -> None:
+        hello = decode(await link.receive())
+        assert isinstance(hello, Hello)
+        await link.send(encode(welcome(parties["learner"], hello)))
+        with suppress(Unreachable):
+            for number in range(2):
+                query = Query(f"q{number}", agreed.fingerprint, "bank-1", np.zeros(3))
+                await link.send(encode(signed_query(parties["learner"], "run", query)))
+                while isinstance(reply := decode(await link.receive()), Ready):
+                    pass
+                answered.append(isinstance(reply, Answer))
+                passed[0] = timedelta(days=2)
+
+    async def session() -> None:
+        network = MemoryNetwork()
+        async with network.listening(learner):
+            with opened(tmp_path / "ledger", "bank-1", Fraction(1)) as file:
+                agent = OwnerAgent(
+                    agreed, "bank-1", records(0), Squared(), file, network.dialer("bank-1"), keys=parties["bank-1"],
+                    patience=Patience(first=0.05, longest=0.05, give_up=0.2), times=ReleaseTime(1e-3),
+                )  # fmt: skip
+                with pytest.raises((Unreachable, KeysRefused), match="valid"):
+                    await asyncio.wait_for(agent.serve(), 20)
+
+    asyncio.run(session())
+    assert answered[0]
+    assert not any(answered[1:])
+    assert verify(tmp_path / "ledger").spent == Fraction(1, 4)
 
 
 def test_an_owners_certificate_cannot_play_the_learner(held: dict[str, Keys], tmp_path: Path) -> None:

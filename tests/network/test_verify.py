@@ -412,6 +412,26 @@ def test_a_certificate_that_had_expired_signs_nothing(tmp_path: Path, monkeypatc
     assert "the certificate of bank-1 was not valid at its time" in told(check(tmp_path / "run.db", held))
 
 
+def test_a_learner_whose_certificate_expires_stops_and_goes_on_with_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it signed after that would not verify, so it signs nothing, and the run is one run all the same."""
+    held, owners = keys(tmp_path), honest_owners(agreement(horizon=8, answers=3))
+    conducted(tmp_path / "run.db", held, most=4, owners=owners)
+    issue(tmp_path / "authority", tmp_path / "short", "learner", "learner", days=1 / 86400)
+    old = Keys(
+        held["learner"].authority,
+        *((tmp_path / "short" / name).read_bytes() for name in ("certificate.pem", "key.pem")),
+    )
+    stopped = conducted(tmp_path / "run.db", held | {"learner": old}, owners=owners)
+    assert stopped.outcome is not None
+    assert "certificate is not valid any more; resume" in stopped.outcome.reason
+    assert check(tmp_path / "run.db", held).stepped == 4
+    conducted(tmp_path / "run.db", held, owners=owners)
+    verdict = check(tmp_path / "run.db", held)
+    assert (verdict.problems, verdict.outcome, verdict.stepped) == ((), "finished", 8)
+
+
 # The command ------------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -209,6 +209,7 @@ class OwnerAgent:
             raise Unreachable(f"the learner's welcome is none: {odd}")
         try:
             self._check_certificate(hello, welcome)
+            self._check_still_valid(welcome)
             if welcome.chain_head and not self._ledgers.holds(welcome.chain_head):
                 raise LedgerDamaged(
                     f"{self._name}: the learner has seen {welcome.answered} answers and a ledger head that this ledger "
@@ -238,6 +239,18 @@ class OwnerAgent:
                 f"policy.certificates: the learner's certificate {shown.fingerprint[:16]}… is not one that {self._name} "
                 "answers to"
             )
+
+    def _check_still_valid(self, welcome: Welcome) -> None:
+        """A connection may outlive certificates, which the network looks at when it is made. Nothing is charged after that.
+
+        Of the learner: it is dialled again, and let in with a new one. Our own: nobody would take what it signs.
+        """
+        if self._keys is None:
+            return
+        now = datetime.now(UTC)
+        if not Certified.by(self._keys.authority, welcome.certificate).valid_at(now):
+            raise Unreachable("the learner's certificate is not valid any more; it needs a new one")
+        self._keys.check(now)
 
     def _owner(self, run: str) -> Owner:
         if self._owner_of is None or self._owner_of[0] != run:
@@ -277,6 +290,7 @@ class OwnerAgent:
             if isinstance(message, Query):
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
+                self._check_still_valid(welcome)
                 late = self._times.late
                 reply, failure = self._reply(owner, message, welcome)
                 if self._times.late > late:
@@ -305,7 +319,7 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", why)))
 
 
-_TOLD = (BudgetRefused, QueryRefused, KeysRefused, LedgerDamaged, LedgerFailed, LearnerRefused)
+_TOLD = (BudgetRefused, QueryRefused, KeysRefused, LedgerDamaged, LedgerFailed, Unreachable)
 
 
 def _odd(welcome: Welcome) -> str:

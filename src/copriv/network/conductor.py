@@ -66,6 +66,7 @@ class Conductor:
         self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0, keys: Keys | None = None
     ) -> None:
         self._keys = keys
+        self._own = None if keys is None else Certified.by(keys.authority, keys.certificate.decode())
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
@@ -195,7 +196,7 @@ class Conductor:
         An answer that was lost in its crash is asked for under a new identity; else the owner is out. Raises InvalidInput
         where it refuses what it was never asked.
         """
-        if self.outcome is not None:
+        if self.outcome is not None or self._ends_with_its_certificate():
             return True
         self._turns.now, party, about_all = now, self.parties[owner], not refusal.identity
         if about_all and party.out:
@@ -270,7 +271,7 @@ class Conductor:
 
     def _go_on(self) -> None:
         """Open the turns that can be opened; end the run where there is nothing more to come."""
-        if self.outcome is not None:
+        if self.outcome is not None or self._ends_with_its_certificate():
             return
         if self.stepped >= self._all:
             self._end("finished", f"all {self.stepped} queries are answered")
@@ -291,6 +292,13 @@ class Conductor:
             offered = {name for name in new if self._turns.talker_of[name] in due}
             self._turns.offered |= offered
             self._outbox += [(name, Offer(self._turns.opened + 1)) for name in sorted(offered)]
+
+    def _ends_with_its_certificate(self) -> bool:
+        """Whether it is over because this learner's certificate is: what it signed from here on would not verify."""
+        if self._own is None or self._own.valid_at(datetime.now(UTC)):
+            return False
+        self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
+        return True
 
     def _open(self, talker: int) -> None:
         self._turns.opened += 1
