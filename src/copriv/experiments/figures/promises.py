@@ -88,7 +88,8 @@ class Promises:
         for (name, words), colour, mark in zip(NOISES.items(), drawing.EPSILON_COLOURS, drawing.MARKERS, strict=True):
             mine = [r for r in rows if r["noise"] == name]
             T = [r["horizon"] for r in mine]
-            one.plot(T, [r["exact"] for r in mine], color=colour, label=words)
+            one.plot(T, [r["exact"] for r in mine], color=colour)
+            one.plot([], [], f"-{mark}", color=colour, ms=5, label=words)
             one.plot(T, [r["mean"] for r in mine], mark, color=colour, ms=5)
         drawing.log_axes(one, "horizon T: every owner answers T − 1 times", "$\\mathrm{E}\\,\\psi$")
         drawing.title(one, "Lines: exact recursion. Marks: runs", "as written")
