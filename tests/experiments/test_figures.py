@@ -29,6 +29,7 @@ from copriv.experiments.figures.scenarios import SCENARIOS, SCENARIOS_OF
 from copriv.experiments.figures.slopes import kink_law
 from copriv.experiments.figures.timing import TIMINGS
 from copriv.experiments.trials import Trial
+from copriv.experiments.unprinted_step import largest_gain
 from copriv.problem import Problem
 
 BY_ID = {figure.identity: figure for figure in (*FIGURES, *BEYOND)}
@@ -101,6 +102,30 @@ def test_the_law_with_clipping_is_what_clipped_runs_do() -> None:
     ran, law, clipped = both(0.3, 5.0)
     assert 0.2 < clipped < 0.9
     assert 0.4 < ran / law < 2.5
+
+
+def test_the_law_with_clipping_ends_where_clipped_gradients_balance() -> None:
+    """With hardly any noise what is left is bias, which a law of noise and curvature alone would put at nothing."""
+    setting = replace(S_LENDING, dataset="lending-embedded")
+    agreement = setting.agreement([3000] * 3, [1e5] * 3, "sound", {}).replace(model={"gradient_bound": 0.5})
+    one = Trial(agreement, "sound", 4, 200)
+    found = trials.outcome(one, shared := trials.reference(one), [trials.batch(one, shared, 0, 4)])
+    assert found.mean[-1] > 1e-3
+    assert with_clipping(one) == pytest.approx(found.mean[-1], rel=0.2)
+
+
+def test_the_gain_over_every_first_step_is_what_runs_find_there() -> None:
+    setting = replace(S_LENDING, dataset="lending-embedded")
+    one = Trial(setting.agreement([30_000] * 3, [1.0] * 3, "as written", {}), "as written", 60, 200)
+    gain = largest_gain(one)
+    assert 1 <= gain.calm <= gain.gain <= 100 * (1 + 1e-6)  # noise alone would give 100, and nothing gives more
+    ends = []
+    for ε in (1.0, 10.0):
+        terms = one.agreement.replace(agreement={"step": gain.step}, owner={"epsilon": ε})
+        ran = replace(one, agreement=terms)
+        outcome = trials.outcome(ran, shared := trials.reference(ran), [trials.batch(ran, shared, 0, 60)])
+        ends.append(outcome.mean[-1])
+    assert ends[0] / ends[1] == pytest.approx(gain.gain, rel=0.3)
 
 
 def test_the_recursion_of_any_noise_is_what_runs_do() -> None:
