@@ -116,7 +116,7 @@ def test_the_law_with_clipping_ends_where_clipped_gradients_balance() -> None:
 
 def test_the_gain_over_every_first_step_is_what_runs_find_there() -> None:
     setting = replace(S_LENDING, dataset="lending-embedded")
-    one = Trial(setting.agreement([30_000] * 3, [1.0] * 3, "as written", {}), "as written", 60, 200)
+    one = Trial(setting.agreement([150_000] * 3, [1.0] * 3, "as written", {}), "as written", 60, 200)
     gain = largest_gain(one)
     assert 1 <= gain.calm <= gain.gain <= 100 * (1 + 1e-6)  # noise alone would give 100, and nothing gives more
     ends = []

@@ -33,13 +33,13 @@ class Gain:
 
 
 def largest_gain(trial: Trial, less: float = 1.0, more: float = 10.0) -> Gain:
-    """Over every c₁, nothing clipped; NaN for a loss that is not squared."""
+    """Over every c₁, nothing clipped; NaN for a loss that is not squared, and where no run ends nearer than it began."""
     problem = loaded(trial.data).under(trial.agreement)
     q = problem.fitness.quadratic
     if q is None:
         return Gain(float("nan"), float("nan"), float("nan"))
     began = float(q.value(problem.start)) - problem.optimum.value
-    found, calm = [(1.0, float("nan"))], [1.0]
+    found, calm = [], []
     for step in STEPS / float(np.linalg.eigvalsh(q.hessian)[-1]):
         a, b = (_costs(replace(trial, agreement=_with(trial, float(step), ε))) for ε in (less, more))
         peak = max(float(a.max()), float(b.max()))
@@ -47,7 +47,8 @@ def largest_gain(trial: Trial, less: float = 1.0, more: float = 10.0) -> Gain:
             found.append((float(a[-1] / b[-1]), float(step)))
         if peak <= began * (1 + 1e-9):
             calm.append(float(a[-1] / b[-1]))
-    return Gain(*max(found), max(calm))
+    none = float("nan")
+    return Gain(*max(found, default=(none, none)), max(calm, default=none))
 
 
 def _with(trial: Trial, step: float, epsilon: float) -> Agreement:
