@@ -195,7 +195,7 @@ TRANSIENTS: tuple[Figure, ...] = (
             "larger budgets end at better models, as in the paper; from ε = 1 to ε = 10 the gain is less than half of 100, "
             "as at ε = 10 a part of what is left is the start, which no budget changes (the panel in the middle). S prints "
             "neither c₁ nor θ[1], and they decide it: below is what the best of any c₁ would give. Near 100 it is only from a "
-            "good start and with a c₁ whose first rounds overshoot before they come back; ours is chosen from public rows, which "
+            "good start and with a c₁ whose first rounds overshoot before they come back; ours comes from public rows, which "
             "cannot know that the pool has one long record that makes its curvature seven times theirs."
         ),
     ),
