@@ -54,11 +54,12 @@ def machine() -> str:
 
 @cache
 def code() -> str:
-    """The commit that is checked out, shortened; with + where files were changed since; "" outside a repository."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False
+    """The commit that is checked out, shortened; with + where code was changed since; "" outside a repository."""
+    commit, changed = (
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        for words in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", "src", "tests"])
     )
-    return said.stdout.strip()
+    return f"{commit}+" if changed else commit
 
 
 def read(path: Path) -> list[Stretch]:
@@ -78,6 +79,10 @@ def page(stretches: list[Stretch]) -> str:
 Written by `python -m tests.long`, which runs for as long as it is told (`--hours 1`, or `--messages 1000000 --kills 10000`) and
 adds to what it did before. {_when(dates, stretches)}.
 The default tests have a short form of all of it (`tests/long/test_long.py`).
+
+| version of the code | hostile messages | kills |
+| --- | --- | --- |
+{_by_code(stretches)}
 
 ## Hostile messages
 
@@ -120,9 +125,18 @@ def _when(dates: list[str], stretches: list[Stretch]) -> str:
     if not dates:
         return "It has not run yet"
     on = ", and on ".join(dict.fromkeys(one.machine for one in stretches))
-    codes = [code for code in dict.fromkeys(one.code for one in stretches) if code]
-    of = f", on the code of commit{'s' * (len(codes) > 1)} {', '.join(codes)}" if codes else ""
-    return (f"Last run on {dates[-1]}" if len(dates) == 1 else f"Run from {dates[0]} to {dates[-1]}") + f", on {on}{of}"
+    return (f"Last run on {dates[-1]}" if len(dates) == 1 else f"Run from {dates[0]} to {dates[-1]}") + f", on {on}"
+
+
+def _by_code(stretches: list[Stretch]) -> str:
+    """What was done on each version of the code: only on one and the same is it one long run."""
+    parts: dict[str, Counter[str]] = {}
+    for one in stretches:
+        parts.setdefault(one.code, Counter())[one.part] += one.times
+    return _lines(
+        f"| {f'commit {code}' if code else 'several, as they were mended'} | {done['messages']:,} | {done['kills']:,} |"
+        for code, done in parts.items()
+    )
 
 
 def _sum(stretches: list[Stretch]) -> int:

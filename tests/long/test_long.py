@@ -157,6 +157,7 @@ def test_the_page_adds_up_what_was_done(tmp_path: Path) -> None:
     assert "| owner, in one process | 1,500 | 14 | 4 |" in said
     assert "| the power fails | 40 |" in said
     assert "None in what is counted above" in said
+    assert f"| commit {results.code()} | 1,500 | 40 |" in said
     results.Stretch("kills", "an owner", 1, 3.0, findings=1).append(path)
     assert "1 in what is counted above" in results.page(results.read(path))
 
