@@ -247,10 +247,13 @@ class OwnerAgent:
         """
         if self._keys is None:
             return
-        now = datetime.now(UTC)
-        if not Certified.by(self._keys.authority, welcome.certificate).valid_at(now):
+        now, authority = datetime.now(UTC), self._keys.authority
+        if not Certified.by(authority, welcome.certificate).valid_at(now):
             raise Unreachable("the learner's certificate is not valid any more; it needs a new one")
-        self._keys.check(now)
+        if not Certified.by(authority, self._keys.certificate.decode()).valid_at(now):
+            raise KeysRefused(
+                f"the certificate of {self._name} is not valid any more; ask the coordinator for a new one"
+            )
 
     def _owner(self, run: str) -> Owner:
         if self._owner_of is None or self._owner_of[0] != run:
