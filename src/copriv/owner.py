@@ -25,7 +25,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.mechanisms import PrivateAnswer
-from copriv.mechanisms.rehearsal import rehearsed
+from copriv.mechanisms.rehearsal import longest_of, rehearsed
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Answer, Query
@@ -87,6 +87,8 @@ class Owner(Shown):
         self._check_records(agreement, name, records, loss)
         self._seconds_to_read = 0.0 if isinstance(records, Records) else time.perf_counter() - begun
         self._times = times
+        self._draws: ReleaseTime | None = None
+        """When draws ahead end: slots of their own, which no record and no noise that is used has a part in."""
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
         # A ledger's own cap may be higher, and with δ answers after the first cost nothing: count and charge are one step.
@@ -164,9 +166,22 @@ class Owner(Shown):
         what it is safe against, and what not.
         """
         ahead = self._mechanism.ahead
-        if ahead is not None and self.ledger.answers < self._agreement.answers:
-            with self._held():  # whoever speaks meanwhile hears back later, and that tells how long the draw took
+        if ahead is None or self.ledger.answers >= self._agreement.answers:
+            return
+        if self._times is None:
+            ahead.draw()
+            return
+        if self._draws is None:
+
+            def rehearse() -> None:
+                ahead.drop()
                 ahead.draw()
+
+            self._draws = ReleaseTime(rounded_slot(longest_of(rehearse)))
+            ahead.drop()
+        # Whoever speaks meanwhile hears back when it ends, and would learn how long the draw took.
+        with self._draws.held():
+            ahead.draw()
 
     def drop_noise(self) -> None:
         """Forget what `draw_ahead` drew."""

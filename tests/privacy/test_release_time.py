@@ -17,6 +17,7 @@ from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import Prepared, surface_of
 from copriv.owner import Owner
 from copriv.privacy import ledger_lines
+from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Query
@@ -184,23 +185,32 @@ def test_the_noise_cannot_be_told_by_the_time() -> None:
     assert abs(spearmanr(took, noise).statistic) < 6 / np.sqrt(200)
 
 
-def test_drawing_ahead_takes_a_slot_whatever_was_drawn() -> None:
+def test_drawing_ahead_takes_a_slot_whatever_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draw keeps the process from everything else: whoever spoke meanwhile heard back when it ended, and so when that was."""
     terms, clock = agreed("laplace"), Virtual()
-    owner = Owner(terms, "bank", neighbour(1.0, 0.6), Squared(), times=ReleaseTime(1.0, clock.read, clock.sleep))
+    owner = Owner(terms, "bank", neighbour(1.0, 0.6), Squared(), times=ReleaseTime(60.0))
     ahead = owner._mechanism.ahead
     assert ahead is not None
+    drawn = list[object]()
+    release = LaplaceAnswer.release
+    monkeypatch.setattr(LaplaceAnswer, "release", lambda self, value: drawn.append(1) or release(self, value))
+    begun = time.perf_counter()
+    owner.draw_ahead()
+    assert time.perf_counter() - begun < 30.0, "a draw's slot is not that of an answer over many records"
+    assert len(drawn) > 1, "rehearsed with draws that nobody uses"
+    assert owner._draws is not None
+    assert owner._draws.slot >= 1e-3
+    owner._draws = ReleaseTime(1.0, clock.read, clock.sleep)
     for seconds in (0.01, 0.3, 0.9):
-        begun, draw = clock.now, ahead.draw
 
-        def slow(seconds: float = seconds) -> None:
+        def slow(_: object, seconds: float = seconds) -> None:
             clock.now += seconds
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(ahead), "draw", lambda _, slow=slow: slow())
+            patch.setattr(type(ahead), "draw", slow)
+            begun = clock.now
             owner.draw_ahead()
         assert clock.now - begun == pytest.approx(1.0, abs=1e-3)
-        assert draw is not None
 
 
 def test_another_run_does_not_look_at_the_records_again(monkeypatch: pytest.MonkeyPatch) -> None:
