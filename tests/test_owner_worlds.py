@@ -195,3 +195,28 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
 def test_a_public_file_without_the_column_says_so(tmp_path: Path) -> None:
     with pytest.raises(CoprivError, match=r"data\.strata.*school"):
         Problem.load_public(_written(tmp_path, strata=False))
+
+
+def test_owners_apart_in_one_direction_of_many_are_given_few_of_everybodys_rows() -> None:
+    """Eight owners in their own range of one feature of twelve: α is what that one says, and not the mean over all."""
+    rng, p, each = np.random.default_rng(11), 12, 100
+    terms = _terms(sizes=(500,) * 8)
+
+    def laws(apart: float) -> OwnerLaws:
+        x = rng.normal(size=(8 * each, p))
+        x[:, 0] = np.repeat(np.linspace(-apart, apart, 8), each) + 0.3 * x[:, 0]
+        y = x @ np.ones(p) + rng.normal(size=len(x))
+        labels = np.repeat([f"o{i}" for i in range(8)], each)
+        return OwnerLaws(PublicSample.of(Problem.forecasting(terms, (x, y), strata=labels)))
+
+    # Nearly all of that feature's variance is between owners: 1/α is 1, and half a row a parameter is the least.
+    assert laws(1.6)._of_features == pytest.approx(p / 2)
+    alike = [laws(0.0)._of_features for _ in range(3)]
+    assert min(alike) > 50
+    # Owners whose range is narrow fit that feature badly, and it shows in worlds.
+    worlds = {apart: laws(apart).drawn(3, 0) for apart in (0.0, 1.6)}
+    cost = {}
+    for apart, drawn in worlds.items():
+        found = OwnJudgement.within(drawn[0].pool.optimum.theta, drawn).everybody
+        cost[apart] = float(np.median(found))
+    assert cost[1.6] > 1.5 * cost[0.0]

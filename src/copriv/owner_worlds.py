@@ -8,7 +8,9 @@ everybody's rows its own population is worth knowing by. Given its own public ro
 
 so that few rows of its own leave an owner near everybody, and many make it itself: partial pooling, with its uncertainty.
 
-What α_i is. Features say it by themselves, the same for all owners: the means of owners' rows spread by p(1/α + 1/n_i⁰).
+What α_i is. Features say it by themselves, the same for all owners: the means of owners' rows spread by 1/α + 1/n_i⁰ in the
+direction in which they differ most. (On average over directions would be less: owners sorted by one feature of twelve would
+be given everybody's rows, and these would hold an owner's own model in a place where it has no rows.)
 
 How far its best model is from the common one, d = θ_i − θ*, its own rows say. With d taken as N(0, u_i c A⁻¹), c = 2f(θ*)/p (so
 that E ½dᵀAd = u_i f(θ*)), the mean gradient of its n_i⁰ rows at θ* is
@@ -173,15 +175,22 @@ class OwnerLaws:
 
     @cached_property
     def _of_features(self) -> float:
-        """α of the features alone, the same for all owners: their means spread by p(1/α + 1/n_i⁰) in units of all rows'."""
+        """α of the features alone, the same for all owners.
+
+        In the direction in which their means lie furthest apart these spread by 1/α, in units of all rows', and by what
+        chance adds there: the largest eigenvalue of N means' noise, (1 + √(p/N))²/n_i⁰ (Marchenko and Pastur 1967). Never
+        below half a row a parameter: a level that an owner's few public rows do not show is not one that it does not have.
+        """
         x = self.sample.problem.unbounded[0].features
         a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
         kept = a > 1e-9 * max(float(a[-1]), 1e-300)
         z = (x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept])
         rows = [list(mine) for mine in self._rows if mine]
-        apart = [np.mean(np.square(z[mine].mean(axis=0))) - (1.0 - len(mine) / len(z)) / len(mine) for mine in rows]
-        spread = float(np.average(apart, weights=[len(mine) for mine in rows])) if kept.any() else 0.0
-        return 1.0 / max(spread, 1.0 / MOST_ROWS)
+        n = np.array([len(mine) for mine in rows], dtype=np.float64)
+        means, weight = np.array([z[mine].mean(axis=0) for mine in rows]), n / n.sum()
+        chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(kept.sum() / len(n))) ** 2
+        widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if kept.any() else 0.0
+        return max(1.0 / max(widest - chance, 1.0 / MOST_ROWS), 0.5 * self.sample.problem.n_parameters)
 
     @property
     def _unit(self) -> float:
