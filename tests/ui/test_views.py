@@ -160,3 +160,22 @@ def test_what_no_agreement_allows_is_told_in_words_with_its_field(made, key, val
     assert [one["path"] for one in drafts.checked(written)["errors"]] == [["owner", 1, key]]
     with pytest.raises(AgreementError, match=rf"^owner\.1\.{key} of \"o1\": .*{said}"):
         views.quick(views.Question.of(document), made)
+
+
+def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    rows = x, x @ [1.0, -1.0] + rng.normal(size=120)
+    terms = {
+        "agreement": {"rule": "A2", "horizon": 3, "answers": 1, "step": "auto", "mechanism": "objective"},
+        "model": {"loss": "squared", "regularization": 0.01, "gradient_bound": 5.0},
+        "data": {"feature_bound": 3.0, "unlikeness": 0.0},
+        "owner": [{"name": f"o{i}", "records": 500, "epsilon": 5.0} for i in range(3)],
+    }
+    alike, differ = (Agreement.of({**terms, "data": {**terms["data"], "unlikeness": u}}) for u in (0.0, 0.5))
+    bands = [views.expected_band(agreement, rows) for agreement in (alike, differ)]
+    assert [sorted(band) for band in bands] == [["high", "k", "low", "median"]] * 2
+    # An average of fitted models is biased where owners differ.
+    assert bands[1]["median"][-1] > 2 * bands[0]["median"][-1]
+    said = forecast(differ, rows, runs=32).agreed.relative_fitness
+    assert said.low[-1] < bands[1]["median"][-1] < said.high[-1]

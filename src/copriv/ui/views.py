@@ -17,9 +17,12 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.assessment import assess
+from copriv.forecast.outlook import worlds_unlike
 from copriv.forecast.value import Consortium
 from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.types import Array
+from copriv.unlike_worlds import unlikeness_of
 
 FRONTIER = 28
 """Numbers of owners at which the frontier is worked out."""
@@ -132,9 +135,13 @@ def _of_being_right(found: dict[str, Any]) -> float | None:
 def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
     """Where a run's ψ is expected after each query, from the learner's public rows: k, low, median, high.
 
+    In the worlds of a forecast, of owners as unlike as is stated or usual.
     Raises CoprivError where the agreement cannot be forecast.
     """
-    ψ = assess(Problem.forecasting(agreement, public), "as agreed", 50, 0).relative_fitness
+    problem = Problem.forecasting(agreement, public)
+    sample = PublicSample.of(problem)
+    unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), 0)
+    ψ = assess(problem, "as agreed", 50, 0, sample, unlike).relative_fitness
     return {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
 
 
