@@ -191,7 +191,7 @@ class OwnerLaws:
         chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(kept.sum() / len(n))) ** 2
         widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if kept.any() else 0.0
         least = 0.5 * float(self.sample.problem.n_parameters)
-        return max(1.0 / max(widest - chance, 1.0 / MOST_ROWS), least)
+        return float(max(1.0 / max(widest - chance, 1.0 / MOST_ROWS), least))
 
     @property
     def _unit(self) -> float:
