@@ -1,5 +1,6 @@
 """Where a ledger lies and what is beside it: how it begins, what is lost with a copy, a move or a second name of it."""
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -239,6 +240,19 @@ def test_a_copy_cannot_be_spent_while_the_ledger_is_in_use(place: tuple[Path, Pa
     pipe.send("go on")
     holder.join(20)
     assert spend(path, keys, "x", 0) == "spent 1/2"
+
+
+def test_a_disk_without_locks_is_told_in_words(place: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network share may have none: that is not somebody else who has the file."""
+    path, keys = place
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("copriv.privacy.one_writer.fcntl.flock", none)
+    with pytest.raises(CoprivError, match=r"cannot be locked \(No locks available\).*disk of this machine") as caught:
+        LedgerFile.open(path, "bank", ONE, witness=keys)
+    assert not isinstance(caught.value, InUse)
 
 
 def test_a_witness_that_is_replaced_under_a_running_owner_stops_it(place: tuple[Path, Path]) -> None:

@@ -1,5 +1,6 @@
 """One writer at a time for a file: a lock that the system releases when its holder dies, however it dies."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,10 @@ except ImportError:  # Windows
     import msvcrt
 
 
+_TAKEN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+"""How a system says that somebody else has a lock."""
+
+
 class InUse(CoprivError):
     """Another process is writing to this file."""
 
@@ -19,7 +24,7 @@ class InUse(CoprivError):
 
 
 def lock(descriptor: int, path: Path, what: str) -> None:
-    """Take the lock of the file that is open as `descriptor`, or raise InUse.
+    """Take the lock of the file that is open as `descriptor`, or raise InUse; CoprivError where it cannot have one.
 
     The lock is the file's own, whatever name it was opened by: a hard link, a symbolic link and a mount of the same file
     all meet it. It lasts until the descriptor is closed, and is shared by processes that are forked while it is open.
@@ -30,7 +35,12 @@ def lock(descriptor: int, path: Path, what: str) -> None:
         else:
             os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # the byte that is locked is not one that is read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise CoprivError(
+                f"{path}: the {what} cannot be locked ({error.strerror}), so that nobody can tell whether another process "
+                "has it; keep it on a disk of this machine"
+            ) from None
         raise InUse(
             f"{path.name}: the {what} is in use by {_holder(descriptor)}; one process writes at a time: stop it first"
         ) from None
