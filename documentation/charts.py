@@ -40,8 +40,8 @@ def drawn(block: str) -> str:
     tallest = max((abs(place[a] - place[b]) for a, b in arrows), default=0)
     width, height = left + wide + 20 + _reach(tallest), _TOP * 2 + _LINE * len(boxes)
     return (
-        f'<svg viewBox="0 0 {width:.0f} {height}" style="max-width:{width:.0f}px;width:100%" role="img" '
-        f'font-family="monospace" font-size="12" fill="currentColor">{"".join(parts)}</svg>'
+        f'<div class="chart"><svg viewBox="0 0 {width:.0f} {height}" style="max-width:{width:.0f}px;width:100%" role="img" '
+        f'font-family="monospace" font-size="12" fill="currentColor">{"".join(parts)}</svg></div>'
     )
 
 

@@ -39,9 +39,9 @@ class Table:
     def of(
         cls, head: Sequence[str], items: Sequence[Item], cells: Callable[[Item], Sequence[str]], what: str
     ) -> "Table":
-        """The first ROWS of many items, each made into cells; `what` they are called."""
-        left = len(items) - ROWS
-        rows = tuple(tuple(printable(cell, _CELL) for cell in cells(item)) for item in items[:ROWS])
+        """The first ROWS of many items (one more, where that is the last), each made into cells; `what` they are called."""
+        left = len(items) - ROWS if len(items) > ROWS + 1 else 0
+        rows = tuple(tuple(printable(cell, _CELL) for cell in cells(item)) for item in items[: len(items) - left])
         return cls(tuple(head), rows, f"and {left:,} more {what}" if left > 0 else "")
 
 

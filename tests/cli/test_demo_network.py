@@ -1,5 +1,8 @@
 """`copriv demo --network --out DIR` leaves a folder in which the commands that it shows work."""
 
+import subprocess
+import sys
+
 import pytest
 
 from copriv.cli import run
@@ -28,3 +31,15 @@ def test_the_folder_that_the_demonstration_leaves_works(tmp_path, capsys):
     assert run_page(folder / "COMMANDS.md", folder, slow=True) == 5
     assert (folder / "run.json").read_bytes() == model, "a run that is over is not written anew"
     assert len((folder / "predictions.csv").read_text().splitlines()) == 6001
+
+
+def test_a_demonstration_that_takes_too_long_says_so(monkeypatch):
+    """It was a traceback on a machine with much else to do."""
+    monkeypatch.setattr(demo_network, "PATIENCE", 0.2)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        assert demo_network._how_it_ended(process) == "was not over after 0 seconds"
+        process.kill()
+    assert demo_network._how_it_ended(process) == "failed"
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        monkeypatch.setattr(demo_network, "PATIENCE", 60.0)
+        assert demo_network._how_it_ended(process) is None

@@ -91,7 +91,7 @@ def test_dependencies_have_wheels_for_every_python(tmp_path):
 @pytest.mark.parametrize("extra", COMMANDS)
 def test_each_extra_alone(extra, empty, tmp_path):
     (tmp_path / "run.json").write_text(model().to_json(), encoding="utf-8")  # for those who export it
-    done = run([empty(f"[{extra}]"), "-c", COMMANDS[extra]], tmp_path, timeout=180)
+    done = run([empty(f"[{extra}]"), "-c", COMMANDS[extra]], tmp_path, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -19,6 +19,7 @@ from copriv.pictures.look import (
     TOGETHER,
     Label,
     beside,
+    boxes_along,
     broken,
     drawn,
     epsilon_axis,
@@ -127,7 +128,7 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
         0.012, 0.02, "↓ pooled, without privacy: 0 %", transform=axes.transAxes, color=FAINT, fontsize=9.2, bbox=PAPER,
         zorder=6,
     )  # fmt: skip
-    taken = [pooled.get_window_extent()]
+    taken = [pooled.get_window_extent(), *boxes_along(axes, ε, ψ)]
     _mark_break_even(axes, outlook, taken)
     _mark_agreed(axes, outlook, taken)
     beside(axes, labels)

@@ -275,6 +275,12 @@ def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: li
     probe.remove()
 
 
+def boxes_along(axes: Axes, x: Any, y: Any) -> list[Bbox]:
+    """Small boxes along a line: what `note` is to leave free of words."""
+    points = axes.transData.transform(np.column_stack([x, y]))
+    return [Bbox.from_bounds(left - 3, bottom - 3, 6, 6) for left, bottom in points]
+
+
 def k_axis(axes: Axes, k: Any) -> None:
     """Iterations on a log axis, few ticks."""
     # k = 0 is the start of an asynchronous run: it needs a place on a log axis.

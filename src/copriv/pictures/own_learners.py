@@ -35,7 +35,9 @@ def owners_apart(outlook: OwnLearnersForecast) -> Figure:
     public = max(outlook.public_only, FLOOR)
     axes.axvline(public, color=FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(base=10.0, numticks=7))
+    ends = [*low, *high, public, *(ψ for one in shown for ψ in (one.alone, one.together) if ψ > FLOOR)]
+    between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(base=10.0, subs=between, numticks=7))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ψ, _: axis_percent(ψ)))
     axes.set_yticks(y, [cut(figure, one.name, 1.4, 10.5) for one in shown], color=INK)

@@ -19,6 +19,9 @@ from copriv.errors import CoprivError, Unreachable
 PAGE = "COMMANDS.md"
 """What can be typed in the folder that is left."""
 
+PATIENCE = 600.0
+"""Seconds for the whole run: ten of them are enough on a machine that has nothing else to do."""
+
 
 def demo_network(
     agreement: Agreement, folder: Path | None = None, as_json: bool = False, talk: str = "choose", kept: bool = True
@@ -57,9 +60,9 @@ def demo_network(
             at_owner += ["--ledger", str(own / "data.ledger"), "--new-ledger", "--learner", address]
             start(at_owner, own / "owner.log")
         for process in processes:
-            if process.wait(120) != 0:
+            if (how := _how_it_ended(process)) is not None:
                 logs = " ".join(path.read_text().strip()[-300:] for path in sorted(folder.glob("**/*.log")))
-                raise Unreachable(f"a process of the demonstration failed: {logs}")
+                raise Unreachable(f"a process of the demonstration {how}: {logs}")
     finally:
         for process in processes:
             if process.poll() is None:
@@ -76,6 +79,14 @@ def demo_network(
         if kept:
             out().print(f"What can be done with it: {folder / PAGE}")
     return model.record
+
+
+def _how_it_ended(process: "subprocess.Popen[bytes]") -> str | None:
+    """None: well."""
+    try:
+        return None if process.wait(PATIENCE) == 0 else "failed"
+    except subprocess.TimeoutExpired:
+        return f"was not over after {PATIENCE:.0f} seconds"
 
 
 def commands_page(tables: tuple[Path, ...]) -> str:
