@@ -104,9 +104,12 @@ def test_the_page_is_a_table_of_them(tmp_path: Path) -> None:
         "verdict": "holds in part", "remark": "So.", "command": "copriv reproduce sync-fig2",
     }  # fmt: skip
     page = write_page({"claims": [one], "data": ["Loans."], "quick": True}, tmp_path).read_text(encoding="utf-8")
-    assert r"| S, Fig. 2 | A \| B | 100 | 2 – 50 | holds in part (1 of 3). So. | `copriv reproduce sync-fig2` |" in page
+    assert (
+        r"| S, Fig. 2 | A \| B | 100 | 2 to 50 | holds in part (1 of 3). So. | `copriv reproduce sync-fig2` |" in page
+    )
     assert "quick run" in page
     assert "1 claims: 1 holds in part." in page
     assert shown([None]) == "none"
+    assert shown([-2.0, -1.89]) == "−2 to −1.89"
     assert shown([]) == ""
     assert json.dumps(one)

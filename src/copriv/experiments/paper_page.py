@@ -17,6 +17,7 @@ from copriv.version import __version__
 
 _STYLE = """
 main, footer { max-width: 72rem; }
+td code, .words td:nth-child(3) { white-space: nowrap; overflow-wrap: normal; }
 img { max-width: 100%; height: auto; margin: 0.4rem 0 0.8rem; }
 .holds { color: #0e6d63; } .fails { color: #a3271b; } .part { color: #7a5600; }
 .holds, .fails, .part { font-weight: 600; }
@@ -103,7 +104,7 @@ def _claims(said: list[dict[str, Any]]) -> Markup:
     rows: list[tuple[Piece, ...]] = [
         (
             f"{one['sentence']} ({one['place']})", one["paper"], shown(one["ours"]) or "–",
-            together(_verdict(one["verdict"]), f" {_of(one['held'])}{one['remark']}"), element("code", one["command"]),
+            together(_verdict(one["verdict"]), f"{_of(one['held'])}. {one['remark']}"), element("code", one["command"]),
         )
         for one in said
     ]  # fmt: skip
@@ -113,7 +114,7 @@ def _claims(said: list[dict[str, Any]]) -> Markup:
 
 def _of(held: str) -> str:
     """How many of several hold; nothing where one was compared, or none."""
-    return "" if held.endswith((" of 1", " of 0")) else f"({held}) "
+    return "" if held.endswith((" of 1", " of 0")) else f" ({held})"
 
 
 def _figure(name: str, one: dict[str, Any] | None, folder: Path) -> Markup:

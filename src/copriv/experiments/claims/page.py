@@ -14,8 +14,8 @@ copriv reproduce claims --out figures --gallery docs
 
 **S** is "The Value of Collaboration in Convex Machine Learning with Differential Privacy", **A** is "The Cost of Privacy in
 Asynchronous Differentially-Private Machine Learning". Every sentence of theirs with a number in it, or with a law that
-can be held to a number, stands here once, in their order. Our number is the range over all that was compared (a dash
-between two ends); the last column but one counts how many of those are as the sentence says. "In part" means some.
+can be held to a number, stands here once, in their order. Our number is the range over all that was compared; the
+last column but one counts how many of those are as the sentence says. "In part" means some.
 "Not to be had here" means that the number is of a file that is not public.
 
 Trials follow the papers' own settings, "as published" and "as written" in [the gallery](../gallery.md), which says what
@@ -65,5 +65,5 @@ def shown(numbers: list[float | None]) -> str:
         return ""
     if not known:
         return "none"
-    low, high = f"{min(known):.3g}", f"{max(known):.3g}"
-    return low if low == high else f"{low} – {high}"
+    low, high = (f"{one:.3g}".replace("-", "−") for one in (min(known), max(known)))
+    return low if low == high else f"{low} to {high}"
