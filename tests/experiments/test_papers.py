@@ -36,6 +36,7 @@ def finished(folder: Path, paper) -> dict[str, object]:  # type: ignore[no-untyp
             "verdict": "not reproduced", "why": f"<b>{n}</b> & because.", "quick": False, "seconds": 3.0, "runs": [100],
             "seeds": [0], "data": [{"description": "Loans: ten.", "source": "real"}], "differences": ["20 runs"],
             "comparison": [{"what": "slope", "paper": "−2", "ours": -1.5 - n, "holds": False}], "held_out": {},
+            "other_tables": [{"comparison": [{"what": "slope", "paper": "−2", "ours": 77.0 + n, "holds": True}]}],
         }  # fmt: skip
         (folder / f"{figure.identity}.json").write_text(json.dumps(document))
         (folder / f"{figure.identity}.png").write_bytes(PNG)
@@ -62,6 +63,7 @@ def test_a_page_is_whole_and_needs_nothing_else(paper, tmp_path: Path) -> None: 
     assert text.count('<span class="fails">not reproduced</span>') == len(paper.figures)
     for n, figure in enumerate(paper.figures):
         assert f"<td>{-1.5 - n:.3g}</td>" in text
+        assert f'<td>{77 + n}</td><td><span class="holds">yes</span></td>' in text
         assert f"<code>copriv reproduce {figure.identity}</code>" in text
     for k, claim in enumerate(CLAIMS):
         mine = claim.place.startswith(f"{paper.letter}, ")

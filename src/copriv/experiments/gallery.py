@@ -116,17 +116,21 @@ def _time(one: dict[str, Any]) -> str:
 
 def _compared(one: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     """The table of numbers, with a column for the other table's where there is one."""
-    others = [{row["what"]: row for row in other["comparison"]} for other in one.get("other_tables", [])]
+    others = on_other_tables(one)
     heads = "".join(" everybody's loans | holds |" for _ in others)
     lines = [f"| compared | paper | ours | holds |{heads}", "| --- | --- | --- | --- |" + " --- | --- |" * len(others)]
     for row in rows:
-        more = "".join(_cell(other.get(row["what"])) for other in others)
+        more = "".join("".join(f" {cell} |" for cell in other.get(row["what"], ("", ""))) for other in others)
         lines.append(f"| {row['what']} | {row['paper']} | {row['ours']} | {row['holds']} |{more}")
     return lines
 
 
-def _cell(row: dict[str, Any] | None) -> str:
-    return "  |  |" if row is None else f" {_number(row['ours'])} | {_WORD[row['holds']]} |"
+def on_other_tables(one: dict[str, Any]) -> list[dict[str, tuple[str, str]]]:
+    """What is compared → our number and whether it holds, for each other table that a figure was run on."""
+    return [
+        {row["what"]: (_number(row["ours"]), _WORD[row["holds"]]) for row in other["comparison"]}
+        for other in one.get("other_tables", [])
+    ]
 
 
 def _number(value: float | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from copriv.experiments.claims.page import shown
-from copriv.experiments.gallery import brief
+from copriv.experiments.gallery import brief, on_other_tables
 from copriv.experiments.papers import Paper, Section
 from copriv.markup import Markup, Piece, document, element, facts, picture, table, together
 from copriv.version import __version__
@@ -121,15 +121,19 @@ def _figure(name: str, one: dict[str, Any] | None, folder: Path) -> Markup:
     if one is None:
         return element("p", f"{name}: not made yet; ", element("code", f"copriv reproduce {name}"), " makes it.")
     told = brief(one)
-    rows: list[tuple[Piece, ...]] = [
-        (row["what"], row["paper"], row["ours"], _verdict(row["holds"])) for row in told["compared"]
-    ]
+    others = on_other_tables(one)
+    rows: list[tuple[Piece, ...]] = []
+    for row in told["compared"]:
+        elsewhere = [other.get(row["what"], ("", "")) for other in others]
+        more = [cell for number, holds in elsewhere for cell in (number, _verdict(holds))]
+        rows.append((row["what"], row["paper"], row["ours"], _verdict(row["holds"]), *more))
+    heads = ("what", "in the paper", "here", "holds", *("everybody's loans", "holds") * len(others))
     return together(
         element("h3", f"{one['source']}: {one['title']}"),
         element("p", element("strong", "The paper: "), one["claim"]),
         picture((folder / f"{name}.png").read_bytes(), f"{one['title']}: {told['verdict']}"),
         element("p", element("strong", "Here: "), _verdict(told["verdict"]), f". {told['why']}"),
-        table("Numbers compared", ("what", "in the paper", "here", "holds"), rows, numbers=False),
+        table("Numbers compared", heads, rows, numbers=False),
         facts(
             ("data", "; ".join(told["data"])),
             ("runs a point", told["runs"]),
