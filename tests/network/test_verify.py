@@ -25,7 +25,7 @@ from copriv.network.model import Model
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
 from copriv.network.trajectory import Trajectory
-from copriv.network.turns import Conduct, query_identity
+from copriv.network.turns import Conduct, Turn, query_identity
 from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
@@ -126,6 +126,30 @@ def test_a_run_that_stopped_and_was_taken_up_again_is_one_run(tmp_path: Path, he
     conducted(tmp_path / "run.db", held, conduct=Conduct(deadline=9.0), owners=owners)
     verdict = check(tmp_path / "run.db", held, head=halfway.head)
     assert verdict.problems == ()
+
+
+@pytest.mark.parametrize("how", ["given up", "left open"])
+def test_a_learner_that_looks_at_an_answer_and_does_not_use_it_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It could choose among answers by their noise: every line that is left is signed, and every step follows."""
+    honest, skipped = Conductor._step, list[int]()
+
+    def choosy(self: Conductor, turn: Turn) -> None:
+        if skipped:
+            honest(self, turn)
+            return
+        skipped.append(turn.number)
+        if how == "given up":
+            self._abandon(turn)
+        else:
+            turn.late = True  # and another one is asked
+
+    monkeypatch.setattr(Conductor, "_step", choosy)
+    conductor = conducted(tmp_path / "run.db", held)
+    assert conductor.stepped >= 6
+    said = told(check(tmp_path / "run.db", held))
+    assert f"turn {skipped[0]} was answered by all that it asked, and its answers were not used" in said
 
 
 def test_an_answer_that_was_lost_is_said_to_be_missing(tmp_path: Path, held: Held) -> None:

@@ -158,7 +158,14 @@ class LineCheck:
     def _certified(self, said: dict[str, Any]) -> None:
         self._owners[said["owner"]].certificate = self._party(said["certificate"], "owner", said["owner"])
 
+    def _none_is_left(self, but: int | None = None) -> None:
+        """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
+        for number, turn in self._open.items():
+            if number != but and turn.given.keys() >= set(self._turns.members[turn.talker]):
+                raise _Broken(f"turn {number} was answered by all that it asked, and its answers were not used")
+
     def _point(self, said: dict[str, Any]) -> None:
+        self._none_is_left()
         number, trajectory = said["turn"], self._running()
         talker, θ = self._points[number]
         if number != self._newest + 1 or said["talker"] != talker:
@@ -225,6 +232,7 @@ class LineCheck:
         number = said["turn"]
         if number not in self._open:
             raise _Broken(f"turn {number} is not open")
+        self._none_is_left(but=number)
         turn = self._open.pop(number)
         used = [name for name in self._turns.members[turn.talker] if name in turn.given]
         if said["owners"] != used or not used or said["talker"] != turn.talker:
@@ -235,11 +243,13 @@ class LineCheck:
         self.stepped += 1
 
     def _abandoned(self, said: dict[str, Any]) -> None:
+        self._none_is_left()
         if self._open.pop(said["turn"], None) is None:
             raise _Broken(f"turn {said['turn']} is not open")
 
     def _ended(self, said: dict[str, Any]) -> None:
         self.outcome = said["kind"]
+        self._none_is_left()
 
     def _counts_agree(self) -> None:
         if self.trajectory is None:
