@@ -36,7 +36,13 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
     ]  # fmt: skip
     kinds = [
         ("groups of five tables", lambda r: r["split"].startswith("unlike/")),
-        ("as they are", lambda r: not r["shuffled"] and not r["split"].startswith("unlike/") and r["public"] == "all"),
+        (
+            "as they are",
+            lambda r: (
+                not (r["shuffled"] or r["split"].startswith("unlike/") or r["owners_asked"] == 100)
+                and r["public"] == "all"
+            ),
+        ),
         ("shuffled", lambda r: r["shuffled"]),
         ("public rows of one owner", lambda r: r["public"] != "all"),
         ("a hundred small owners", lambda r: r["owners_asked"] == 100),
