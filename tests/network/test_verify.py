@@ -480,6 +480,18 @@ def test_the_command_says_yes_in_words_and_no_with_the_line(
     assert document["problems"][0]["line"] == line[0]
 
 
+def test_a_run_that_ended_early_is_said_to_have_done_so(
+    tmp_path: Path, held: Held, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A learner may stop where it likes the model: nobody can tell why it did, but that it did."""
+    conducted(tmp_path / "run.db", held, most=4)
+    assert copriv(["verify", str(tmp_path / "run.db")]) == 0
+    assert "It did not go on to the 8 steps" in " ".join(capsys.readouterr().out.split())
+    conducted(tmp_path / "whole.db", held)
+    assert copriv(["verify", str(tmp_path / "whole.db")]) == 0
+    assert "did not go on" not in capsys.readouterr().out
+
+
 def test_a_head_that_is_none_makes_no_sense(tmp_path: Path) -> None:
     assert copriv(["verify", str(tmp_path / "run.db"), "--head", "abc"]) == 2
 

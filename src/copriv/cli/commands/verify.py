@@ -100,6 +100,11 @@ def _show(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> N
         f"{verdict.lines} lines, unbroken. The learner signed every query, and each owner every one of its answers. The "
         f"{verdict.stepped} steps follow from the agreement and the answers, {exactly}."
     )
+    if verdict.stepped < verdict.agreement.queries:
+        console.print(
+            f"It did not go on to the {verdict.agreement.queries} steps that were agreed on at most; when a run ends is the "
+            "learner's to choose, or owners were away."
+        )
     console.print("There is no model beside it." if model is None else f"The model in {model} is theirs.")
     if verdict.missing:
         console.print(
