@@ -245,7 +245,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier
     >>> X = np.linspace(0, 1, 2000)[:, None]
-    >>> model = PrivateClassifier(epsilon=1.0, bounds=(0, 1)).fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
+    >>> model = PrivateClassifier(epsilon=1.0, bounds=(0, 1), classes=("no", "yes"))
+    >>> model = model.fit(X, np.where(X[:, 0] > 0.5, "yes", "no"))
     >>> model.classes_.tolist(), model.privacy_spent_.epsilon
     (['no', 'yes'], 1.0)
     """
