@@ -13,7 +13,7 @@ import pytest
 
 import copriv as library
 from copriv.cli.commands import forecast as command
-from copriv.cli.show import words
+from copriv.cli.show import forecast_answer, words
 from copriv.cli.show.output import forecast_files
 from copriv.forecast.bounds import Bound
 from copriv.forecast.questions import reach, without
@@ -313,3 +313,14 @@ def test_every_key_of_the_json_is_documented(outlook):
     assert documented("`without`") == set(left)
     with_bounds = dataclasses.replace(outlook, bounds=(Bound("S", "cost", 1.0, "", False),)).to_dict()
     assert documented("`bounds`") == set(with_bounds["bounds"][0])
+
+
+def test_the_short_answer_says_that_owners_are_taken_to_differ_where_nobody_has_said_so(outlook):
+    """It decides what each is said to reach alone, so it stands where people decide."""
+    said = "Owners are taken to differ as those of real tables do; alike: unlikeness = 0."
+    agreement = library.Agreement.of(TWO)
+    assert outlook.unlikeness.source == "not stated"
+    assert said in forecast_answer.lines(agreement, outlook)
+    stated = replace(outlook, unlikeness=replace(outlook.unlikeness, source="stated"))
+    assert said not in forecast_answer.lines(agreement, stated)
+    assert forecast_answer.lines(agreement, outlook)[1].endswith("the last 300")  # whole words: what follows is below

@@ -33,11 +33,12 @@ def lines(agreement: Agreement, outlook: Forecast, more: Sequence[str] = ()) -> 
     name = printable(agreement.agreement.name, 80)
     head = [
         _cut(f"{name}: {who}, {records:,} records. No private record was read.", WIDTH),
-        _cut(f"From {outlook.public_rows:,} public rows: {printable(outlook.description)}", WIDTH),
+        *_wrapped(f"From {printable(outlook.description)}.", 2 if len(owners) <= 3 else 1),
         "",
     ]
     verdict, costs = _plain(outlook.verdict), [*_costs(outlook), ""]
-    end = [] if outlook.agreed.private else _wrapped(f"Note: the agreed terms are {NOT_PRIVATE}.", 3)
+    end = words.taken_to_be_unlike(outlook)
+    end += [] if outlook.agreed.private else _wrapped(f"Note: the agreed terms are {NOT_PRIVATE}.", 3)
     end += ["More: --details. What it would take: --target 2%. What if: --without NAME."]
     room = HEIGHT - len(head) - len(costs) - len(end) - 2  # a line for the prompt, and one before the end
     if more:

@@ -101,6 +101,14 @@ def about_coalitions(outlook: Forecast) -> list[str]:
     return said
 
 
+def taken_to_be_unlike(outlook: Forecast) -> list[str]:
+    """That owners are taken to differ where nobody has said so: it decides what each is said to reach alone."""
+    u = outlook.unlikeness
+    if u.source != "not stated" or u.alike or outlook.n_owners == 1:
+        return []
+    return ["Owners are taken to differ as those of real tables do; alike: unlikeness = 0."]
+
+
 def about_unlikeness(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
     u = outlook.unlikeness
