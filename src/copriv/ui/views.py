@@ -2,8 +2,8 @@
 
 Two ways to the same view. `exact` reads a full forecast of exactly these terms. `quick` takes the curves of a forecast
 that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, which the forecast
-has moved to go through what its runs typically cost, the median. What follows from the curve in either view, such as
-break-even budgets, follows from the moved one, so that a page never contradicts itself.
+has moved to go through what its runs typically cost, the median. What a full forecast says of an owner (the verdict, its
+probability, break-even budgets and their range, fair shares) stands in the full view as the command line says it.
 Numbers are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
 """
 
@@ -34,6 +34,13 @@ DROWNED = 1e12
 """Noise a million times as large as answers; far beyond, settings that learn from nothing at all would be the best."""
 ALIKE = 1e-3
 """A model that is better by less than what is left when noise drowns every answer has learnt nothing from them."""
+SAID = {
+    "alone": "alone", "alone_low": "alone_low", "alone_high": "alone_high", "together": "together",
+    "joining_pays": "joining_pays", "close": "close_call", "break_even": "break_even_epsilon",
+    "break_even_low": "break_even_epsilon_low", "break_even_high": "break_even_epsilon_high", "worth": "shapley",
+    "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
+}  # fmt: skip
+"""Of an owner: what a view calls it, and what the forecast's JSON does."""
 _CERTAIN = {"low": 1.0, "median": 1.0, "high": 1.0}
 
 
@@ -146,19 +153,19 @@ def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
 
 
 def exact(question: Question, made: Prepared) -> dict[str, Any]:
-    """The view of a forecast of exactly these terms."""
-    known = {owner["name"]: owner for owner in made.document["owners"]}
+    """The view of a forecast of exactly these terms: all that the command line says of an owner is what it says."""
+    document = made.document
+    known = {owner["name"]: owner for owner in document["owners"]}
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
-        # The verdict and what it rests on are those of the command line.
         found = known.get(row["name"])
         if row["joined"] and found is not None:
-            row |= {
-                "alone": found["alone"], "together": found["together"], "joining_pays": found["joining_pays"],
-                "own": found.get("own"), "probability": _of_being_right(found),
-            }  # fmt: skip
-    document = made.document
+            row |= {ours: found[theirs] for ours, theirs in SAID.items()}
+            row |= {"own": found.get("own"), "probability": _of_being_right(found)}
+    inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     return view | {
+        "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
+        "public_only_band": document["public_only_band"], "warning": document.get("warning"),
         "kind": "exact", "together": {"median": made.median, "low": made.low, "high": made.high},
         "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),

@@ -11,8 +11,10 @@ export async function loadTexts() {
 /** The text of a key such as "join.title", with {names} filled in. A key that is missing shows itself. */
 export function t(key, values = {}) {
   const [part, ...rest] = key.split(".");
-  const text = entries[part]?.[rest.join(".")] ?? key;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+  const name = rest.join(".");
+  // Own keys only: a file may call a kind of line "constructor", which every object has.
+  const text = Object.hasOwn(entries, part) && Object.hasOwn(entries[part], name) ? entries[part][name] : key;
+  return text.replace(/\{(\w+)\}/g, (whole, blank) => (Object.hasOwn(values, blank) ? String(values[blank]) : whole));
 }
 
 export function number(value, digits = 3) {
@@ -36,6 +38,14 @@ export function percent(ratio) {
   const small = Math.abs(ratio) < 1e-5;
   const shown = t("site.percent", { number: number(100 * (small ? 1e-5 : ratio), 2) });
   return small ? t("site.below", { number: shown }) : shown;
+}
+
+/** A probability per cent; what is nearly certain is not said to be. */
+export function chance(probability) {
+  const whole = Math.round(100 * probability);
+  if (whole > 99) return t("site.above", { number: t("site.percent", { number: 99 }) });
+  if (whole < 1) return t("site.below", { number: t("site.percent", { number: 1 }) });
+  return t("site.percent", { number: whole });
 }
 
 /** "a", "a and b", "a, b and c"; of many, the first three and how many more. */

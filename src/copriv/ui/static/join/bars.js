@@ -41,7 +41,7 @@ export function bars(row, view) {
   const spread = median > 0 ? [row.together * (low / median), row.together * (high / median)] : [low, high];
   return [
     h("p", { class: "on" }, t("owner.everybody")),
-    h("div", { class: "lines" }, bar("alone", row.alone, most), bar("together", row.together, most, spread)),
+    h("div", { class: "lines" }, bar("alone", row.alone, most, row.alone_high === undefined ? null : [row.alone_low, row.alone_high]), bar("together", row.together, most, spread)),
     h("p", { class: "on" }, t("owner.own"), row.own ? "" : ": ", row.own ? "" : h("em", {}, t("owner.own.unknown"))),
     row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost), bar("together", row.own.together, ownMost),
       typeof row.own.finished === "number" ? bar("finished", row.own.finished, ownMost) : null) : null,
@@ -51,6 +51,6 @@ export function bars(row, view) {
 
 function ownVerdict(own) {
   const values = { together: percent(own.together), alone: percent(own.alone), finished: percent(own.finished) };
-  const first = t(own.joining_pays ? "owner.own.pays" : "owner.own.not", values);
+  const first = t(`owner.own.${own.joining_close ? "close" : own.joining_pays ? "pays" : "not"}`, values);
   return own.finished === null || own.finished === undefined ? first : `${first}; ${t("owner.own.finished", values)}`;
 }

@@ -1,8 +1,9 @@
 // Verdicts in sentences: for everybody at the top, and for one organisation.
 
 import { byId, h } from "../dom.js";
-import { listed, percent, t } from "../text.js";
+import { chance, listed, percent, t } from "../text.js";
 
+const MARKS = { yes: "✓", no: "–", open: "?" };
 const SURE = 0.9; // a verdict that is less probable than this is said to be probable only
 
 /** How an owner's joining compares with the best it can have without: by the median, and whether the band holds it. */
@@ -17,14 +18,20 @@ function compared(row, view) {
 export function why(row, view) {
   if (!row.joined) return outside(row);
   const found = compared(row, view);
-  const verdict = `owner.${row.joining_pays ? "pays" : "not"}${found.sure ? "" : ".likely"}`;
-  const mark = h("span", { class: "mark", "aria-hidden": "true" }, row.joining_pays ? "✓" : "–");
-  const badge = h("strong", { class: row.joining_pays ? "yes" : "no", "data-verdict": row.joining_pays ? "yes" : "no" }, mark, t(verdict));
+  const kind = row.close ? "open" : row.joining_pays ? "yes" : "no";
+  const mark = h("span", { class: "mark", "aria-hidden": "true" }, MARKS[kind]);
+  const verdict = row.close ? "close" : `${row.joining_pays ? "pays" : "not"}${found.sure ? "" : ".likely"}`;
+  const badge = h("strong", { class: kind === "yes" ? "yes" : "no", "data-verdict": kind }, mark, t(`owner.${verdict}`));
   const values = { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
-  const reason = row.joining_pays ? "because" : found.public ? "because.public" : "because.alone";
-  const said = [badge, ": ", t(`owner.${reason}`, values)];
-  if (row.probability !== null && row.probability !== undefined) said.push(" (", t("owner.probability", { probability: percent(row.probability) }), ")");
-  return said;
+  const reason = row.close ? "because.close" : row.joining_pays ? "because" : found.public ? "because.public" : "because.alone";
+  return [badge, ": ", t(`owner.${reason}`, values), ...surely(row)];
+}
+
+/** How probable a verdict is; where there is none, how probable it is that joining pays. */
+function surely({ probability, joining_pays: pays, close }) {
+  if (probability === null || probability === undefined) return [];
+  if (!close) return [" (", t("owner.probability", { probability: chance(probability) }), ")"];
+  return [" (", t("owner.probability.pays", { probability: chance(pays ? probability : 1 - probability) }), ")"];
 }
 
 function outside(row) {
@@ -37,10 +44,16 @@ function outside(row) {
 
 function headline(view) {
   const joined = view.owners.filter((row) => row.joined);
-  const [gain, rest] = [true, false].map((pays) => joined.filter((row) => row.joining_pays === pays).map((row) => row.name));
-  const likely = joined.every((row) => compared(row, view).sure) ? "" : ".likely";
-  if (!gain.length) return t(`join.pays.none${likely}`);
-  return rest.length ? t(`join.pays.some${likely}`, { names: listed(gain), others: listed(rest) }) : t(`join.pays.all${likely}`);
+  const called = (rows) => listed(rows.map((row) => row.name));
+  const told = joined.filter((row) => !row.close);
+  const even = joined.filter((row) => row.close);
+  if (!told.length) return t("join.close.all");
+  const [gain, rest] = [told.filter((row) => row.joining_pays), told.filter((row) => !row.joining_pays)];
+  const values = { names: called(gain), others: called(rest), even: called(even) };
+  const likely = told.every((row) => compared(row, view).sure) ? "" : ".likely";
+  if (gain.length && rest.length) return [t(`join.pays.some${likely}`, values), even.length ? t("join.close", values) : ""].join(" ").trim();
+  if (!even.length) return t(`join.pays.${gain.length ? "all" : "none"}${likely}`);
+  return `${t(`join.${gain.length ? "pays" : "not"}.only${likely}`, values)} ${t("join.close", values)}`;
 }
 
 /** What stands there is of before the last change. */
@@ -68,9 +81,12 @@ export function showVerdict(view, state) {
   if (verdict.textContent !== text) verdict.textContent = text; // spoken again only when it changed
   const { median, low, high } = view.together;
   const key = view.kind === "exact" ? "join.together" : "join.together.quick";
-  numbers.textContent = `${t(key, { together: percent(median), low: percent(low), high: percent(high) })} ${t("join.public", { public: percent(view.public_only) })}`;
+  const alone = view.public_only_band;
+  const rows = alone ? t("join.public.band", { public: percent(view.public_only), low: percent(alone.low), high: percent(alone.high) }) : t("join.public", { public: percent(view.public_only) });
+  numbers.textContent = `${t(key, { together: percent(median), low: percent(low), high: percent(high) })} ${rows}`;
   status.textContent = t(`join.${view.kind}`);
   const said = [];
+  if (view.warning) said.push(t("join.warning"));
   if (state.none) said.push(t("join.example"));
   if (view.unlikeness) said.push(unlikeness(view.unlikeness));
   if (view.unlike.length) said.push(t(view.unlikeness ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));

@@ -17,9 +17,13 @@ function share(row) {
   return row.worth_error > 0 ? `${percent(row.worth)} ± ${percent(row.worth_error)}` : percent(row.worth);
 }
 
-function least(epsilon) {
-  if (epsilon === null) return t("site.none");
-  return epsilon <= LEAST ? t("join.worth.any") : number(epsilon, 2);
+function least({ break_even: epsilon, break_even_low: low, break_even_high: high }) {
+  const said = (value) => (value <= LEAST ? t("join.worth.any") : number(value, 2));
+  const known = low !== undefined; // quick answers have no range
+  if (epsilon === null) return known && low !== null ? t("join.worth.perhaps", { low: said(low) }) : t("site.none");
+  if (!known || low === null) return said(epsilon);
+  if (high === null) return t("join.worth.open", { epsilon: said(epsilon), low: said(low) });
+  return said(low) === said(high) ? said(epsilon) : t("join.worth.range", { epsilon: said(epsilon), low: said(low), high: said(high) });
 }
 
 function weight(row) {
@@ -30,7 +34,7 @@ function weight(row) {
 export function worthTable(view) {
   const columns = ["owner", "share", "leaves", "epsilon", "best"];
   const joined = view.owners.filter((row) => row.joined).slice(0, MOST);
-  const cells = (row) => [share(row), leaving(row), least(row.break_even), weight(row)];
+  const cells = (row) => [share(row), leaving(row), least(row), weight(row)];
   return h("table", { class: "worth" },
     h("thead", {}, h("tr", {}, columns.map((key) => h("th", { scope: "col" }, t(`join.worth.${key}`))))),
     h("tbody", {}, joined.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name), cells(row).map((text, k) => h("td", { "data-label": t(`join.worth.${columns[k + 1]}`) }, text))))));
