@@ -39,6 +39,35 @@ def test_the_token_moves_from_the_address_into_a_cookie_that_scripts_cannot_read
     assert all(part in headers["set-cookie"] for part in ("HttpOnly", "SameSite=Strict", place.door.token))
 
 
+def test_a_link_in_another_page_goes_on_from_a_page_of_this_server(place):
+    way = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+    status, headers, text = ask(place, path=f"/agreement?token={place.door.token}", token=False, **way)
+    assert status == 200
+    assert "SameSite=Strict" in headers["set-cookie"]
+    assert place.door.token not in text
+    assert '<script type="module" src="/static/enter.js">' in text
+    assert ask(place, path="/agreement?token=wrong", token=False, **way)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [("//evil.example/x", "/evil.example/x"), ("/%E2%82%AC", "/%E2%82%AC"), ("/%0D%0Aa:%20b", "/%0D%0Aa%3A%20b")],
+)
+def test_the_token_leads_to_this_server_alone(place, path, leads):
+    status, headers, _ = ask(place, path=f"{path}?token={place.door.token}", token=False)
+    assert (status, headers["location"]) == (303, leads)
+
+
+def test_what_the_browser_is_started_with_opens_once(place):
+    """Others on this machine can read with what a program was started."""
+    ticket = place.once().split("?token=")[1]
+    assert ticket != place.door.token
+    status, headers, _ = ask(place, path=f"/join?token={ticket}", token=False)
+    assert status == 303
+    assert place.door.token in headers["set-cookie"]
+    assert ask(place, path=f"/join?token={ticket}", token=False)[0] == 403
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "x" * 32, "é"])
 def test_a_wrong_token_opens_nothing(place, token):
     assert ask(place, token=False, cookie=f"{place.door.cookie}={token}".encode().decode("latin-1"))[0] == 403

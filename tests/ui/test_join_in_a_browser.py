@@ -43,6 +43,11 @@ def records(page, i):
     return owner(page, i).locator(".records input")
 
 
+def plain(element):
+    """Its text, with spaces that may break."""
+    return element.inner_text().replace("\xa0", " ")
+
+
 def verdicts(page):
     return [element.get_attribute("data-verdict") for element in page.locator("[data-verdict]").all()]
 
@@ -100,7 +105,8 @@ def test_the_page_says_what_the_command_line_says(visitor, tmp_path):
                           "owner": [seat["terms"] for seat in state["owners"]]})  # fmt: skip
     expected = forecast(asked)
     assert recommended == expected.recommended.agreement
-    assert verdicts(page) == ["yes" if one.joining_pays else "no" for one in expected.owners]
+    said = ["open" if one.close_call else "yes" if one.joining_pays else "no" for one in expected.owners]
+    assert verdicts(page) == said
 
 
 def test_a_reload_and_a_link_bring_everything_back(visitor, visitors, address):
@@ -146,6 +152,72 @@ def test_a_link_that_is_broken_is_no_page_that_is_broken(visitor, path, link):
     page.wait_for_timeout(500)
     assert page.locator("main b").count() == 0
     visitor.complaints = [one for one in visitor.complaints if "422" not in one]
+
+
+def test_a_link_is_followed_on_the_very_page_that_is_open(visitor):
+    """No browser loads a page again for what stands after the # alone."""
+    page = visitor.enter()
+    name(page, 0).fill("From here")
+    until(page, "location.hash.length > 3")
+    link = page.evaluate("location.hash")
+    name(page, 0).fill("Something else")
+    page.evaluate("link => { document.documentElement.dataset.ready = ''; location.hash = link; }", link)
+    page.wait_for_selector("html[data-ready=yes]")
+    assert name(page, 0).input_value() == "From here"
+
+
+def test_a_link_in_another_page_leads_in(visitor):
+    page = visitor.page
+    page.goto(f'data:text/html,<a href="{visitor.root}/agreement?token={visitor.token}">open</a>')
+    page.get_by_role("link").click()
+    page.wait_for_selector("html[data-ready]")
+    assert page.url.startswith(f"{visitor.root}/agreement")
+    assert visitor.token not in page.url
+
+
+def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visitor):
+    page = visitor.page
+
+    def closer(route):
+        answer = route.fetch()
+        view = answer.json()
+        owners = view.get("owners", [])  # none where another question came first
+        for row in owners[:2]:
+            row |= {"close": True, "probability": 0.55, "joining_pays": True}
+        for row in owners[2:]:
+            row |= {"close": False, "probability": 0.9999, "joining_pays": True, "alone_low": 0.01, "alone_high": 0.09}
+            row |= {"break_even": 0.5, "break_even_low": 0.2, "break_even_high": None}
+        route.fulfill(json=view)
+
+    page.route("**/api/join/exact", closer)
+    visitor.enter()
+    visitor.exactly()
+    assert verdicts(page) == ["open", "open", "yes", "yes", "yes"]
+    said = page.locator("#verdict").inner_text()
+    assert said == (
+        "Joining pays for Organisation 3, Organisation 4 and Organisation 5. "
+        "For Organisation 1 and Organisation 2 it is too close to call."
+    )
+    assert "joining pays with a probability of 55 %" in plain(owner(page, 0))
+    assert "right with a probability of more than 99 %" in plain(owner(page, 2))
+    assert "(1 % to 9 %)" in plain(owner(page, 2).locator(".value").first)
+    assert "0.5 (0.2 or more, and perhaps none is enough)" in page.locator("#worth tbody tr").nth(2).inner_text()
+
+
+def test_names_stay_in_their_place_and_a_link_can_be_had_where_nothing_may_be_copied(visitor):
+    page = visitor.enter()
+    name(page, 0).fill("\u202e" + "x" * 400)
+    visitor.exactly()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert "\u2068\u202e" in page.locator("#meaning p").first.text_content()
+    assert (
+        page.evaluate("async () => (await import('/static/events.js')).eventText({kind: 'constructor'})")
+        == "constructor"
+    )
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.locator("#export-link").click()
+    link = page.locator("#export input").input_value()
+    assert link == page.evaluate("location.href")
 
 
 def test_who_starts_from_the_error_gets_the_epsilon(visitor):
@@ -200,6 +272,11 @@ def test_a_file_of_public_rows(visitor, tmp_path):
     page.get_by_text("600 rows, 5 usable columns.").wait_for()
     page.wait_for_selector("#status[data-kind=exact]", timeout=90_000)
     page.locator("#terms", has_text="600 public records").wait_for(timeout=90_000)
+    with page.expect_download() as found:
+        page.locator("#export-toml").click()
+    found.value.save_as(tmp_path / "agreement.toml")
+    assert Agreement.load(tmp_path / "agreement.toml").data.public == "rows.csv"  # as it lies beside the agreement
+    assert "copriv-rows" not in page.locator("main").inner_text() + (tmp_path / "agreement.toml").read_text()
     page.locator("input[type=file]").set_input_files(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"\xff\xfe\x00"}
     )
@@ -288,6 +365,19 @@ def test_report_and_picture_are_made_here(visitor, tmp_path):
     assert "http" not in re.sub(r"http://www\.w3\.org/\S+", "", report)
     assert (tmp_path / "got.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "got.png").stat().st_size > 20_000
+
+
+def test_a_report_is_on_white_paper_whatever_the_page_is_on(visitors, address, tmp_path):
+    visitor = visitors(address, color_scheme="dark")
+    page = visitor.enter()
+    visitor.exactly()
+    with page.expect_download() as found:
+        page.locator("#export-report").click()
+    found.value.save_as(tmp_path / "got.html")
+    report = (tmp_path / "got.html").read_text(encoding="utf-8")
+    here = re.search(r'<text class="here"[^>]*>', report)[0]
+    assert 'fill="rgb(27, 36, 46)"' in here
+    assert 'paint-order="stroke' in here  # or its edge is painted over its letters
 
 
 def test_an_agreement_to_begin_with(visitors, tmp_path):

@@ -108,6 +108,21 @@ def test_a_page_comes_back_when_the_line_breaks_and_after_a_reload(visitors, wat
     ]  # the browser's own lines on a broken one
 
 
+def test_lines_that_cannot_be_had_are_not_asked_for_without_end(visitors, watch):
+    with in_thread(application(watch)) as place:
+        visitor = visitors(place.address)
+        page = visitor.page
+        asked = []
+        page.route("**/api/lines/*", lambda route: (asked.append(route.request.url), route.abort()))
+        visitor.enter("run")
+        page.get_by_text("100,000 events, the newest last.").wait_for()
+        page.wait_for_timeout(1500)
+        assert 0 < len(asked) <= 8
+        page.unroute("**/api/lines/*")
+        page.locator("#lines time").first.wait_for()  # and they come once they can be had
+    visitor.complaints.clear()
+
+
 def test_a_thousand_organisations_at_the_table_are_answered_at_once(visitors, tmp_path):
     # Their full forecast takes minutes: in a server of its own, whose end ends it.
     with as_process("ui", "--no-browser", log=tmp_path / "log") as (address, _):

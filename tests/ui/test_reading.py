@@ -153,6 +153,19 @@ def test_a_line_that_says_anything_is_shown_as_text_or_not_at_all(finished, tmp_
         assert all(isinstance(name, str) for key in ("owners", "dropped") for name in line.get(key, []))
 
 
+@pytest.mark.parametrize("time", [1e300, -1e300, float("inf")])
+def test_a_time_beyond_all_is_drawn_nowhere(finished, tmp_path, time):
+    path = tmp_path / "run.db"
+    path.write_bytes(finished[0].read_bytes())
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE events SET time = ?", (time,))
+        file.commit()
+    found = opened([path.read_bytes()])
+    assert found["problems"]
+    assert found["timeline"] == []
+    as_json(found)
+
+
 def test_a_ledger_with_a_number_beyond_all_is_read_up_to_it():
     first = Entry("ledger", identity="a").after(0, START)
     budget = Entry("lifetime", identity="a", epsilon=Fraction(10**400)).after(1, first.hash)

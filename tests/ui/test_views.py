@@ -36,6 +36,12 @@ def test_a_full_view_says_what_the_forecast_says(made):
     for row, owner in zip(view["owners"], found.owners, strict=True):
         assert (row["name"], row["joining_pays"]) == (owner.name, owner.joining_pays)
         assert (row["alone"], row["together"]) == pytest.approx((owner.alone, owner.together))
+    said = {owner["name"]: owner for owner in json.loads(found.to_json())["owners"]}
+    for row in view["owners"]:
+        for ours, theirs in views.SAID.items():
+            assert row[ours] == said[row["name"]][theirs], ours
+    assert view["best_subset"]["value"] == pytest.approx(found.best_subset)
+    assert view["public_only_band"]["low"] <= found.public_only <= view["public_only_band"]["high"]
     assert Agreement.of(tomllib.loads(view["toml"])) == found.recommended.agreement
     json.dumps(view)
 

@@ -1,7 +1,7 @@
 """The pages for planning, and for reading afterwards: which address shows what."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -16,12 +16,13 @@ from starlette.routing import Route
 
 from copriv.agreement import Agreement
 from copriv.data import DATASETS
-from copriv.errors import InvalidInput
+from copriv.errors import CoprivError, InvalidInput
 from copriv.ui import drafts, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
 from copriv.ui.rows import Rows
 from copriv.ui.shell import answered, as_json, body, routes
+from copriv.ui.views import Prepared
 
 PAGES = ("join", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
@@ -72,9 +73,9 @@ class Pages:
         agreement = question.agreement
         made = self._forecaster.known(agreement)
         if made is not None:
-            return await run_in_threadpool(views.exact, question, made)
+            return await self._shown(views.exact, question, made)
         near = self._forecaster.near(agreement)
-        return {"kind": "none"} if near is None else await run_in_threadpool(views.quick, question, near)
+        return {"kind": "none"} if near is None else await self._shown(views.quick, question, near)
 
     async def _exact(self, request: Request) -> Any:
         question = self._question(await body(request))
@@ -82,7 +83,9 @@ class Pages:
             made = await self._forecaster.forecast(question.agreement, request.is_disconnected)
         except Superseded:
             return {"kind": "superseded"}
-        return await run_in_threadpool(views.exact, question, made)
+        except CoprivError as error:
+            raise type(error)(self._rows.called(str(error))) from None
+        return await self._shown(views.exact, question, made)
 
     async def _draft(self, request: Request) -> Any:
         return drafts.checked(await body(request))
@@ -116,9 +119,18 @@ class Pages:
         data = question.tables.get("data", {})
         for key in FILES:
             agreed = None if self._agreement is None else getattr(self._agreement.data, key)
-            if (path := data.get(key)) is not None and path != agreed and not self._rows.holds(str(path)):
+            if (called := data.get(key)) is None or called == agreed:
+                continue
+            if (path := self._rows.path(str(called))) is None:
                 raise InvalidInput(f"data.{key}: this file is not at hand any more; choose it again")
+            question.tables["data"] = data = {**data, key: str(path)}
         return question
+
+    async def _shown(
+        self, view: Callable[[views.Question, Prepared], Any], question: views.Question, made: Prepared
+    ) -> Any:
+        """A view, in which files have the names that the person gave them by."""
+        return self._rows.called(await run_in_threadpool(view, question, made))
 
 
 async def _files(request: Request) -> tuple[list[bytes], str | None, list[str]]:

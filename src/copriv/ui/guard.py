@@ -7,11 +7,12 @@ must carry the token: in the address once, as notebooks do, and from then on in 
 
 import asyncio
 import hmac
+import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,6 +33,9 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+ENTER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>copriv</title>
+<script type="module" src="/static/enter.js"></script><p><a href="/">copriv</a></p></html>
+"""
 MOST_BYTES = 1 << 20
 MOST_FILE_BYTES = 1 << 28
 """Of a body; the larger number for files of rows and ledgers."""
@@ -44,6 +48,14 @@ class Door:
     port: int
     token: str = field(repr=False)
     host: str = "127.0.0.1"
+    tickets: set[str] = field(default_factory=set, repr=False, compare=False)
+    """Each opens the door once, in place of the token."""
+
+    def ticket(self) -> str:
+        """One for the browser that is started: others on this machine can read what it was started with."""
+        made = secrets.token_urlsafe(24)
+        self.tickets.add(made)
+        return made
 
     @property
     def names(self) -> frozenset[str]:
@@ -62,6 +74,14 @@ class Door:
         """Whether this is the token; in a time that does not depend on how much of it is right."""
         return given is not None and hmac.compare_digest(given.encode(), self.token.encode())
 
+    def takes(self, given: str | None) -> bool:
+        """Whether an address with this token, or with a ticket that nobody used before, lets in."""
+        if self.opens(given):
+            return True
+        found = [ticket for ticket in self.tickets if given and hmac.compare_digest(given.encode(), ticket.encode())]
+        self.tickets.difference_update(found)
+        return bool(found)
+
 
 class Guard:
     """Wraps the whole application: what it refuses never reaches a route."""
@@ -78,10 +98,16 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [None])[0]
         refusal = self._refusal(scope["method"], headers)
-        if refusal is None and self._door.opens(asked):
+        if refusal is None and self._door.takes(asked):
             # The token leaves the address bar, and with it the history; the part after # stays with the browser.
             cookie = f"{self._door.cookie}={self._door.token}; HttpOnly; SameSite=Strict; Path=/"
-            await _answer(send, 303, "", {"location": scope["path"], "set-cookie": cookie})
+            if headers.get("sec-fetch-site") == "cross-site":
+                # A link in another page, as of a terminal in the browser: the cookie is not sent along such a way, so a
+                # page of this server's own has to go on from here.
+                await _answer(send, 200, ENTER, {"content-type": "text/html; charset=utf-8", "set-cookie": cookie})
+                return
+            place = "/" + quote(scope["path"].lstrip("/\\"))  # one of this server, whatever was asked
+            await _answer(send, 303, "", {"location": place, "set-cookie": cookie})
             return
         if refusal is None and not self._door.opens(_cookie(headers.get("cookie", ""), self._door.cookie)):
             refusal = 403, "Open the address that copriv showed when it started: it holds the token that lets you in."

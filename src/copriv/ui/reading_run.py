@@ -14,6 +14,9 @@ from copriv.network.verify import Verdict, verify_run
 from copriv.ui.reading_ledger import MOST_LINES, bounded, thinned, without
 from copriv.ui.run_lines import teller
 
+LAST = 253_402_300_800.0
+"""Seconds from 1970 to the year 10000: what a file says of a time beyond is drawn nowhere."""
+
 
 def run(
     path: Path,
@@ -30,7 +33,8 @@ def run(
     except (CoprivError, sqlite3.Error, ValueError, TypeError, KeyError) as error:
         raise InvalidInput(f"this is no run that can be read: {without(str(error), path)}") from None
     told, agreed = teller(verdict.agreement), verdict.agreement
-    steps = [event for event in events if event.kind == "stepped" and type(event.data.get("k")) is int]
+    steps = [event for event in events if event.kind == "stepped" and type(event.data.get("k")) is int
+             and 0 <= event.time < LAST]  # fmt: skip
     stepped = [(event.time, bounded(event.data["k"])) for event in steps]
     last = next((event for event in reversed(events) if event.kind in ("finished", "stopped")), None)
     return {

@@ -5,6 +5,7 @@ would declare, taken from these rows, for the person to correct.
 """
 
 import math
+import re
 import secrets
 import shutil
 import tempfile
@@ -16,22 +17,28 @@ import narwhals.stable.v2 as nw
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
+MOST_LETTERS = 80
+"""Of a file's name."""
 MOST_LEVELS = 40
 """A column of text with more different values than this names things rather than kinds of things."""
 
 
 class Rows:
-    """The files that were given, each under a name that nobody can guess."""
+    """The files that were given. Pages and agreements call one by its own name, as it lies beside the agreement later."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="copriv-rows-"))  # made for this user alone
+        self._given: dict[str, Path] = {}
+        """The newest file of each name."""
 
     def take(self, name: str, content: bytes) -> dict[str, Any]:
         """Keep a file, and say what is in it. Raises DataError for what is no table."""
         ending = Path(name).suffix.lower()
         if ending not in (".csv", ".parquet"):
             raise DataError("data.path: give a .csv or .parquet file")
-        path = self._folder / f"{secrets.token_hex(8)}{ending}"
+        called = re.sub(r"[^\w. ()-]", "_", Path(name).name)[-MOST_LETTERS:].lstrip(". ")
+        path = self._folder / secrets.token_hex(8) / called
+        path.parent.mkdir()
         path.write_bytes(content)
         try:
             table = read_table(path)
@@ -39,11 +46,24 @@ class Rows:
             path.unlink()
             raise DataError(str(error).replace(str(path), "the file")) from None
         columns = [_column(table[column]) for column in table.columns]
-        return {"path": str(path), "rows": len(table), "columns": [column for column in columns if column is not None]}
+        self._given[called] = path
+        return {"path": called, "rows": len(table), "columns": [column for column in columns if column is not None]}
 
-    def holds(self, path: str) -> bool:
-        """Whether this is one of the files that were given."""
-        return Path(path).parent == self._folder and Path(path).is_file()
+    def path(self, called: str) -> Path | None:
+        """Where the file that was given under this name is kept; None where none was."""
+        return self._given.get(called)
+
+    def called(self, said: Any) -> Any:
+        """The same values, in whose texts files have their own names instead of the places where they are kept."""
+        if isinstance(said, dict):
+            return {key: self.called(value) for key, value in said.items()}
+        if isinstance(said, list | tuple):
+            return [self.called(value) for value in said]
+        return (
+            re.sub(re.escape(str(self._folder)) + r"[/\\]+[0-9a-f]{16}[/\\]+", "", said)
+            if isinstance(said, str)
+            else said
+        )
 
     def close(self) -> None:
         """Remove them all."""

@@ -23,8 +23,15 @@ class Place:
     @property
     def address(self) -> str:
         """What to open in a browser; it holds the token."""
+        return self._with(self.door.token)
+
+    def once(self) -> str:
+        """The same with a ticket, which opens one time."""
+        return self._with(self.door.ticket())
+
+    def _with(self, token: str) -> str:
         host = f"[{self.door.host}]" if ":" in self.door.host else self.door.host
-        return f"http://{host}:{self.door.port}/?token={self.door.token}"
+        return f"http://{host}:{self.door.port}/?token={token}"
 
 
 def take_place(host: str = "127.0.0.1", port: int = 0, *, exposed: bool = False) -> Place:
@@ -60,7 +67,7 @@ def serve(app: App, place: Place, *, browse: bool, log: Callable[[str], None]) -
     log(f"open {place.address}")
     log("this page answers your browser on this machine only; Ctrl-C ends it")
     if browse:
-        webbrowser.open(place.address)
+        webbrowser.open(place.once())
     server(app, place).run(sockets=[place.socket])
 
 

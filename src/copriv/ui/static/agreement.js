@@ -93,7 +93,14 @@ async function page() {
 
   byId("open").addEventListener("change", async (event) => {
     const file = event.target.files[0];
-    if (file) take(await post("/api/agreement", { toml: await file.text() }));
+    if (!file) return;
+    try {
+      const found = await post("/api/agreement", { toml: await file.text() });
+      if (!found.errors.length) delete state.none; // its rows are no stand-in any more
+      take(found);
+    } catch (error) {
+      show({ errors: [{ path: [], message: error.message }] });
+    }
   });
   byId("fill").addEventListener("click", async (event) => {
     const button = event.currentTarget;

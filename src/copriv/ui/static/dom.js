@@ -39,6 +39,10 @@ export function later(wait, action) {
     waiting = null;
     if (values) action(...values);
   };
+  called.never = () => {
+    clearTimeout(timer);
+    waiting = null;
+  };
   return called;
 }
 

@@ -121,16 +121,20 @@ async function page() {
   const files = () => [...byId("open").files];
   const ask = (path) => send(path, new Blob(files()), { "x-sizes": files().map((file) => file.size).join(","), "x-names": files().map((file) => encodeURIComponent(file.name)).join(","), "x-head": encodeURIComponent(byId("head-known").value) });
 
+  let reads = 0;
+
   async function read() {
     if (!files().length) return;
     byId("said").textContent = t("read.reading");
     byId("found").hidden = true;
+    const mine = (reads += 1);
     try {
       const found = await ask("/api/file/read");
+      if (mine !== reads) return; // other files were chosen in the meantime
       byId("said").textContent = "";
       show(found);
     } catch (error) {
-      byId("said").textContent = t("read.failed", { reason: error.message });
+      if (mine === reads) byId("said").textContent = t("read.failed", { reason: error.message });
     }
   }
 

@@ -58,6 +58,8 @@ export function longList(place, text) {
       pages.set(page, (await get(`/api/lines/${page * PAGE}`)).lines);
     } catch {
       if (pages.get(page)) pages.get(page).pending = false;
+      setTimeout(list.draw, AGAIN); // not at once, without end, from a server that is gone
+      return;
     }
     list.draw();
   }

@@ -47,5 +47,10 @@ export function keep(state) {
 }
 
 export const keepSoon = later(150, keep);
+// A link that is pasted into this very page changes only what stands after the #: no browser loads the page again for it.
+addEventListener("hashchange", () => {
+  keepSoon.never();
+  location.reload();
+});
 // Who types and goes on at once takes the last word along: to another page, or into a reload.
 for (const leaving of ["click", "pagehide"]) addEventListener(leaving, keepSoon.now, { capture: true });

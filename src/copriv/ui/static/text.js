@@ -8,25 +8,34 @@ export async function loadTexts() {
   entries = await answer.json();
 }
 
+/** A name that turns the direction of writing turns its own letters only, not the sentence that it stands in. */
+function among(value) {
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(value) ? `\u2068${value}\u2069` : value;
+}
+
 /** The text of a key such as "join.title", with {names} filled in. A key that is missing shows itself. */
 export function t(key, values = {}) {
   const [part, ...rest] = key.split(".");
   const name = rest.join(".");
   // Own keys only: a file may call a kind of line "constructor", which every object has.
   const text = Object.hasOwn(entries, part) && Object.hasOwn(entries[part], name) ? entries[part][name] : key;
-  return text.replace(/\{(\w+)\}/g, (whole, blank) => (Object.hasOwn(values, blank) ? String(values[blank]) : whole));
+  return text.replace(/\{(\w+)\}/g, (whole, blank) => (Object.hasOwn(values, blank) ? among(String(values[blank])) : whole));
 }
 
+const LONG = 1e15; // with more digits than anybody reads
+
 export function number(value, digits = 3) {
+  if (Math.abs(value) >= LONG) return new Intl.NumberFormat(language, { maximumSignificantDigits: digits, notation: "scientific" }).format(value);
   return new Intl.NumberFormat(language, { maximumSignificantDigits: digits }).format(value);
 }
 
 export function count(value) {
+  if (Math.abs(value) >= LONG) return number(value, 2);
   return new Intl.NumberFormat(language, { maximumFractionDigits: 0 }).format(value);
 }
 
 function large(value) {
-  if (value >= 1e15) return new Intl.NumberFormat(language, { maximumSignificantDigits: 2, notation: "scientific" }).format(value);
+  if (value >= LONG) return number(value, 2);
   return new Intl.NumberFormat(language, { maximumSignificantDigits: 2, notation: "compact", compactDisplay: "long" }).format(value);
 }
 
@@ -63,6 +72,7 @@ export function tick(ratio) {
 
 /** A date and time as the person's own country writes them, where its language is the page's. */
 export function moment(at, style = { dateStyle: "short", timeStyle: "medium" }) {
+  if (Number.isNaN(at.valueOf())) return ""; // a file can name a time beyond all
   const country = navigator.languages.find((one) => one.startsWith(language)) ?? language;
   return new Intl.DateTimeFormat(country, { ...style, ...(style.timeStyle || style.second ? { hourCycle: "h23" } : {}) }).format(at);
 }

@@ -8,6 +8,7 @@ import { report } from "./report.js";
 
 export function exports(desk) {
   const said = h("p", { class: "quiet", role: "status" });
+  const place = h("div", {});
   const exact = () => (desk.view()?.kind === "exact" ? desk.view() : null);
 
   function button(key, action) {
@@ -23,9 +24,18 @@ export function exports(desk) {
       button("report", (view) => download("copriv-report.html", "text/html", report(view, desk.state))),
       button("picture", async (view) => download("copriv.png", "image/png", await picture(view))),
       button("link", async () => {
-        await navigator.clipboard.writeText(link(desk.state));
-        return t("join.export.copied");
+        place.replaceChildren();
+        try {
+          await navigator.clipboard.writeText(link(desk.state));
+          return t("join.export.copied");
+        } catch {
+          // No browser lets an address that others reach write there, and a person may have forbidden it.
+          const shown = h("input", { type: "text", readonly: true, value: link(desk.state), "aria-label": t("join.export.link.here") });
+          place.replaceChildren(shown);
+          shown.select();
+          return t("join.export.link.here");
+        }
       })),
-    said);
+    said, place);
   return { show() {} };
 }

@@ -1,7 +1,7 @@
 // The organisations, one line each: what a person enters, the verdict in a sentence, and its bars.
 
 import { byId, h } from "../dom.js";
-import { number, t } from "../text.js";
+import { count, number, t } from "../text.js";
 import { bars } from "./bars.js";
 import { odds } from "./meaning.js";
 import { why } from "./verdict.js";
@@ -46,6 +46,7 @@ export function owners(desk, meaning) {
           exact),
         h("label", { class: "tick unlike" }, unlike, h("span", {}, t("owner.unlike"))),
         remove),
+      terms.count > 1 ? h("p", { class: "quiet" }, t("owner.count", { number: count(terms.count) })) : null,
       verdict, drawn);
     const element = h("li", { class: "owner" }, group);
 

@@ -4,11 +4,11 @@ import { h, svg } from "../dom.js";
 import { drawing } from "./frontier.js";
 
 const WIDTH = 900;
-const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight"];
+const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "paint-order", "stroke-linejoin"];
 
-/** A drawing with its style written into it, so that it looks the same without the page. */
-export function standalone(drawn) {
-  const stage = h("div", { class: "card stage" }, drawn);
+/** A drawing with its style written into it, so that it looks the same without the page; "light" for white paper. */
+export function standalone(drawn, scheme = "") {
+  const stage = h("div", { class: `card stage ${scheme}` }, drawn);
   document.body.append(stage);
   for (const part of drawn.querySelectorAll("*")) {
     const style = getComputedStyle(part);

@@ -23,7 +23,7 @@ export function report(view, state) {
     h("body", {},
       h("h1", {}, t("join.title")), h("p", {}, h("strong", {}, text("verdict"))), h("p", {}, text("verdict-numbers")), h("p", {}, text("verdict-notes")),
       h("h2", {}, t("join.who")), h("table", {}, h("tr", {}, head.map((key) => h("th", {}, t(key)))), lines),
-      h("h2", {}, t("join.frontier")), standalone(drawing(view, 820)).drawn,
+      h("h2", {}, t("join.frontier")), standalone(drawing(view, 820), "light").drawn,
       h("h2", {}, t("join.worth")), h("p", {}, t("join.worth.lead")), worthTable(view), h("p", {}, coalition(view)),
       h("h2", {}, t("join.terms")), h("p", {}, t("join.terms.lead")), h("p", {}, view.recommended.words, ": ", percent(view.recommended.relative_fitness.median)),
       h("p", {}, h("small", {}, view.description, ". copriv; ", t("join.exact")))));

@@ -76,7 +76,7 @@ export function rows(desk) {
     return [...parts,
       h("p", { class: "quiet" }, t("join.rows.read", { rows: count(file.rows), columns: file.columns.length })),
       h("label", { class: "field" }, h("span", {}, t("join.rows.target")), target),
-      h("p", { class: "quiet" }, `${t("join.rows.left")} ${t("join.rows.bounds")}`)];
+      h("p", { class: "quiet" }, `${t("join.rows.left")} ${t("join.rows.bounds")} ${t("join.rows.called", { name: file.path })}`)];
   }
 
   async function take(given) {

@@ -22,8 +22,10 @@ function least({ break_even: epsilon, break_even_low: low, break_even_high: high
   const known = low !== undefined; // quick answers have no range
   if (epsilon === null) return known && low !== null ? t("join.worth.perhaps", { low: said(low) }) : t("site.none");
   if (!known || low === null) return said(epsilon);
+  if (high === null && said(low) === said(epsilon)) return t("join.worth.unsure", { epsilon: said(epsilon) });
   if (high === null) return t("join.worth.open", { epsilon: said(epsilon), low: said(low) });
-  return said(low) === said(high) ? said(epsilon) : t("join.worth.range", { epsilon: said(epsilon), low: said(low), high: said(high) });
+  if (said(low) === said(high)) return said(epsilon);
+  return low <= LEAST ? t("join.worth.upto", { epsilon: said(epsilon), high: said(high) }) : t("join.worth.range", { epsilon: said(epsilon), low: said(low), high: said(high) });
 }
 
 function weight(row) {
