@@ -115,7 +115,7 @@ def test_the_json_is_the_contract_and_what_was_added(outlook):
     assert [bound["quantity"] for bound in document["bounds"]] == ["cost"] * 3 + ["squared parameter error"] * 3
     for bound, shown in zip(outlook.bounds, document["bounds"], strict=True):
         assert shown["value"] == bound.value / (outlook.optimum if bound.quantity == "cost" else 1.0)
-    assert set(document["runner_up"]) == {"words", "relative_fitness"}
+    assert set(document["runner_up"]) == {"words", "relative_fitness", "median"}
     assert document["agreed"]["words"] == "as agreed"
     assert (document["agreed"]["rule"], document["agreed"]["answers"], document["agreed"]["step"]) == ("S2", 4, 0.3)
     assert "warning" not in document
