@@ -37,7 +37,9 @@ export function drawing(view, width) {
   for (let ε = low; ε <= high * 1.001; ε *= 10) {
     const x = X(ε);
     parts.push(svg("line", { class: "grid", x1: x, x2: x, y1: EDGE.top, y2: bottom }));
-    parts.push(svg("text", { class: "tick", x, y: bottom + 17, "text-anchor": "middle" }, number(ε)));
+    // A long number at the right edge would leave the chart if it stood in the middle below its line.
+    const end = x > right - 10 && number(ε).length > 3;
+    parts.push(svg("text", { class: "tick", x: end ? width - 1 : x, y: bottom + 17, "text-anchor": end ? "end" : "middle" }, number(ε)));
   }
   let last = Infinity;
   for (const n of TICKS.filter((one) => one >= least && one <= most)) {
