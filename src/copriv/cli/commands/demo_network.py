@@ -43,7 +43,7 @@ def demo_network(
     file = str(folder / "agreement.toml")
     learner_log = folder / "learner.log"
     at_learner = ["learner", file, "--store", str(folder / "run.db"), "--keys", str(folder / "learner")]
-    at_learner += ["--listen", "127.0.0.1:0", "--talk", talk, "--patience", "60"]
+    at_learner += ["--listen", "127.0.0.1:0", "--talk", talk, "--patience", f"{PATIENCE / 2:.0f}"]
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(arguments: list[str], errors: Path) -> None:
