@@ -161,6 +161,7 @@ def test_a_link_is_followed_on_the_very_page_that_is_open(visitor):
     until(page, "location.hash.length > 3")
     link = page.evaluate("location.hash")
     name(page, 0).fill("Something else")
+    page.wait_for_timeout(500)  # until that stands in the address
     page.evaluate("link => { document.documentElement.dataset.ready = ''; location.hash = link; }", link)
     page.wait_for_selector("html[data-ready=yes]")
     assert name(page, 0).input_value() == "From here"
