@@ -187,6 +187,8 @@ def test_equal_owners_written_out_and_counted_have_one_forecast(number):
     each = long.pop("owners")
     for key in ("verdict", "advice_in_words"):  # names
         short.pop(key), long.pop(key)
+    alone, of_each = short["on_new_records"].pop("alone"), long["on_new_records"].pop("alone")
+    assert number * alone == _numbers(of_each)  # a number for each table of owners, as in "owners"
     assert short == _numbers(long)
     assert len(each) == number
     for owner in each:

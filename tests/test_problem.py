@@ -10,7 +10,6 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.data.dictionary import PublicDictionary
 from copriv.errors import AgreementError, DataError
-from copriv.network.setup import to_toml
 from copriv.problem import Problem
 
 LENDING = {
@@ -83,7 +82,7 @@ def test_missing_values_count_as_declared(tmp_path: Path) -> None:
 def test_missing_is_part_of_what_is_signed_and_is_written_back(tmp_path: Path) -> None:
     plain, declared = table(), table(missing={"age": 25, "home": "OWN"})
     assert plain.fingerprint != declared.fingerprint
-    (tmp_path / "agreement.toml").write_text(to_toml(declared), encoding="utf-8")
+    (tmp_path / "agreement.toml").write_text(declared.to_toml(), encoding="utf-8")
     assert Agreement.load(tmp_path / "agreement.toml").fingerprint == declared.fingerprint
 
 

@@ -15,7 +15,6 @@ from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.conductor import Conductor
 from copriv.network.model import Model
-from copriv.network.setup import to_toml
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
@@ -45,7 +44,7 @@ AGREED = Agreement.of(
 def over(tmp_path: Path) -> list[Any]:
     """The command for a run that is over, but for its model."""
     keys(tmp_path / "keys", ["a"])
-    (tmp_path / "agreement.toml").write_text(to_toml(AGREED))
+    (tmp_path / "agreement.toml").write_text(AGREED.to_toml())
     rng, store = np.random.default_rng(0), RunStore.create(tmp_path / "run.db", AGREED, 2)
     x = rng.uniform(-1, 1, (60, 2))
     held = Records.of(x, x @ np.array([1.0, -2.0]))

@@ -17,7 +17,7 @@ from copriv.data.columns import Boolean, Category, Date, Number
 from copriv.data.datasets import lending
 from copriv.errors import AgreementError, DataError
 from copriv.network.model import Model
-from copriv.network.setup import make_consortium, n_parameters, owner_records, to_toml
+from copriv.network.setup import make_consortium, n_parameters, owner_records
 from copriv.problem import Problem
 
 COLUMNS = {
@@ -163,7 +163,7 @@ def test_dates_may_be_tomls_own():
     document = {"agreement": terms, "model": {"loss": "squared"}, "data": data, "owner": owner}
     agreement = copriv.Agreement.of(document)
     assert agreement.data.dates == {"admitted": ("2020-01-01", "2020-12-31")}
-    assert copriv.Agreement.of(tomllib.loads(to_toml(agreement))).fingerprint == agreement.fingerprint
+    assert copriv.Agreement.of(tomllib.loads(agreement.to_toml())).fingerprint == agreement.fingerprint
     encoded = Schema.from_mapping(agreement.data.model_dump()).encode(pa.table({**ROWS, "admitted": [None, "NaT"]}))
     np.testing.assert_allclose(encoded.features[:, -1], 152 / 365)
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.network.setup import make_consortium, to_toml
+from copriv.network.setup import make_consortium
 from copriv.network.store import RunStore
 from copriv.privacy.ledger_reading import read_lines, verify
 from network_processes import Command
@@ -107,7 +107,7 @@ class Run:
         public = folder / "public.csv"
         self._table(public, 90)
         make_consortium(agreed(rule), folder / "c", public)
-        plan.write_text(to_toml(agreed(rule)))
+        plan.write_text(agreed(rule).to_toml())
         self.agreed = Agreement.load(folder / "c" / "agreement.toml")
         for k, name in enumerate(NAMES):
             self._table(folder / f"{name}.csv", k)

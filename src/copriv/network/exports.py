@@ -9,7 +9,6 @@ from typing import Any
 
 from copriv.errors import CoprivError
 from copriv.network.model import Model
-from copriv.network.setup import to_toml
 
 
 def save_onnx(model: Model, path: str | Path) -> None:
@@ -53,7 +52,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
             client.log_metric(run, key, number)
         with tempfile.TemporaryDirectory() as made:
             agreed = Path(made) / "agreement.toml"
-            agreed.write_text(to_toml(model.agreement), encoding="utf-8")
+            agreed.write_text(model.agreement.to_toml(), encoding="utf-8")
             for one in (agreed, Path(file), *([] if report is None else [Path(report)])):
                 client.log_artifact(run, str(one))
         client.set_terminated(run, "FINISHED" if model.record.get("status") == "finished" else "FAILED")

@@ -65,7 +65,7 @@ def make_consortium(agreement: Agreement, folder: str | Path, public: object = N
     sample = _public_choices(agreement, public)
     agreed, dictionary = _with_numbers(agreement, sample), sample.preparation.dictionary
     folder.mkdir(parents=True, exist_ok=True)
-    files = [_written(folder / AGREEMENT, to_toml(agreed))]
+    files = [_written(folder / AGREEMENT, agreed.to_toml())]
     if dictionary is not None:
         files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
     make_authority(folder / "authority", agreement.agreement.name, days)
@@ -219,17 +219,6 @@ def declared_schema(agreement: Agreement) -> Schema | None:
     return schema_of(agreement, agreement.owner[0].unit)
 
 
-def to_toml(agreement: Agreement) -> str:
-    """An agreement as a TOML file, with the same fingerprint when it is read back."""
-    document = agreement.to_dict()
-    lines = []
-    for table in ("agreement", "model", "data"):
-        lines += [f"[{table}]", *(f"{key} = {_toml(value)}" for key, value in document[table].items()), ""]
-    for owner in document["owner"]:
-        lines += ["[[owner]]", *(f"{key} = {_toml(value)}" for key, value in owner.items()), ""]
-    return "\n".join(lines)
-
-
 def _public_choices(agreement: Agreement, public: object) -> Sample:
     """The public rows, and the dictionary and bound that follow from them."""
     given = {} if public is None else {"public": public}
@@ -286,19 +275,6 @@ lifetime_epsilon = {ε!r}
 highest_delta = {δ!r}
 lifetime_delta = {δ!r}
 """
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # JSON's escapes are TOML's, except that TOML also wants DEL escaped.
-        return json.dumps(value).replace("\x7f", "\\u007f")
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(v)}" for key, v in value.items()) + "}"
-    if isinstance(value, Sequence):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value)
 
 
 def _written(path: Path, text: str) -> Path:
