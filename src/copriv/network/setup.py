@@ -11,9 +11,7 @@ The dictionary and the bound on features come from public rows: a file that the 
 the last rows of a published table. Owners' tables are not needed, and no table that may hold private rows is read.
 """
 
-import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
