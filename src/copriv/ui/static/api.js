@@ -18,6 +18,10 @@ async function answered(request) {
 
 export const get = (path, signal) => answered(fetch(path, { signal }));
 
+/** A question that reaches copriv though the person closes the window at once. */
+export const leave = (path, content) =>
+  answered(fetch(path, { method: "POST", body: JSON.stringify(content), keepalive: true }));
+
 export const post = (path, content, signal) =>
   answered(fetch(path, { method: "POST", body: JSON.stringify(content), signal }));
 

@@ -1,6 +1,6 @@
 // What the learner's page and an owner's page share: the stream, the long list of lines, and the stop that asks first.
 
-import { get, post } from "./api.js";
+import { get, leave } from "./api.js";
 import { byId, h } from "./dom.js";
 import { moment, t } from "./text.js";
 import { windowed } from "./windowed.js";
@@ -79,7 +79,7 @@ export function stopButton() {
   const dialog = byId("sure");
   byId("stop").addEventListener("click", () => dialog.showModal());
   dialog.addEventListener("close", () => {
-    if (dialog.returnValue === "yes") post("/api/stop", {}).catch(() => {});
+    if (dialog.returnValue === "yes") leave("/api/stop", {}).catch(() => {});
     dialog.returnValue = "";
   });
 }
