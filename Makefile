@@ -31,7 +31,7 @@ test-backends: setup
 	$(BIN)/python -m pytest tests/experiments/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup
-	$(BIN)/python -m pytest -m "slow and not browser"
+	$(BIN)/python -m pytest -m "slow and not browser" -n 2 --dist loadfile
 
 # The pages in a real browser. Chromium is the one of the system: CHROMIUM=/path names another.
 CHROMIUM ?= $(shell command -v chromium)
