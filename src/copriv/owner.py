@@ -109,7 +109,7 @@ class Owner(Shown):
         Records in memory were checked, and are not looked at again: whoever names a run cannot measure how long that
         takes. Others are read anew, in a slot of `times`. Raises as the class does.
         """
-        owner = copy(self)
+        owner = copy(self)  # with the same mechanism: noise in waiting is taken once, whatever the run
         owner._one_at_a_time, owner._times, owner.ledger = threading.Lock(), times, ledger
         ledger.open_for(self._fingerprint, Fraction(self._terms.delta))
         if not isinstance(self._records, Records):

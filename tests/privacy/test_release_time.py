@@ -234,6 +234,18 @@ def test_another_run_does_not_look_at_the_records_again(monkeypatch: pytest.Monk
     assert looked == ["bank"]
 
 
+def test_noise_drawn_ahead_serves_one_answer_of_all_runs() -> None:
+    """What answers for two runs has one mechanism: were it copied with what is in waiting, both would use the same draw."""
+    terms = agreed("laplace")
+    first = Owner(terms, "bank", neighbour(1.0, 0.6), Squared())
+    first.draw_ahead()
+    query = Query("q", terms.fingerprint, "bank", np.zeros(P))
+    given = [
+        first.charging(MemoryLedger("bank", Fraction(3), 1), ReleaseTime(1e-3)).answer(query).gradient for _ in range(2)
+    ]
+    assert not np.array_equal(*given)
+
+
 def test_records_that_are_read_anew_for_a_run_are_read_in_a_slot() -> None:
     terms, clock = agreed("laplace"), Virtual()
     held = neighbour(1.0, 0.6)
