@@ -36,11 +36,11 @@ FIRST = (
     "demo --runs 10",
     "forecast small.toml --runs 10",
     "init --network small.toml consortium-{n}",
-    "ledger create {n}.ledger --keys keys/north",
+    "ledger create {n}.ledger --keys consortium-{n}/north",
     "ledger show first.ledger",
     "ledger verify first.ledger --keys keys/north",
 )
-"""What somebody types first, in its shortest useful form; {n} is another number each time."""
+"""What somebody types first, in its shortest useful form; {n} is another number each time, for an owner has one ledger."""
 
 SMALL = {
     "agreement": {"rule": "S2", "horizon": 3, "answers": 3, "step": 500.0},

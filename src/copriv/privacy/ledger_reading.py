@@ -83,8 +83,12 @@ def parsed(path: Path, raw: bytes, number: int) -> Line:
 def named(known: list[Seen]) -> str:
     """Ledgers in words: where, which, how far."""
     return "; ".join(
-        f"{seen.file} ({seen.ledger[:16]}, {seen.lines} lines, {float(seen.spent[0]):.6g} spent)" for seen in known
+        f"{seen.file} ({seen.ledger[:16]}, {_counted(seen.lines)}, {float(seen.spent[0]):.6g} spent)" for seen in known
     )
+
+
+def _counted(lines: int) -> str:
+    return f"{lines} line{'' if lines == 1 else 's'}"
 
 
 def unwitnessed(path: Path, folder: Path, known: list[Seen]) -> str:
