@@ -11,6 +11,9 @@ from benchmarks.unlike.peer import best_in_hindsight
 from benchmarks.unlike.tables import Owners
 from copriv import losses
 from copriv.home import Home, finished
+from copriv.owner_worlds import psi
+from copriv.problem import Problem
+from copriv.public_sample import PublicSample
 from copriv.records import Records
 
 RUNS = 20
@@ -62,6 +65,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         "plan": plan.choice.describe(),
         "plan_over_best": found / min(best, found),
         "unlikeness": told.unlikeness.value,
+        "public_measured": public_only(terms, owners),
         "owners": [
             {**row, "own_peer_loss": float(lost)}
             for row, lost in zip(_verdicts(told, measured, owners, loss), peer, strict=True)
@@ -76,6 +80,13 @@ def _simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return copriv.simulate(terms, data=owners.train, public=owners.public, runs=runs, seed=1, alone=alone)
+
+
+def public_only(terms: copriv.Agreement, owners: Owners) -> float:
+    """ψ on everybody's records of the model that the public rows give: what needs no other organisation either."""
+    told = Problem.forecasting(terms, owners.public)
+    model = told.box.project(PublicSample.of(told).optimum.theta)
+    return psi(Problem.of(terms, owners.train, owners.public), model)
 
 
 def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> tuple[Any, str]:

@@ -1,0 +1,81 @@
+"""How often what owners were told came true in a cell, and how often anything said from sizes alone could have.
+
+Where nothing is known but how many records an owner has, two owners of one size are told the same, whichever of them is
+unlike the others. So a share of hits has a ceiling: that of the best rule by size that is chosen in hindsight, when all
+answers are known (`Told.at_best`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+TIMES = 3.0
+"""`alone` is right within so many times."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Hits among what was judged, and the most that one threshold of size (or one factor) a cell could have hit."""
+
+    right: int
+    judged: int
+    at_best: int
+
+    @classmethod
+    def together(cls, some: "Sequence[Told]") -> "Told":
+        """Of several cells."""
+        return cls(*(sum(getattr(one, name) for one in some) for name in ("right", "judged", "at_best")))
+
+    @property
+    def words(self) -> str:
+        """As a share, or that there was nothing to judge."""
+        return f"{self.right / self.judged:.0%} of {self.judged}" if self.judged else "none"
+
+    @property
+    def words_at_best(self) -> str:
+        """The ceiling."""
+        return f"{self.at_best / self.judged:.0%}" if self.judged else ""
+
+
+def alone(row: dict[str, Any]) -> Told:
+    """Whether ψ of own models on everybody's records was forecast within `TIMES`."""
+    off = np.log([max(o["alone"], 1e-12) / max(o["alone_measured"], 1e-12) for o in row["owners"]])
+    near, ends = np.log(TIMES), np.concatenate([off - np.log(TIMES), off + np.log(TIMES)])
+    hits = [int(np.sum(np.abs(off - by) <= near + 1e-9)) for by in (0.0, *ends)]
+    return Told(hits[0], len(off), max(hits))
+
+
+def own(row: dict[str, Any], least: float) -> Told:
+    """The verdict for the owner's own records, where its loss on held-out ones changes by more than `least`."""
+    gains = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in row["owners"]]
+    return _verdicts(row, [o["says_own"] for o in row["owners"]], gains, least)
+
+
+def everybody(row: dict[str, Any], least: float) -> Told:
+    """Whether the common model serves everybody's records better than the owner's own one would: by the two medians."""
+    said = [o["alone"] > row["median"] for o in row["owners"]]
+    return _verdicts(row, said, _gains(row, [o["alone_measured"] for o in row["owners"]]), least)
+
+
+def joining(row: dict[str, Any], least: float) -> Told:
+    """`joining_pays`: whether it does so better than the owner's own one and the public one, neither of which needs others."""
+    said = [o["says_all"] for o in row["owners"]]
+    return _verdicts(
+        row, said, _gains(row, [min(o["alone_measured"], row["public_measured"]) for o in row["owners"]]), least
+    )
+
+
+def _gains(row: dict[str, Any], without: Sequence[float]) -> list[float]:
+    return [1.0 - (1.0 + o["together_measured"]) / (1.0 + ψ) for o, ψ in zip(row["owners"], without, strict=True)]
+
+
+def _verdicts(row: dict[str, Any], said_of: Sequence[bool], gains: Sequence[float], least: float) -> Told:
+    every = zip(row["owners"], said_of, gains, strict=True)
+    judged = [(o["records"], said, gain > 0) for o, said, gain in every if abs(gain) > least]
+    if not judged:
+        return Told(0, 0, 0)
+    size, said, pays = (np.array(each) for each in zip(*judged, strict=True))
+    at_best = max(int(np.sum((size < most) == pays)) for most in (*np.unique(size), np.inf))
+    return Told(int(np.sum(said == pays)), len(judged), at_best)

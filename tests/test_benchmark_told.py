@@ -1,0 +1,47 @@
+"""Are promises to owners judged as the page says, and is what anybody could have said in hindsight a ceiling?"""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.unlike import judged
+
+positive = st.floats(0.01, 10.0)
+owner = st.fixed_dictionaries(
+    {
+        "records": st.integers(10, 1000),
+        "alone": positive,
+        "alone_measured": positive,
+        "together_measured": positive,
+        "says_all": st.booleans(),
+        "says_own": st.booleans(),
+        "own_common_loss": positive,
+        "own_alone_loss": positive,
+    }
+)
+row = st.fixed_dictionaries({"median": positive, "public_measured": positive, "owners": st.lists(owner, min_size=1)})
+
+
+@given(row)
+def test_hindsight_is_a_ceiling(row: dict[str, Any]) -> None:
+    by_size = {o["records"]: o["says_own"] for o in row["owners"]}
+    few, many = (n for n in (min(by_size), max(by_size)))
+    for o in row["owners"]:  # what a rule by size may say: the same to all owners below one size
+        o["says_own"] = o["says_all"] = o["records"] < (few + many) / 2
+    for told in (judged.own(row, 0.02), judged.joining(row, 0.02), judged.alone(row)):
+        assert 0 <= told.right <= told.at_best <= told.judged
+
+
+def test_two_owners_by_hand() -> None:
+    one = {"records": 100, "alone": 0.5, "alone_measured": 1.0, "together_measured": 0.2, "says_all": True}
+    one |= {"says_own": True, "own_common_loss": 0.8, "own_alone_loss": 1.0}
+    other = one | {"records": 200, "alone": 0.1, "own_common_loss": 1.5}
+    row = {"median": 0.2, "public_measured": 0.1, "owners": [one, other]}
+    assert judged.own(row, 0.1) == judged.Told(1, 2, 2)  # joining serves the first and not the second
+    assert judged.alone(row) == judged.Told(
+        1, 2, 1
+    )  # 0.5 is within three times of 1, 0.1 is not, and no factor mends both
+    assert judged.everybody(row, 0.1) == judged.Told(1, 2, 2)  # 0.1 was said to beat 0.2
+    assert judged.joining(row, 0.01) == judged.Told(0, 2, 2)  # the public model is better than both
+    assert judged.Told.together([judged.own(row, 0.1), judged.Told(0, 0, 0)]).words == "50% of 2"
