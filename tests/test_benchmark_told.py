@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from benchmarks.unlike import judged
 from hypothesis import given
 from hypothesis import strategies as st
-
-from benchmarks.unlike import judged
 
 positive = st.floats(0.01, 10.0)
 owner = st.fixed_dictionaries(
@@ -40,8 +39,8 @@ def test_two_owners_by_hand() -> None:
     row = {"median": 0.2, "public_measured": 0.1, "owners": [one, other]}
     assert judged.own(row, 0.1) == judged.Told(1, 2, 2)  # joining serves the first and not the second
     assert judged.alone(row) == judged.Told(
-        1, 2, 1
-    )  # 0.5 is within three times of 1, 0.1 is not, and no factor mends both
+        1, 2, 2
+    )  # 0.5 is within three times of 1, 0.1 is not; five times as much is
     assert judged.everybody(row, 0.1) == judged.Told(1, 2, 2)  # 0.1 was said to beat 0.2
     assert judged.joining(row, 0.01) == judged.Told(0, 2, 2)  # the public model is better than both
     assert judged.Told.together([judged.own(row, 0.1), judged.Told(0, 0, 0)]).words == "50% of 2"
