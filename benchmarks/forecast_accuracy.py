@@ -14,8 +14,10 @@ import numpy as np
 
 from copriv import Agreement, Problem, simulate
 from copriv.experiments.consortia import table_at_hand
-from copriv.forecast.assessment import assess
+from copriv.forecast.assessment import WORLDS, assess
+from copriv.forecast.unseen import Unseen
 from copriv.plan import plan
+from copriv.public_sample import PublicSample
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
 RUNS = 50
@@ -27,7 +29,7 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
         {
             "agreement": {"rule": "auto", "horizon": 1000, "communication": "any" if public else "asynchronous"},
             "model": {"loss": "squared", "regularization": 1e-5},
-            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9},
+            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9, "unlikeness": 0.0},
             "owner": [{"name": f"owner-{i}", "records": 10_000, "epsilon": epsilon} for i in range(owners)],
         }
     )
@@ -35,7 +37,10 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
     begun = time.perf_counter()
     chosen = plan(problem.on_public(), public_start=public, preconditioner=public)
     seconds = time.perf_counter() - begun
-    forecast = assess(problem.on_public().under(chosen.agreement), "").relative_fitness
+    sample = PublicSample(problem.on_public().under(chosen.agreement))
+    seen_before = assess(sample.problem, "", sample=sample)
+    forecast, pools = seen_before.relative_fitness, [world.pool for world in sample.drawn(WORLDS)]
+    rare = Unseen.of(sample.problem.unbounded[0], pools, seen_before.models, 10_000 * owners)
     measured = simulate(problem.under(chosen.agreement), runs=RUNS, seed=1, alone=False, record_at=[])
     said, seen = float(forecast.median[-1]), measured.relative_fitness.final["median"]
     low, high = float(forecast.low[-1]), float(forecast.high[-1])
@@ -46,7 +51,7 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
     return (
         f"| {dataset} | {owners} | {epsilon:g} | {start} | {chosen.choice.describe().split(',')[0]}, "
         f"m = {chosen.agreement.answers} | {said:.2g} | {low:.2g} to {high:.2g} | {seen:.2g} | {said / seen:.2f} | "
-        f"{verdict} | {inside} | {seconds:.0f} |"
+        f"{verdict} | {inside} | {'' if rare is None else f'{rare.relative_fitness:.2g}'} | {seconds:.0f} |"
     )
 
 
@@ -65,12 +70,16 @@ def main() -> None:
                     print(rows[-1], file=sys.stderr, flush=True)
     head = (
         "# Forecast against measured\n\n"
-        "Made by `python -m benchmarks.forecast_accuracy`. n_i = 10,000, real rows resampled, 2,000 public rows. Each\n"
-        "plan is made from the public rows alone (asynchronous from zero; or any rule, with the public start and\n"
-        "preconditioner), its median ψ is forecast, and it is then run on the owners' records (median of "
-        f"{RUNS} runs).\n\n"
-        "| data | N | ε | start | plan | forecast | 5 to 95 % | measured | ratio | within 1.5 | in the band | plan s |\n"
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        "Made by `python -m benchmarks.forecast_accuracy`. n_i = 10,000, real rows resampled, 2,000 public rows; that\n"
+        "owners are alike is stated. Each plan is made from the public rows alone (asynchronous from zero; or any rule, with\n"
+        "the public start and preconditioner), its median ψ is forecast, and it is then run on the owners' records (median\n"
+        f"of {RUNS} runs). *With rare long ones*: what the forecast says the cost would be if one record in 10,000 were three\n"
+        "times as long as any public row (`copriv.forecast.unseen`), which is in no band.\n\n"
+        "Of the 10,000 loans one is six times as long as the next; it is among the owners' records and not among the public\n"
+        "rows. Where ignoring it costs more than privacy does, the band is too low, and the forecast's caution about rare\n"
+        "records is what a reader has. Hospital stays have no such record.\n\n"
+        "| data | N | ε | start | plan | forecast | 5 to 95 % | measured | ratio | within 1.5 | in the band | with rare "
+        "long ones | plan s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
     )
     text = head + "\n".join(rows) + "\n"
     if not quick:

@@ -23,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -258,11 +258,12 @@ def conducting(folder: Path, owners: int, answers: int) -> float:
     for name in terms.owner_names:
         conductor.joined(name, 0.0, bank.certificate.decode())
     asked = deque(message for _, message in conductor.take_outbox())
-    answers, unused, took = min(answers, 15 * owners), 20, 0.0
+    answers, unused, took, given = min(answers, 15 * owners), 20, 0.0, Counter[str]()
     for k in range(unused + answers):
         query = asked.popleft()
         assert isinstance(query, Query)
-        plain = Answer(query.identity, query.fingerprint, query.owner, np.zeros(PARAMETERS), 1, "")
+        given[query.owner] += 1
+        plain = Answer(query.identity, query.fingerprint, query.owner, np.zeros(PARAMETERS), given[query.owner], "")
         answer = signed_answer(bank, store.run, query, plain)  # the owner's work
         begun = time.perf_counter()
         conductor.answered(answer, 0.0)

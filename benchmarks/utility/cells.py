@@ -41,6 +41,7 @@ class Cell:
             data |= {"components": 0, "feature_bound": bound, "public_rows": 10_000}
         elif self.dataset == "hospital":
             data |= {"components": 9}
+        data["unlikeness"] = 0.0  # every owner's rows are resampled from one table, and all know it
         owner = {"records": self.records, "epsilon": self.epsilon, "delta": delta}
         return Agreement.of(
             {

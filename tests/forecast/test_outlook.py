@@ -21,6 +21,7 @@ TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
     "unlikeness",
     "at_unlikeness",
+    "unseen",
     "plan_caution",
     "probability",
     "comparison",

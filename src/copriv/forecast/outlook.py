@@ -25,6 +25,7 @@ from copriv.forecast.judgement import judged
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owners import OwnerForecast as OwnerForecast
 from copriv.forecast.owners import owners_of
+from copriv.forecast.unseen import Unseen
 from copriv.forecast.value import Consortium
 from copriv.numerals import percent
 from copriv.owner_worlds import OwnerWorld, psi
@@ -112,6 +113,8 @@ class Forecast(Shown, Framed, Drawn):
     """The fitness is a mean squared error, which has a root that people know."""
     generalisation: Generalisation
     """What all this is on new records of the owners."""
+    unseen: Unseen | None
+    """What records could cost that are too rare for public rows to show; None where owners have too few to hold any."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -170,15 +173,16 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def caution(self) -> str | None:
-        """Where the public rows know too little for a number: what they do say."""
+        """Where the public rows know too little for a number: what they do say, and what they cannot."""
         ψ = self.recommended.relative_fitness
-        low, high = float(ψ.low[-1]), float(ψ.high[-1])
-        if high <= WIDE * low and self.public_rows >= 3 * self.n_parameters:
-            return None
-        return (
-            f"{self.public_rows:,} public rows for {self.n_parameters} parameters: the cost lies between "
-            f"{_percent(low)} and {_percent(high)}."
-        )
+        low, high, said = float(ψ.low[-1]), float(ψ.high[-1]), []
+        if high > WIDE * low or self.public_rows < 3 * self.n_parameters:
+            said.append(
+                f"{self.public_rows:,} public rows for {self.n_parameters} parameters: the cost lies between "
+                f"{_percent(low)} and {_percent(high)}."
+            )
+        rare = None if self.unseen is None else self.unseen.words(high)
+        return " ".join([*said, *([] if rare is None else [rare])]) or None
 
     @property
     def verdict(self) -> str:
@@ -291,6 +295,7 @@ class Forecast(Shown, Framed, Drawn):
                 [owner.alone for owner in self.owners],
             ),
             "at_unlikeness": [vars(one) for one in self.at_unlikeness],
+            "unseen": None if self.unseen is None else vars(self.unseen),
             "plan_caution": None if self.caution_of_plan is None else {
                 "holds_to": self.caution_of_plan.holds_to,
                 "price": self.caution_of_plan.price,
@@ -434,6 +439,7 @@ def forecast(
         consortium=members,
         squared=problem.fitness.quadratic is not None,
         generalisation=generalisation_of(sample),
+        unseen=Unseen.of(problem.unbounded[0], pools, recommended.models, int(problem.terms.records.sum())),
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
