@@ -9,7 +9,7 @@ from copriv import Agreement, Problem
 from copriv.errors import InvalidInput
 from copriv.public_sample import PublicSample
 from copriv.tails import Tail
-from copriv.worlds import INTENSITIES, Law
+from copriv.worlds import INTENSITIES, Law, some_of
 
 
 def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):
@@ -155,3 +155,22 @@ def test_records_that_any_model_fits_are_refused_with_the_remedy():
     with pytest.raises(InvalidInput, match=r"model\.regularization above 0"):
         PublicSample(problem_of(X, y, records=(20,))).worlds(3)
     assert len(PublicSample(problem_of(X, y, records=(20,), c=1e-2)).worlds(3)) == 3
+
+
+def test_some_of_very_many_keep_the_law_of_some_of_many():
+    """Beyond what the exact law counts, means and spreads are those of the hypergeometric law, and nobody is drawn twice."""
+    counts, number = np.array([4, 1, 3, 2]) * 10**9, 3 * 10**9
+    drawn = np.array([some_of(np.random.default_rng(seed), counts, number) for seed in range(400)])
+    total, share = counts.sum(), counts / counts.sum()
+    assert (drawn.sum(axis=1) == number).all()
+    assert ((drawn >= 0) & (drawn <= counts)).all()
+    spread = np.sqrt(number * share * (1 - share) * (total - number) / (total - 1))
+    assert (np.abs(drawn.mean(axis=0) - number * share) < 5 * spread / 20).all()
+    assert np.allclose(drawn.std(axis=0), spread, rtol=0.2)
+
+
+def test_some_of_very_many_can_be_all_of_a_row():
+    counts = np.array([10**9, 5, 0])
+    drawn = some_of(np.random.default_rng(1), counts, 10**9 + 3)
+    assert drawn.sum() == 10**9 + 3
+    assert (drawn <= counts).all()

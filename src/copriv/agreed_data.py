@@ -11,6 +11,7 @@ from copriv.data.dictionary import PublicDictionary
 from copriv.data.opening import open_dataset
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
+from copriv.text import reason
 
 
 def pipeline(agreement: Agreement) -> dict[str, Any]:
@@ -80,6 +81,6 @@ def _dictionary(agreement: Agreement) -> PublicDictionary | None:
         return as_agreed(agreement, PublicDictionary.from_json(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise AgreementError(
-            f"data.dictionary: {path} cannot be read ({error}); run in the folder that the path starts from, or leave "
+            f"data.dictionary: {path} cannot be read ({reason(error)}); run in the folder that the path starts from, or leave "
             "the key out to fit one on the public rows"
         ) from None

@@ -6,6 +6,7 @@ this module reads it, holds it against the lists of rules, mechanisms and losses
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,16 +15,19 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
-from copriv.agreement_errors import gathered, problems_of, unknown_names
+from copriv.agreement_errors import problems_of, unknown_names
 from copriv.errors import AgreementError
 from copriv.mechanisms import Mechanism
 from copriv.results import Columns, Framed
 from copriv.shown import Card, Shown, Table, in_short
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.text import reason
 
 __all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
 
 
+LARGEST = 200_000_000
+"""Bytes of a file that is read as an agreement: a million owners written out take half of that."""
 _LOOKUPS = {
     ("agreement", "rule"): rules.named,
     ("agreement", "mechanism"): mechanisms.named,
@@ -62,13 +66,14 @@ class Agreement(Shown, Framed, AgreedTerms):
     def load(cls, path: str | Path) -> "Agreement":
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise AgreementError(f"{path}: cannot read the agreement ({why}); give the path of a TOML file") from None
-        except UnicodeDecodeError:
+            text = _text_of(path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise AgreementError(
+                    f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
+                ) from None
             raise AgreementError(
-                f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
+                f"{path}: cannot read the agreement ({reason(error)}); give the path of a TOML file"
             ) from None
         try:
             return cls.of(tomllib.loads(text))
@@ -78,6 +83,8 @@ class Agreement(Shown, Framed, AgreedTerms):
             raise told from None
         except ValueError as error:  # also of a number with more digits than Python reads
             raise AgreementError(f"{path}: not valid TOML: {error}") from None
+        except RecursionError:
+            raise AgreementError(f"{path}: its brackets are nested too deeply for an agreement") from None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Agreement":
@@ -91,7 +98,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         except ValidationError as error:
             found = problems_of(error.errors(), document)
             known = _LOOKUPS if error.errors()[0]["loc"] else {}
-            raise gathered([*found, *unknown_names(document, known)]) from None
+            raise AgreementError.of([*found, *unknown_names(document, known)]) from None
 
     @classmethod
     def given(cls, agreement: "Agreement | str | Path | Mapping[str, Any]") -> "Agreement":
@@ -197,6 +204,21 @@ class Agreement(Shown, Framed, AgreedTerms):
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
         return min(self.agreement.horizon, self.answers * self.n_talkers)
+
+
+def _text_of(path: str | Path) -> str:
+    """What a file says. A pipe that nobody writes into is not waited for, and a file without end is not read to its end.
+
+    Raises OSError where it cannot be read, ValueError where it is no text, or longer than any agreement.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(descriptor, True)
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST // 10**6} MB")
+    return content.decode("utf-8").replace("\r\n", "\n")
 
 
 def _owner_cells(table: OwnerTerms) -> tuple[str, ...]:

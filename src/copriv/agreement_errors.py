@@ -10,9 +10,6 @@ from copriv.errors import AgreementError
 from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 from copriv.text import printable
 
-SHOWN = 12
-"""Problems that are told; of more, how many there are: they fit on a screen."""
-
 _TABLES: dict[str, type[BaseModel]] = {
     "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,
 }  # fmt: skip
@@ -29,6 +26,9 @@ _REMEDIES = {
     "model.regularization": "give 0, or a small number such as 0.00001",
     "data.components": "give a whole number, or 0 for the features as they are",
     "data.public_rows": _WHOLE,
+    "data.bounds": "declare [low, high] for each column",
+    "data.dates": "declare the first and the last day of each column, such as 2020-01-01",
+    "data.missing": 'say what a missing value counts as: a number, a level, a day, or "yes" or "no"',
     "owner.name": "give every owner a name of its own, in quotes",
     "owner.records": f"it is how many records the owner holds; {_WHOLE}",
     "owner.epsilon": "it is the owner's whole privacy budget; agree on a number such as 1.0",
@@ -47,15 +47,6 @@ def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]
         if not _follows(error):
             by_place.setdefault(_place(error["loc"]), []).append(error)
     return [_problem(place, found, document) for place, found in by_place.items()]
-
-
-def gathered(problems: Sequence[str]) -> AgreementError:
-    """One error for several problems, each once."""
-    once = list(dict.fromkeys(problems))
-    told = [*once[:SHOWN], *([f"and {len(once) - SHOWN} more"] if len(once) > SHOWN else [])]
-    error = AgreementError("; ".join(told))
-    error.problems = tuple(told)
-    return error
 
 
 def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str], Any]]) -> list[str]:
@@ -99,15 +90,17 @@ def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], 
     first = errors[0]
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
-    path, owner = ".".join(map(str, place)), _owner(place, document)
+    path, owner = ".".join(printable(str(part), 60) for part in place), _owner(place, document)
     whose = f"{path} of {owner}" if owner else path
+    if first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int):
+        return f"{whose.rpartition('.')[0]}: has too few values{_remedy(place, '; ')}"
     if first["type"] == "missing":
         return f"{whose}: missing; every agreement must give it{_remedy(place, '; ')}"
     if first["type"] == "extra_forbidden":
         return f"{whose}: not a key of the agreement; {_spelling(place)}"
     if first["type"] == "value_error":
         said = str(first["msg"]).removeprefix("Value error, ")
-        return f"{whose}: {said}{_remedy(place, '; ')}"
+        return f"{whose}: {said}{_remedy(place, '; ') if _key(place)[1] else ''}"
     rules = list(dict.fromkeys(_rule(error) for error in errors))
     literals = [rule for rule in rules if rule.startswith("must be one of") or rule.startswith('must be "')]
     others = [rule for rule in rules if rule not in literals]

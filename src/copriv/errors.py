@@ -13,6 +13,8 @@
 A message says what is wrong, where, why it matters and what to do, on one line.
 """
 
+from collections.abc import Sequence
+
 
 class CoprivError(Exception):
     """The root: catch this to catch everything that copriv raises on purpose.
@@ -62,6 +64,17 @@ class AgreementError(InvalidInput):
     """
 
     problems: tuple[str, ...] = ()
+    SHOWN = 12
+    """Problems that are told; of more, how many there are: they fit on a screen."""
+
+    @classmethod
+    def of(cls, problems: Sequence[str]) -> "AgreementError":
+        """One error for several problems, each once."""
+        once = list(dict.fromkeys(problems))
+        told = [*once[: cls.SHOWN], *([f"and {len(once) - cls.SHOWN} more"] if len(once) > cls.SHOWN else [])]
+        error = cls("; ".join(told))
+        error.problems = tuple(told)
+        return error
 
 
 class DataError(InvalidInput):

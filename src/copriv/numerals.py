@@ -3,18 +3,23 @@
 import math
 from collections.abc import Sequence
 
+MOST = 1e7
+"""Percent: beyond it only one thing matters, that it is out of all proportion."""
+
 
 def percent(ratio: float) -> str:
     """0.0123 → "1.2 %": two significant digits, never a power of ten; what is below a billionth is rounding, and 0.
 
-    >>> percent(0.0123), percent(22.5), percent(1e-12)
-    ('1.2 %', '2,200 %', '0 %')
+    >>> percent(0.0123), percent(22.5), percent(1e-12), percent(1e20)
+    ('1.2 %', '2,200 %', '0 %', 'over 10,000,000 %')
     """
     value = 100.0 * ratio
     if not math.isfinite(value):
         return "unbounded"
     if abs(value) < 1e-7:
         return "0 %"
+    if value > MOST:
+        return f"over {MOST:,.0f} %"
     digits = 1 - math.floor(math.log10(abs(value)))
     return f"{round(value, digits):,.{max(0, digits)}f} %"
 

@@ -4,6 +4,7 @@ The lists of rules, mechanisms and losses stand above this file, and know it; `c
 and holds an agreement against them. Names are a contract: keys are added, never renamed.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
@@ -14,13 +15,24 @@ from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
+from copriv.text import printable
 from copriv.types import Array
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+"""In whatever unit: its square, and the square of that, are numbers still."""
+Positive = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Budget = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """ε: beyond these ends arithmetic is no longer about privacy, but about the smallest and largest numbers there are."""
+UnitOfMeasure = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""A public unit of measure, which divides and is divided by."""
+Unlike = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""How many times worse a perfect model of one owner's population is for everybody."""
+MOST_OWNERS = 1_000_000
+"""Of one agreement."""
+LONGEST_NAME = 200
+"""Letters of a name: it stands in tables, on certificates and as a folder."""
 PUBLIC_ROWS = 2000
 """Of a built-in data set, where the agreement does not say how many rows are public."""
 
@@ -30,6 +42,19 @@ def _real(value: int) -> float:
         return float(value)
     except OverflowError:
         raise ValueError(f"is a whole number of {len(str(value))} digits, which no computer calculates with") from None
+
+
+def _can_be_told_apart(name: str) -> str:
+    """A name as it is read, or why it cannot be one."""
+    if not name.strip():
+        raise ValueError("has no letter that can be seen; give a name")
+    if name != name.strip():
+        raise ValueError("begins or ends with a space, which nobody sees; leave it out")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"has {len(name):,} letters; give one of at most {LONGEST_NAME}")
+    if printable(name, LONGEST_NAME) != name:
+        raise ValueError(f"has characters that cannot be seen: {printable(name, 60)}; leave them out")
+    return name
 
 
 class _Table(BaseModel):
@@ -53,6 +78,8 @@ class Terms(_Table):
     def _square(cls, value: Any) -> Any:
         if value is not None and {len(row) for row in value} != {len(value)}:
             raise ValueError("must be square: as many numbers in every row as there are rows")
+        if value is not None and not _descends(np.array(value)):
+            raise ValueError("must be positive definite: with any other matrix, steps lead away from the optimum")
         return value
 
     @field_validator("start", "preconditioner", mode="before")
@@ -85,7 +112,7 @@ class Terms(_Table):
     group_size: Count | Literal["auto"] | None = None
     """A1, A2: owners that name no group answer in groups of about so many, in the agreement's order, as one (A, Remark 2);
     "auto": planned, with all their answers within the horizon. None: each by itself."""
-    start: tuple[float, ...] | None = None
+    start: tuple[Number, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"
     """What an owner answers with: one of `copriv.mechanisms` (docs/explanation/mechanisms.md)."""
@@ -95,7 +122,7 @@ class Terms(_Table):
     """"objective" only: λ, how firmly an owner's model is tied to the start; when not given, the least that will do."""
     reach: Positive | None = None
     """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
-    preconditioner: tuple[tuple[float, ...], ...] | None = None
+    preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
 
 
@@ -127,7 +154,7 @@ class DataTerms(_Table):
     public_rows: Count | None = None
     """How many rows are public, the last ones; None: all of `public`, or `PUBLIC_ROWS` of a built-in data set."""
     components: Annotated[int, Field(ge=0)] = 10
-    mean_square: Positive | None = None
+    mean_square: UnitOfMeasure | None = None
     """Of each feature of the public dictionary, on the public rows; None: 1/10,000, as of the papers' loans."""
     feature_bound: NonNegative | Literal["auto"] = "auto"
     """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
@@ -136,11 +163,11 @@ class DataTerms(_Table):
     """How columns become numbers before the dictionary: as they are declared, or as in the papers."""
     dictionary: str | None = None
     """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
-    fourier_features: Count | None = None
+    fourier_features: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
-    fourier_width: Positive | None = None
+    fourier_width: UnitOfMeasure | None = None
     """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
-    unlikeness: NonNegative | tuple[NonNegative, NonNegative] | None = None
+    unlikeness: Unlike | tuple[Unlike, Unlike] | None = None
     """How unlike the owners are, a number or a range (`copriv.unlikeness`): the ψ, on everybody's records, of a perfect
     model of one owner's own population. 0: alike; not given: not known, which is not the same."""
     strata: str | None = None
@@ -148,7 +175,7 @@ class DataTerms(_Table):
     Public rows need it, owners' tables do not."""
     features: tuple[str, ...] | None = None
     target: str | None = None
-    bounds: dict[str, tuple[float, float]] | None = None
+    bounds: dict[str, tuple[Number, Number]] | None = None
     categories: dict[str, tuple[str, ...]] | None = None
     ordered: tuple[str, ...] | None = None
     """Categories whose levels stand in order: one feature each; the others have one a level."""
@@ -226,19 +253,20 @@ class DataTerms(_Table):
     def _missing(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        number = {k: _real(v) if isinstance(v, int) and not isinstance(v, bool) else v for k, v in value.items()}
+        said = {k: ("yes" if v else "no") if isinstance(v, bool) else v for k, v in value.items()}
+        number = {k: _real(v) if isinstance(v, int) else v for k, v in said.items()}
         return {k: v.isoformat() if isinstance(v, date) else v for k, v in number.items()}
 
     @field_validator("bounds", "categories", mode="before")
     @classmethod
-    def _pairs(cls, value: Any) -> Any:
+    def _pairs(cls, value: Any, info: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        number = {
-            k: [_real(e) if isinstance(e, int) else e for e in v] if isinstance(v, list) else v
+        number = info.field_name == "bounds"
+        return {
+            k: tuple(_real(e) if number and type(e) is int else e for e in v) if isinstance(v, list | tuple) else v
             for k, v in value.items()
         }
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in number.items()}
 
 
 class OwnerTerms(_Table):
@@ -265,6 +293,11 @@ class OwnerTerms(_Table):
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
     """So many owners with these terms, each of them with these records; named `name` and a number from 1."""
+
+    @field_validator("name")
+    @classmethod
+    def _of_the_owner(cls, value: str) -> str:
+        return _can_be_told_apart(value)
 
     @field_validator("count")
     @classmethod
@@ -307,6 +340,8 @@ class AgreedTerms(BaseModel):
     def _fits_together(self) -> "AgreedTerms":
         twice = _twice(self.owner_tables)
         wrong = [] if twice is None else [f"owner.name: {twice!r} stands twice; every owner needs a name of its own"]
+        if self.n_owners > MOST_OWNERS:
+            wrong.append(f"owner.count: {self.n_owners:,} owners in all; an agreement has at most {MOST_OWNERS:,}")
         given = [owner.weight is not None for owner in self.owner_tables]
         if any(given) and not all(given):
             without = next(owner.name for owner in self.owner_tables if owner.weight is None)
@@ -409,9 +444,22 @@ class AgreedTerms(BaseModel):
         return self.model.gradient_bound
 
 
+def _descends(P: Array) -> bool:
+    """Whether xᵀPx is above 0 for every x, but for rounding: then a step along P·gradient goes down."""
+    largest = float(np.abs(P).max())
+    if largest == 0.0:
+        return False
+    symmetric = (P + P.T) / (2.0 * largest)
+    try:
+        np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def _twice(tables: tuple[OwnerTerms, ...]) -> str | None:
     """A name that two owners would have, without writing all of them out."""
-    names = [table.name for table in tables]
+    names = [unicodedata.normalize("NFC", table.name) for table in tables]
     if len(set(names)) < len(names):
         return next(name for name in sorted(names) if names.count(name) > 1)
     several = {table.name: table.number for table in tables if table.count is not None}

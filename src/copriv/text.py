@@ -12,6 +12,11 @@ def printable(text: str, most: int = 500) -> str:
     return shown if len(shown) <= most and len(text) <= most else shown[: most - 1] + "…"
 
 
+def reason(error: Exception) -> str:
+    """Why something could not be read or written, without the number that an operating system gives it."""
+    return str(getattr(error, "strerror", None) or error)
+
+
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

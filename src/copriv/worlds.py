@@ -49,6 +49,8 @@ INTENSITIES = np.geomspace(1e-4, 0.9, 40)
 """How far correlations of few rows may be shrunk."""
 EXACTLY = 1e-9
 """A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
+EXACT_DRAW = 10**9
+"""Units from which on `some_of` draws by normal laws: the exact one counts no further."""
 COPIES = 300
 """Rows that stand for the tail in a world."""
 
@@ -78,7 +80,23 @@ def some_of(rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: 
     """So many of the units that stand `counts` times each, without replacement."""
     if number >= counts.sum():
         return counts.copy()
+    if counts.sum() >= EXACT_DRAW:
+        return _some_of_very_many(rng, counts, number)
     return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
+
+
+def _some_of_very_many(
+    rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int
+) -> Int[np.ndarray, " rows"]:
+    """The same where there are more units than the exact law can count: row by row, each hypergeometric law as a normal one."""
+    drawn, left = np.zeros_like(counts), int(counts.sum())
+    for row, count in enumerate(counts.tolist()):
+        share = count / left if left else 0.0
+        spread = np.sqrt(number * share * (1.0 - share) * (left - number) / max(left - 1, 1))
+        wanted = round(number * share + float(spread) * float(rng.standard_normal()))
+        drawn[row] = min(max(wanted, number - (left - count), 0), count, number)
+        number, left = number - int(drawn[row]), left - count
+    return drawn
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,49 @@ AGREEMENTS = {
     "a start in words": ("seed = 7", 'seed = 7\nstart = ["a"]', "agreement.start.0"),
     "a start of another length": ("seed = 7", "seed = 7\nstart = [1.0, 2.0]", "start"),
     "a lopsided preconditioner": ("seed = 7", "seed = 7\npreconditioner = [[1.0], [1.0, 2.0]]", "preconditioner"),
+    "a name of spaces": ('"Beta"', '"   "', "no letter that can be seen"),
+    "a name and a space": ('"Beta"', '"Alpha "', "begins or ends with a space"),
+    "a name that cannot be seen": ('"Beta"', '"B\\u0000"', "characters that cannot be seen"),
+    "a name turned round": ('"Beta"', '"\\u202eB"', "characters that cannot be seen"),
+    "a name of ten thousand letters": ('"Beta"', f'"{"B" * 10_000}"', "at most 200"),
+    "a name twice, written in two ways": (
+        '"Alpha"\nrecords = 2000\nepsilon = 1.0\n\n[[owner]]\nname = "Beta"',
+        '"\\u00e9"\nrecords = 2000\nepsilon = 1.0\n\n[[owner]]\nname = "e\\u0301"',
+        "stands twice",
+    ),
+    "bound 1e308": ("gradient_bound = 3.0", "gradient_bound = 1e308", "at most 1e+30"),
+    "bound 1e-308": ("gradient_bound = 3.0", "gradient_bound = 1e-308", "at least 1e-30"),
+    "box 1e308": ("theta_max = 1e5", "theta_max = 1e308", "at most 1e+30"),
+    "box 1e-308": ("theta_max = 1e5", "theta_max = 1e-308", "at least 1e-30"),
+    "regularization 1e308": ("regularization = 1e-5", "regularization = 1e308", "at most 1e+30"),
+    "step 1e308": ("step = 4000.0", "step = 1e308", "at most 1e+30"),
+    "mean square 1e308": ("components = 5", "components = 5\nmean_square = 1e308", "at most 1e+12"),
+    "mean square 1e-300": ("components = 5", "components = 5\nmean_square = 1e-300", "at least 1e-12"),
+    "feature bound 1e308": ("components = 5", "components = 5\nfeature_bound = 1e308", "at most 1e+30"),
+    "unlikeness 1e308": ("components = 5", "components = 5\nunlikeness = 1e308", "at most 1e+06"),
+    "ten million waves": ("components = 5", "components = 5\nfourier_features = 10000000", "at most 100000"),
+    "a width without waves": ("components = 5", "components = 5\nfourier_width = 1.0", "without waves"),
+    "a billion owners": ("epsilon = 1.0", "epsilon = 1.0\ncount = 1000000000", "at most 1,000,000"),
+    "weights 1e308": (
+        'epsilon = 1.0\n\n[[owner]]\nname = "Beta"\n',
+        'epsilon = 1.0\nweight = 1e308\n\n[[owner]]\nname = "Beta"\nweight = 1e308\n', "at most 1e+30",
+    ),
+    "a start that is no number": ("seed = 7", "seed = 7\nstart = [nan, 0, 0, 0, 0]", "finite number"),
+    "a start out of sight": ("seed = 7", "seed = 7\nstart = [1e308, 0, 0, 0, 0]", "at most 1e+30"),
+    "a preconditioner that climbs": ("seed = 7", "seed = 7\npreconditioner = [[-1, 0], [0, 1]]", "positive definite"),
+    "a preconditioner of nothing": ("seed = 7", "seed = 7\npreconditioner = [[0, 0], [0, 0]]", "positive definite"),
+    "an indefinite preconditioner": ("seed = 7", "seed = 7\npreconditioner = [[1, 5], [5, 1]]", "positive definite"),
+    "a thousand brackets": ("seed = 7", f"seed = {'[' * 10_000}", "nested too deeply"),
+    "a key of five thousand letters": ("seed = 7", f"seed = 7\n{'k' * 5000} = 1", "kkk…"),
+    "a path of five thousand letters": (
+        'dataset = "lending-embedded"', f'dataset = "lending"\npath = "{"x" * 1000}.csv"', "xxx"
+    ),
+    "delta that nothing uses": (
+        "epsilon = 1.0", "epsilon = 1.0\ndelta = 1e-6", 'set delta = 0, choose mechanism = "gaussian", or rule = "auto"'
+    ),
+    "one bound": ("components = 5", "components = 5\nbounds = {a = [0]}", "declare [low, high]"),
+    "bounds that are true": ("components = 5", "components = 5\nbounds = {a = [false, true]}", "must be a number, not False"),
+    "levels that are numbers": ("components = 5", "components = 5\ncategories = {a = [1, 2]}", "not 1"),
     "an agreement without words": ("[agreement]", "agreement = 3\n[x]", "must be a table"),
 }  # fmt: skip
 
@@ -118,6 +162,7 @@ def one_screen(done, code):
     assert done.out == ""
     lines = done.err.splitlines()
     assert 1 <= len(lines) <= 24
+    assert all(len(line) <= 1620 for line in lines)
     assert lines[0].startswith("error: ")
     assert len(lines) == 1 or all(line.startswith("  ") for line in lines[1:])
     assert not re.search(r"Traceback|Warning|Input should|pydantic|Errno 0", done.err)
@@ -186,6 +231,15 @@ CALLS = {
     "an owner without anything": ("owner serve", 2, "--agreement"),
     "an owner with too little": ("owner serve --agreement good.toml", 2, "--"),
     "a learner without keys": ("learner good.toml", 2, "--"),
+    "a pipe that nobody writes into": ("simulate pipe", 3, "missing"),
+    "a file without end": ("simulate /dev/zero", 3, "larger than 200 MB"),
+    "public rows without a network": ("init new.toml --public people.csv", 2, "goes with --network"),
+    "days without a network": ("init new.toml --days 3", 2, "goes with --network"),
+    "a template of a network": ("init --network good.toml net --template", 2, "does not go with --network"),
+    "a network by force": ("init --network good.toml net --force", 2, "does not go with --network"),
+    "a pipe for an agreement": ("init pipe --force", 1, "a device or a pipe"),
+    "a query of a file": ("data check people.csv --agreement own.toml --owner a --query x", 2, "is for a data base"),
+    "no dictionary": ("forecast dictionary.toml", 3, "(No such file or directory)"),
 }  # fmt: skip
 
 
@@ -202,6 +256,8 @@ def folder(tmp_path):
     (tmp_path / "utf16.toml").write_bytes(GOOD.encode("utf-16"))
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "dictionary.toml").write_text(GOOD.replace("components = 5", 'components = 5\ndictionary = "no.json"'))
+    os.mkfifo(tmp_path / "pipe")
     return tmp_path
 
 
@@ -221,6 +277,24 @@ def test_a_table_that_cannot_be_opened_is_a_problem_of_the_table(copriv, folder)
 
 TABLES = {
     "a column twice": ("age,age,income\n20,20,1\n30,30,2\n", "age"),
+    "cells too few": ("age,income\n20,1\n30\n", "line 3 has 1 cell, and the header 2"),
+    "semicolons": ("age;income\n20;1\n", "parted by semicolons"),
+    "semicolons and decimal commas": ("age;income\n20,5;1,5\n", "parted by semicolons"),
+    "thousands": ('age,income\n"1,000",1\n20,2\n', "nothing between thousands"),
+    "underscores": ("age,income\n2_0,1\n30,2\n", "'2_0', not a number"),
+    "digits of another script": ("age,income\n٢٠,1\n30,2\n", "not a number"),
+    "UTF-16": ("age,income\n20,1\n30,2\n".encode("utf-16"), "is UTF-16 text"),
+    "UTF-16 without a mark": ("age,income\n20,1\n30,2\n".encode("utf-16-le"), "zeros between its letters"),
+    "UTF-32": ("age,income\n20,1\n30,2\n".encode("utf-32"), "UTF-16"),
+    "zeros": (bytes(1000), "zeros between its letters"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "is a picture"),
+    "an archive": (b"PK\x03\x04" + bytes(range(256)), "zip archive or a spreadsheet"),
+    "compressed": (b"\x1f\x8b" + bytes(range(256)), "is compressed"),
+    "any bytes": (bytes(range(256)) * 20, "people.csv"),
+    "Latin 1": ("age,income\n20,1\n\u00fc,2\n".encode("latin-1"), "age, row 2: is not UTF-8 text (byte 0xfc)"),
+    "a word of a hundred thousand letters": (f"age,income\n20,1\n{'x' * 100_000},2\n", "xxx…"),
+    "days for numbers": ("age,income\n2020-01-01,1\n2020-01-02,2\n", "is 2020-01-01, not a number"),
+    "the year 0": ("age,income\n0000-01-01,1\n0000-01-02,2\n", "is '0000-01-01', not a number"),
     "no header": ("20,1\n30,2\n", "age"),
     "nothing": ("", "people.csv"),
     "only a header": ("age,income\n", "no rows"),
@@ -236,12 +310,58 @@ TABLES = {
 @pytest.mark.parametrize("case", TABLES)
 def test_bad_tables(copriv, folder, case):
     content, said = TABLES[case]
-    (folder / "people.csv").write_text(content)
+    (folder / "people.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     done = copriv("data", "check", "people.csv", "--agreement", "own.toml", "--owner", "a")
     assert done.code == 3
     assert said in done.out + done.err
     assert len((done.out + done.err).splitlines()) <= 24
+    assert all(len(line) <= 800 for line in done.out.splitlines())
     assert "Traceback" not in done.out + done.err
+    assert done.out.replace("\n", "").isprintable()
+
+
+DECLARED = """features = ["age", "kind", "day", "ok"]
+target = "income"
+bounds = {age = [0, 120], income = [0, 10]}
+categories = {kind = ["01", "02"]}
+dates = {day = ["2020-01-01", "2021-01-01"]}
+booleans = ["ok"]
+components = 0
+feature_bound = 1.0
+"""
+DECLARATIONS = {
+    "bounds turned round": ("[0, 120]", "[120, 0]", "data.bounds.age: bounds must be two finite numbers"),
+    "one level": ('["01", "02"]', '["01"]', "declare two or more"),
+    "a level with a space": ('["01", "02"]', '["01", " 02"]', "begins or ends with a space"),
+    "days turned round": ('["2020-01-01", "2021-01-01"]', '["2021-01-01", "2020-01-01"]', "before the last"),
+    "days of another country": ('"2020-01-01"', '"01.01.2020"', "'01.01.2020' is not a day"),
+    "years for days": ('["2020-01-01", "2021-01-01"]', "[2020, 2021]", "'2020' is not a day"),
+    "one day": ('["2020-01-01", "2021-01-01"]', '["2020-01-01"]', "has too few values"),
+    "declared twice": ('["ok"]', '["ok", "kind"]', "both categories and booleans"),
+    "a feature twice": ('features = ["age",', 'features = ["age", "age",', "'age' stands twice"),
+    "missing outside": ("components = 0", "components = 0\nmissing = {age = 200}", "outside its own bounds"),
+}
+
+
+@pytest.mark.parametrize("case", DECLARATIONS)
+def test_bad_declarations(copriv, folder, case):
+    old, new, said = DECLARATIONS[case]
+    assert old in DECLARED
+    own = (folder / "own.toml").read_text()
+    head, tail = own.split("[data]\n")[0], own[own.index("[[owner]]") :]
+    (folder / "own.toml").write_text(f"{head}[data]\n{DECLARED.replace(old, new, 1)}{tail}")
+    (folder / "people.csv").write_text("age,kind,day,ok,income\n20,01,2020-02-01,true,1\n30,02,2020-03-01,no,2\n")
+    assert said in one_screen(copriv("data", "check", "people.csv", "--agreement", "own.toml", "--owner", "a"), 3)
+
+
+def test_all_that_is_wrong_with_columns_is_said_at_once(copriv, folder):
+    own = (folder / "own.toml").read_text()
+    (folder / "own.toml").write_text(
+        own.replace('features = ["age"]', 'features = ["age", "height", "weight"]').replace("[0, 120]", "[120, 0]")
+    )
+    said = one_screen(copriv("data", "check", "people.csv", "--agreement", "own.toml", "--owner", "a"), 3)
+    for wrong in ("data.bounds.age", "data.bounds.height", "data.bounds.weight"):
+        assert wrong in said
 
 
 @pytest.mark.parametrize(("name", "value"), [("RUNS", "abc"), ("JSON", "maybe"), ("SEED", "-1"), ("RUNS", "")])
@@ -261,6 +381,40 @@ def test_a_full_disk_is_said_in_one_line(folder, copriv):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert 1 <= len(done.stderr.splitlines()) <= 3
+
+
+def test_closed_streams_are_no_error(folder):
+    """As a service has them: nothing to read from, nowhere to write to."""
+    command = [sys.executable, "-c", "from copriv.cli import main; main()", "data", "check", "good.toml"]
+    shell = " ".join(f"'{part}'" for part in command) + " <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], cwd=folder).returncode == 0
+
+
+def test_a_ctrl_c_that_a_library_drops_is_given_once_more(copriv, folder, monkeypatch):
+    """Libraries in other languages print "Exception ignored" and go on."""
+
+    class Dropping:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def drops(*_, **__):
+        Dropping()
+        for _ in range(500):
+            time.sleep(0.01)
+
+    monkeypatch.setattr("copriv.cli.commands.simulate.simulate", drops)
+    done = copriv("simulate", "good.toml")
+    assert (done.code, done.err) == (130, "error: interrupted\n")
+
+
+def test_a_service_without_a_home_draws_without_a_word(folder):
+    environment = {**os.environ, "HOME": "/dev/null", "PYTHONPATH": os.pathsep.join(sys.path)}
+    for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", "import copriv.pictures.look"], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_python_is_told_in_words_too():

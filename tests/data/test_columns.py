@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import copriv
 from copriv.data import Schema
-from copriv.data.columns import Boolean, Category, Date, Number
+from copriv.data.columns import Boolean, Category, Date, Number, TwoClasses
 from copriv.data.datasets import lending
 from copriv.errors import AgreementError, DataError
 from copriv.network.model import Model
@@ -253,3 +253,36 @@ def test_values_that_python_cannot_have():
     ):
         with pytest.raises(DataError):
             made()
+
+
+@pytest.mark.parametrize("written", [("01", "02", "02"), ("1", "2", "2"), ("1.0", "2.0", "2.0")])
+def test_levels_that_a_reader_takes_for_numbers_are_found(tmp_path, written):
+    """A CSV file's 01 is read as the number 1; the declared level is what stands in the file."""
+    path = tmp_path / "codes.csv"
+    path.write_text("code,y\n" + "".join(f"{code},1\n" for code in written))
+    schema = Schema((Category("code", ("01", "02")),), Number("y", 0, 1))
+    assert schema.encode(path).features.tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
+def test_truth_values_are_found_under_the_levels_that_a_file_writes(tmp_path):
+    path = tmp_path / "fraud.csv"
+    path.write_text("x,fraud\n1,true\n0,false\n")
+    schema = Schema((Number("x", 0, 1),), TwoClasses("fraud", "false", "true"))
+    assert schema.encode(path).target.tolist() == [1.0, -1.0]
+
+
+def test_levels_that_would_read_alike_are_kept_apart():
+    import pandas
+
+    schema = Schema((Category("code", ("1", "01")),), Number("y", 0, 1))
+    frame = pandas.DataFrame({"code": ["01", "1"], "y": [0.0, 1.0]})
+    assert schema.encode(frame).features.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("cell", ["2020-02-01junk", "2020-02-31", "0000-01-01", "20.02.2020"])
+def test_what_only_begins_as_a_day_is_none(cell):
+    import pandas
+
+    schema = Schema((Date("day", date(2020, 1, 1), date(2021, 1, 1)),), Number("y", 0, 1))
+    problems = schema.problems(pandas.DataFrame({"day": ["2020-01-05", cell], "y": [0.0, 1.0]}))
+    assert problems == [f"day, row 2: is {cell!r}, not a date; write it as 2015-12-31"]

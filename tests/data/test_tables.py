@@ -55,10 +55,10 @@ def test_missing_cells(tmp_path: Path):
         ("absent.csv", None, "there is no such file"),
         ("t.xlsx", b"PK", "cannot read a .xlsx"),
         ("t", b"a,b", "cannot read a file without an ending"),
-        ("t.csv", b"", "not a readable csv file"),
-        ("t.csv", b"a,b\n1,2\n3\n", "not a readable csv file"),
+        ("t.csv", b"", "is empty, or a header alone"),
+        ("t.csv", b"a,b\n1,2\n3\n", "line 3 has 1 cell, and the header 2"),
         ("t.csv", b"a,b\n", "has no rows"),
-        ("t.parquet", b"this is not parquet", "not a readable parquet file"),
+        ("t.parquet", b"this is not parquet", "is no parquet file, or a part of one"),
     ],
 )
 def test_an_unreadable_file_is_one_line_that_says_what_to_do(tmp_path: Path, name, contents, says):

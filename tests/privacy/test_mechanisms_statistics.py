@@ -241,3 +241,10 @@ def test_refusals() -> None:
         simulate(agreement(share=0.0), data(), runs=2)
     with pytest.raises(AgreementError, match="delta"):
         simulate(agreement().replace(owner={"delta": 1e-6}), data(), runs=2)
+
+
+def test_the_gradient_keeps_a_part_of_epsilon_whatever_the_features_are_measured_in() -> None:
+    """Loans as they stand, without a dictionary: sums of dollars beside shares once took all of it, and divided by 0."""
+    share = best_share(np.diag([1e-9, 1e12]), np.diag([1e24, 1e-3]), 1e-6, 1e12)
+    assert 0 < share < 1
+    assert np.isfinite(statistics_noise(1.0, 1.0, round(share, 3), 2, 100, 1.0)).all()

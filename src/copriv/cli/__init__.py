@@ -18,18 +18,22 @@ imported when it is called (`on_use`); what they show in `show`. All are in docs
 fails where one is not.
 """
 
+import _thread
 import errno
 import os
 import re
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from copriv.cli.commands import COMMANDS
 from copriv.cli.on_use import loaded_on_use
 from copriv.errors import AgreementError, CoprivError
+from copriv.text import printable
 
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -72,13 +76,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """One command, from its arguments to its exit code. Errors that are not ours are bugs and keep their traceback."""
+    sys.unraisablehook = _unraised
+    if not sys.warnoptions:  # what overflows is said in words where it is shown: "unbounded"
+        warnings.simplefilter("ignore", RuntimeWarning)
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="copriv", standalone_mode=False)
-        sys.stdout.flush()  # a full disk must not go unheard
+        if sys.stdout is not None:  # as it is where standard output is closed
+            sys.stdout.flush()  # a full disk must not go unheard
         code = code if isinstance(code, int) else 0
     except AgreementError as error:
         if len(error.problems) > 1:
-            _complain(f"{len(error.problems)} things in the agreement cannot stand as they are:", *error.problems)
+            _complain("several things in the agreement cannot stand as they are:", *error.problems)
         else:
             _complain(str(error))
         return error.exit_code
@@ -108,9 +116,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _unraised(unraisable: Any) -> None:
+    """A Ctrl-C that a library in another language was given, and dropped, is given to the command once more."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
 def _unwritten(error: OSError) -> int:
     """A disk, a pipe or a folder that refuses: what, where and why on one line."""
-    what = f"{error.filename}: " if error.filename else "standard output: " if error.errno == errno.ENOSPC else ""
+    what = (
+        f"{printable(str(error.filename), 200)}: "
+        if error.filename
+        else "standard output: "
+        if error.errno == errno.ENOSPC
+        else ""
+    )
     _silence()
     _complain(f"{what}{error.strerror or error}; nothing more was written")
     return 1

@@ -18,16 +18,15 @@ Ordered levels count from 1 because models without an intercept need the first l
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from jaxtyping import Float
 
-from copriv.data.cells import at, days, distinct_labels, numbers, shortened
+from copriv.data.cells import at, days, numbers, told
+from copriv.data.levels import Cells, levels_of
 from copriv.errors import DataError
 from copriv.shown import Shown
 from copriv.types import Array
@@ -38,17 +37,6 @@ Scaling: TypeAlias = Literal["declared", "none"]
 """Numbers over their declared sizes; or, as in the papers, numbers as they are and levels 0, 1, 2, …, ordered or not."""
 Scale: TypeAlias = Literal["size", "centred", "log"]
 """How a number becomes a feature: x/size; (x − middle)/half the range; or log(1 + x − low)/log(1 + high − low)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """What a column's cells gave."""
-
-    values: Array
-    problems: list[str]
-    """One line for each kind of fault."""
-    moved: int = 0
-    """How many numbers were outside their bounds and counted as a bound."""
 
 
 @runtime_checkable
@@ -119,8 +107,12 @@ class Number:
             row, value = wrong
             # The usual reason: a table from where the decimal sign is a comma.
             comma = isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip("+-").isdigit()
-            advice = "write decimals with a point" if comma else "correct it, or declare a category"
-            return Cells(values, [f"{self.name}, row {row + 1}: is {value!r}, not a number; {advice}"])
+            advice = (
+                "write decimals with a point, and nothing between thousands"
+                if comma
+                else "correct it, or declare a category"
+            )
+            return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a number; {advice}"])
         return self._within(values, on_violation, "{:.12g}".format)
 
     def _within(self, values: Array, on_violation: OnViolation, shown: Any) -> Cells:
@@ -187,7 +179,7 @@ class Date:
         values, wrong = days(series)
         if wrong is not None:
             row, value = wrong
-            return Cells(values, [f"{self.name}, row {row + 1}: is {value!r}, not a date; write it as 2015-12-31"])
+            return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a date; write it as 2015-12-31"])
         found = self._as_number()._within(values, on_violation, lambda day: _day(day).isoformat())
         if scaling == "none":
             return Cells(found.values[:, None], found.problems, found.moved)
@@ -224,6 +216,11 @@ class Category(Shown):
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels) or len(self.levels) < 2:
             raise DataError(f"{self.name}: declare two or more different levels, not {list(self.levels)}")
+        spaced = next((level for level in self.levels if level != level.strip()), None)
+        if spaced is not None:
+            raise DataError(
+                f"{self.name}: the level {spaced!r} begins or ends with a space, which cells are read without"
+            )
         if self.missing is not None and self.missing not in self.levels:
             raise DataError(f"{self.name}: missing counts as {self.missing!r}, which is not one of its levels")
 
@@ -241,7 +238,7 @@ class Category(Shown):
     def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
         """One feature a level, or one where the levels are ordered."""
         K = len(self.levels)
-        found = _levels(self.name, series, {level: float(k) for k, level in enumerate(self.levels)}, self.missing)
+        found = levels_of(self.name, series, {level: float(k) for k, level in enumerate(self.levels)}, self.missing)
         place = found.values[:, None]
         if scaling == "none":
             return Cells(place, found.problems)
@@ -274,7 +271,7 @@ class Boolean:
         """One feature: 1 for true, 0 for false."""
         codes = {**dict.fromkeys(_FALSE, 0.0), **dict.fromkeys(_TRUE, 1.0)}
         missing = None if self.missing is None else _TRUE[0] if self.missing else _FALSE[0]
-        found = _levels(self.name, series, codes, missing, capitals=False)
+        found = levels_of(self.name, series, codes, missing, capitals=False)
         return Cells(found.values[:, None], found.problems)
 
 
@@ -299,7 +296,7 @@ class TwoClasses:
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
         """−1 or +1 for each row."""
-        return _levels(self.name, series, {self.negative: -1.0, self.positive: 1.0}, None)
+        return levels_of(self.name, series, {self.negative: -1.0, self.positive: 1.0}, None)
 
 
 Target: TypeAlias = Number | TwoClasses
@@ -311,26 +308,3 @@ def _number(day: date) -> float:
 
 def _day(number: float) -> date:
     return date.fromordinal(date(1970, 1, 1).toordinal() + int(number))
-
-
-def _levels(
-    name: str, series: nw.Series[Any], codes: Mapping[str, float], missing: str | None, capitals: bool = True
-) -> Cells:
-    """One number a row, by its level."""
-    labels, place = distinct_labels(series)
-    known = {**codes, **({} if missing is None else {"": codes[missing]})}
-    read = labels if capitals else [label.lower() for label in labels]
-    values: Float[Array, " records"] = np.array([known.get(label, math.nan) for label in read])[place]
-    unknown = np.isnan(values)
-    absent = unknown & np.array([not label for label in labels])[place]
-    problems: list[str] = []
-    if absent.any():
-        advice = "fill it in, leave the row out, or declare the level that missing counts as"
-        problems.append(at(name, absent, f"is missing; {advice}"))
-    strange = unknown & ~absent
-    if strange.any():
-        label = labels[place[int(np.argmax(strange))]]
-        declared = shortened(tuple(codes))
-        advice = "correct it, or declare the level"
-        problems.append(at(name, strange, f"is {label!r}, not one of {declared}; {advice}"))
-    return Cells(values, problems)

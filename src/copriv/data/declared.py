@@ -33,7 +33,7 @@ _EXAMPLES = {
 
 
 def declared_schema(data: Mapping[str, Any]) -> Schema:
-    """The schema that [data] declares. Raises AgreementError that starts with the field path."""
+    """The schema that [data] declares. Raises AgreementError with all that is wrong, each with its field path."""
     features, target = data.get("features"), data.get("target")
     if not features or isinstance(features, str):
         raise AgreementError('data.features: a table needs a list of feature columns; write features = ["age", ...]')
@@ -41,12 +41,27 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
         raise AgreementError('data.target: a table needs a target column; write target = "name"')
     if target in features:
         raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
-    for key in (*KINDS, "missing", "ordered", "scales", "clamp"):
-        for name in data.get(key) or ():
-            if name != target and name not in features:
-                raise AgreementError(f"data.{key}.{name}: neither a feature nor the target; add it to data.features")
-    columns = tuple(_column(name, data) for name in features)
-    return Schema(columns, _target(target, data), data.get("unit"))
+    problems = [
+        f"data.{key}.{name}: neither a feature nor the target; add it to data.features"
+        for key in (*KINDS, "missing", "ordered", "scales", "clamp")
+        for name in data.get(key) or ()
+        if name != target and name not in features
+    ]
+    twice = {name for name in features if list(features).count(name) > 1}
+    problems += [f"data.features: {name!r} stands twice; name each column once" for name in sorted(twice)]
+    columns: list[Column] = []
+    for name in dict.fromkeys(features):
+        try:
+            columns.append(_column(name, data))
+        except AgreementError as error:
+            problems.append(str(error))
+    try:
+        about = _target(target, data)
+    except AgreementError as error:
+        problems.append(str(error))
+    if problems:
+        raise AgreementError.of(problems)
+    return Schema(tuple(columns), about, data.get("unit"))
 
 
 def _kind(name: str, data: Mapping[str, Any]) -> str:
@@ -54,7 +69,9 @@ def _kind(name: str, data: Mapping[str, Any]) -> str:
     kinds = [key for key in KINDS if name in (data.get(key) or ())]
     if len(kinds) != 1:
         have = f"both {kinds[0]} and {kinds[1]}" if kinds else "neither bounds nor categories (nor booleans, nor dates)"
-        raise AgreementError(f"data.bounds.{name}: the column has {have}; declare exactly one of them")
+        raise AgreementError(
+            f"data.{kinds[0] if kinds else 'bounds'}.{name}: the column has {have}; declare exactly one of them"
+        )
     for key, fitting in (("ordered", ("categories",)), ("scales", ("bounds",)), ("clamp", ("bounds", "dates"))):
         if name in (data.get(key) or ()) and kinds[0] not in fitting:
             raise AgreementError(
@@ -73,13 +90,22 @@ def _column(name: str, data: Mapping[str, Any]) -> Column:
             case "booleans":
                 return Boolean(name, None if missing is None else Boolean.truth(name, str(missing)))
             case "dates":
-                first, last = (date.fromisoformat(str(day)) for day in data["dates"][name])
-                as_missing = None if missing is None else date.fromisoformat(str(missing))
+                first, last = (_day(day) for day in data["dates"][name])
+                as_missing = None if missing is None else _day(missing)
                 return Date(name, first, last, as_missing, clamp=name in (data.get("clamp") or ()))
         levels = tuple(str(level) for level in data["categories"][name])
         return Category(name, levels, missing, ordered=name in (data.get("ordered") or ()))
     except (DataError, TypeError, ValueError) as error:
-        raise AgreementError(f"data.{kind}.{name}: {error}; declare {_EXAMPLES[kind]}") from None
+        said = str(error).removeprefix(f"{name}: ")
+        raise AgreementError(f"data.{kind}.{name}: {said}; declare {_EXAMPLES[kind]}") from None
+
+
+def _day(written: object) -> date:
+    """A declared day. Raises DataError for what is none."""
+    try:
+        return date.fromisoformat(str(written))
+    except ValueError:
+        raise DataError(f"{str(written)!r} is not a day") from None
 
 
 def _target(name: str, data: Mapping[str, Any]) -> Target:
@@ -91,7 +117,8 @@ def _target(name: str, data: Mapping[str, Any]) -> Target:
         if kind == "bounds":
             return _number(name, data, None)
     except (DataError, TypeError, ValueError) as error:
-        raise AgreementError(f"data.bounds.{name}: {error}; declare [low, high]") from None
+        said = str(error).removeprefix(f"{name}: ")
+        raise AgreementError(f"data.bounds.{name}: {said}; declare [low, high]") from None
     if kind != "categories":
         raise AgreementError(f"data.{kind}.{name}: a target is a number (bounds) or one of two classes (categories)")
     levels = tuple(str(level) for level in data["categories"][name])

@@ -80,6 +80,10 @@ def is_published(dataset: DataSet, path: Path) -> bool:
 
     A file of another size than those is not opened.
     """
-    if path.is_file() and any(path.stat().st_size == size for _, size in dataset.published):
+    try:
+        there = path.is_file()
+    except OSError:  # a name that no file can have; reading it says so
+        return False
+    if there and any(path.stat().st_size == size for _, size in dataset.published):
         return any(sha256(path) == known for known, _ in dataset.published)
     return was_fetched(path)

@@ -371,6 +371,8 @@ def forecast(
     else:
         problem = Problem.forecasting(Agreement.given(agreement), public, loss, strata)
 
+    if not _open(problem.terms):
+        problem.terms.mechanism.check_delta(problem.terms)  # before minutes of planning, not after
     sample = PublicSample(problem)
 
     def planned(keep: bool) -> Plan:

@@ -77,8 +77,9 @@ class Mechanism(ABC):
         for owner in agreed.owner_tables:
             if owner.delta > 0 and self.guarantee is Guarantee.PURE:
                 raise AgreementError(
-                    f"owner.delta: {owner.name} was to answer with delta {owner.delta:g}; mechanism "
-                    f'"{self.name}" is pure epsilon, delta 0'
+                    f'owner.delta: {owner.name} offers delta {owner.delta:g}, but mechanism "{self.name}" is pure epsilon '
+                    'and makes no use of it; set delta = 0, choose mechanism = "gaussian", or rule = "auto" to have one '
+                    "planned"
                 )
 
     @abstractmethod

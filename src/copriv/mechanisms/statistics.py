@@ -52,6 +52,8 @@ from copriv.validation import count, positive
 
 STEPS = (1.0, 0.6, 0.3)
 """How far to go from the start to what the answers say: a public model knows something, and noise does not."""
+MOST_SHARE = 0.999
+"""Of ε for second moments: all of it would leave none for the gradient, and features as they come can ask for that."""
 SUMMED = 16
 """Laplace variables whose sum is as good as that of many."""
 
@@ -150,7 +152,7 @@ def best_share(
     bound, moments_bound: Ξ and M. Neither n nor ε matters: both parts scale alike.
 
     The gradient's noise costs a/(1−τ)², a = ½·2(2Ξ)² tr A⁻¹; that of H, through 2·noise·(θ* − θ₀), b/τ² with b the same
-    sum over its entries. The least of a/(1−τ)² + b/τ² is at τ = b^⅓/(a^⅓ + b^⅓).
+    sum over its entries. The least of a/(1−τ)² + b/τ² is at τ = b^⅓/(a^⅓ + b^⅓), at most MOST_SHARE.
     """
     p = len(curvature)
     A = np.linalg.inv(curvature)
@@ -162,7 +164,7 @@ def best_share(
         if j != k:
             move += A[k, k] * displacement[j, j] + 2 * A[j, k] * displacement[j, k]
         b += (2 * 2 * moments_bound / times) ** 2 * move
-    return float(b ** (1 / 3) / (a ** (1 / 3) + b ** (1 / 3)))
+    return min(float(b ** (1 / 3) / (a ** (1 / 3) + b ** (1 / 3))), MOST_SHARE)
 
 
 class Statistics(OneAnswer):

@@ -25,6 +25,7 @@ from copriv.losses import OfMargin
 from copriv.network.store import refuse_too_many_owners
 from copriv.records import Records
 from copriv.shown import Shown
+from copriv.text import reason
 from copriv.types import Array
 from copriv.validation import finite_array
 
@@ -80,7 +81,9 @@ class Model(Shown):
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path}: cannot read the model ({error}); give the file of copriv learner") from None
+            raise InvalidInput(
+                f"{path}: cannot read the model ({reason(error)}); give the file of copriv learner"
+            ) from None
 
     def features(self, table: object) -> Float[Array, "records p"]:
         """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""

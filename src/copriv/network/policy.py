@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
+from copriv.text import reason
 
 _Names = tuple[str, ...]
 
@@ -74,7 +75,7 @@ class Policy(BaseModel):
         try:
             document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise PolicyRefused(f"{path}: cannot read the policy ({error}); give a TOML file") from None
+            raise PolicyRefused(f"{path}: cannot read the policy ({reason(error)}); give a TOML file") from None
         if set(document) != {"policy"} or not isinstance(document["policy"], dict):
             raise PolicyRefused(f"{path}: a policy file has one table, [policy]")
         try:

@@ -11,3 +11,8 @@
 
 Each is a function of a result and gives a matplotlib Figure; `look.png` makes the bytes of a file of it.
 """
+
+import logging
+
+# Where nobody's home can be written to (a service), it would say so on every screen; it draws all the same.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)

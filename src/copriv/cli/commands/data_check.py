@@ -19,6 +19,10 @@ from copriv.data.sql import is_sql, read_sql
 from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
 from copriv.losses import by_name
 from copriv.problem import Problem
+from copriv.text import printable
+
+_LONGEST = 800
+"""Characters of a line: what stands in a table may be of any length."""
 
 
 @dataclass
@@ -68,8 +72,12 @@ def command(
     if not is_sql(path) and Path(path).suffix.lower() == ".toml":
         found = _check_agreement(Agreement.load(path))
     elif agreement is None:
-        raise UsageError(f"{path}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME")
+        raise UsageError(
+            f"{printable(path, 200)}: to check a table, give the agreement it is for: --agreement AGREEMENT --owner NAME"
+        )
     else:
+        if query and not is_sql(path):
+            raise UsageError("--query: is for a data base (duckdb:FILE, postgresql://…), and a file is read whole")
         terms = Agreement.load(agreement)
         name = _whose(terms, owner)
         found = _check_table(path, query, terms, agreement, name)
@@ -213,19 +221,19 @@ def _encoded(
 def _show(found: _Findings) -> None:
     console = out()
     if found.description:
-        console.print(found.description)
+        console.print(printable(found.description, _LONGEST))
     if found.owners:
         table = plain_table("owner", "agreed", "records", "features", "L1 bound on features", "bound on target")
         for owner in found.owners:
             bound = "none" if owner["feature_bound"] is None else plain_number(owner["feature_bound"])
             counts = (f"{owner['agreed']:,}", f"{owner['records']:,}", str(owner["features"]))
-            table.add_row(owner["name"], *counts, bound, plain_number(owner["target_bound"]))
+            table.add_row(printable(owner["name"], 60), *counts, bound, plain_number(owner["target_bound"]))
         console.print(table)
     for column, cells in found.clamped.items():
         console.print(f"{column}: {cells:,} {'value' if cells == 1 else 'values'} out of bounds, counted as the bound")
     for line in found.looked_at:
-        console.print(line)
+        console.print(printable(line, _LONGEST))
     for problem in found.problems:
-        console.print(problem)
+        console.print(printable(problem, _LONGEST))
     many = len(found.problems)
     console.print("No problems." if not many else f"{many} problem{'' if many == 1 else 's'}.")

@@ -36,12 +36,18 @@ def command(
         bool, typer.Option("--template", help="Write the plain template, and ask nothing; as without a terminal.")
     ] = False,
     days: Annotated[
-        int, typer.Option(min=1, max=MOST_DAYS, help="With --network: how long certificates are valid.")
-    ] = 365,
+        int | None, typer.Option(min=1, max=MOST_DAYS, help="With --network: how long certificates are valid; 365.")
+    ] = None,
 ) -> None:
     """Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a consortium."""
+    if network is None and (public is not None or days is not None):
+        raise UsageError(f"{'--days' if public is None else '--public'}: goes with --network AGREEMENT")
+    if network is not None and (plain or force):
+        raise UsageError(
+            f"{'--template' if plain else '--force'}: does not go with --network, which makes a new folder"
+        )
     if network is not None:
-        init_network(network, path, public, days)
+        init_network(network, path, public, days or 365)
         return
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")

@@ -10,7 +10,8 @@ from copriv.errors import UsageError
 MOST_RUNS = 1_000_000
 """More would not fit into memory, nor tell more."""
 AgreementFile = Annotated[
-    Path, typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT")
+    Path,
+    typer.Argument(metavar="AGREEMENT", help="The agreement, a TOML file.", envvar="COPRIV_AGREEMENT", readable=False),
 ]
 Runs = Annotated[int, typer.Option(min=1, max=MOST_RUNS, help="How many independent runs.", envvar="COPRIV_RUNS")]
 PublicRuns = Annotated[

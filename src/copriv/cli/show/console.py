@@ -19,8 +19,8 @@ from copriv.text import printable
 PATIENCE = 2.0
 """Seconds before a bar appears."""
 
-_LONGEST = 4000
-"""Characters of a line."""
+_LONGEST = 1600
+"""Characters of a line: twenty of a terminal."""
 
 _NARROWEST = 100
 """Tables are never squeezed below this many columns: a pipe has no width of its own."""

@@ -15,6 +15,8 @@ from copriv.text import printable
 
 WIDTH, HEIGHT = 80, 24
 _NAME = 18
+_KEPT = "\x1f"
+"""Stands for a space at which no line ends; no text has it (`printable`)."""
 _OWNERS = 6
 
 
@@ -174,7 +176,9 @@ def _aligned(table: list[list[str]]) -> list[str]:
 
 
 def _wrapped(text: str, most: int) -> list[str]:
-    made = textwrap.wrap(text, WIDTH, break_long_words=True, break_on_hyphens=False)
+    kept = text.replace(" %", _KEPT + "%")  # a number and its sign stay on one line
+    made = textwrap.wrap(kept, WIDTH, break_long_words=True, break_on_hyphens=False)
+    made = [line.replace(_KEPT, " ") for line in made]
     return made if len(made) <= most else [*made[: most - 1], _cut(made[most - 1] + " …", WIDTH)]
 
 

@@ -1,6 +1,7 @@
 """What `--out DIR` leaves behind: tables, pictures and agreements, each file whole or not there at all."""
 
 import csv
+import errno
 import io
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
 from copriv.simulation import NOT_FOR_RELEASE, Simulation
+from copriv.text import reason
 
 
 def series_csv(simulation: Simulation) -> str:
@@ -35,12 +37,17 @@ def save(directory: Path, files: dict[str, bytes]) -> list[Path]:
         for name, content in files.items():
             paths.append(replace_file(directory / name, content))
     except OSError as error:
-        raise CoprivError(f"{directory}: cannot write here ({error}); choose another directory") from None
+        raise CoprivError(f"{directory}: cannot write here ({reason(error)}); choose another directory") from None
     return paths
 
 
 def replace_file(path: Path, content: bytes) -> Path:
-    """The whole content, under a name of its own first and then renamed over `path`."""
+    """The whole content, under a name of its own first and then renamed over `path`.
+
+    Raises OSError where it cannot be written, and for a device or a pipe: renaming would put a file in its place.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "a device or a pipe, and no file", str(path))
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_bytes(content)

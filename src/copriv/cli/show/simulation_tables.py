@@ -8,6 +8,7 @@ from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import MOST_ROWS
 from copriv.rules import named
 from copriv.simulation import Simulation
+from copriv.text import printable
 
 
 def show(agreement: Agreement, result: Simulation) -> None:
@@ -15,7 +16,9 @@ def show(agreement: Agreement, result: Simulation) -> None:
     console, ψ = out(), result.relative_fitness.final
     runs = "1 run" if result.runs == 1 else f"{result.runs:,} runs"
     queries = f"{int(result.relative_fitness.k[-1]):,} {named(result.rule).counted_in}"
-    console.print(f"{agreement.agreement.name}: rule {result.rule}, {queries}, {runs}, seed {result.seed}")
+    console.print(
+        f"{printable(agreement.agreement.name, 80)}: rule {result.rule}, {queries}, {runs}, seed {result.seed}"
+    )
     console.print(f"{result.description}\n")
     table = plain_table("owner", "records", "epsilon", "answers", "noise scale", "alone, above the best")
     for owner in result.owners[:MOST_ROWS]:
