@@ -28,8 +28,6 @@ LONGER = 3.0
 LONGEST = 0.01
 """Such a record points to where so many of the longest of a world do."""
 WORLDS = 8
-MATERIAL = 2.0
-"""It is said where it is so many times the upper end of the band."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ class Unseen:
         return cls(round(records / number), LONGER, float(np.median(found))) if found else None
 
     def words(self, high: float) -> str | None:
-        """In a sentence, where it is far above the band's upper end; None elsewhere."""
-        if self.relative_fitness <= MATERIAL * high:
+        """In a sentence, where it is above the band's upper end; None elsewhere."""
+        if self.relative_fitness <= high:
             return None
         return (
             f"Public rows cannot show what one record in {self.one_in:,} is like: were those "

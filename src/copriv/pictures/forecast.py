@@ -30,6 +30,7 @@ from copriv.pictures.look import (
     panel,
     percent_axis,
     sheet,
+    sheet_of,
 )
 from copriv.rules import named
 from copriv.text import printable
@@ -76,8 +77,7 @@ def curves(outlook: Forecast) -> Figure:
 
 
 def _curve(axes: Axes, one: Assessment, colour: str, title: str) -> None:
-    figure, ψ = axes.get_figure(root=True), one.relative_fitness
-    assert figure is not None
+    figure, ψ = sheet_of(axes), one.relative_fitness
     low, mean, high = (np.maximum(line, FLOOR) for line in (ψ.low, ψ.mean, ψ.high))
     axes.fill_between(ψ.k, low, high, color=colour, alpha=0.17, linewidth=0)
     marker = "o" if len(ψ.k) <= 30 else None

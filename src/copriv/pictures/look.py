@@ -203,10 +203,15 @@ class Label(NamedTuple):
     name: str = ""
 
 
+def sheet_of(axes: Axes) -> Figure:
+    """The figure that axes are on; no picture here has a figure within a figure."""
+    assert isinstance(axes.figure, Figure)
+    return axes.figure
+
+
 def beside(axes: Axes, labels: Sequence[Label]) -> None:
     """Labels to the right of the axes, at the height of what they name, moved apart where they would meet."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = sheet_of(axes)
     box, (w, h) = axes.get_position(), figure.get_size_inches()
     left, low, high = box.x1 * w + 0.09, *np.log(axes.get_ylim())
     room, tall, line = w - left - 0.12, box.height * h, _BESIDE * _LEADING / 72
@@ -246,8 +251,7 @@ def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: li
 
     Left out where there is no such place: what is written must be read.
     """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = sheet_of(axes)
     lines, scale = "\n".join(broken(figure, words, width, 9.2)), figure.dpi / 72
     inside = axes.get_window_extent()
     x, y = axes.transData.transform(at)
@@ -295,8 +299,7 @@ def k_axis(axes: Axes, k: Any) -> None:
 
 def _apart(axes: Axes, ticks: Sequence[int]) -> list[int]:
     """Of these ticks the last, and before it those whose numbers do not meet the next one's."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = sheet_of(axes)
     kept: list[int] = []
     limit = np.inf
     for t in reversed(ticks):
