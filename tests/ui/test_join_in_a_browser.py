@@ -209,10 +209,10 @@ def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visit
 
 def test_names_stay_in_their_place_and_a_link_can_be_had_where_nothing_may_be_copied(visitor):
     page = visitor.enter()
-    name(page, 0).fill("\u202e" + "x" * 400)
+    name(page, 0).fill("בנק" + "x" * 190)
     visitor.exactly()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert "\u2068\u202e" in page.locator("#meaning p").first.text_content()
+    assert "\u2068בנק" in page.locator("#meaning p").first.text_content()
     assert (
         page.evaluate("async () => (await import('/static/events.js')).eventText({kind: 'constructor'})")
         == "constructor"
@@ -301,13 +301,27 @@ def test_numbers_that_make_no_sense_are_answered_in_words(visitor, value):
 
 def test_hostile_names_stay_text(visitor):
     page = visitor.enter()
-    names = ["<img src=x onerror=alert(1)>", "{together}", "x" * 3000, "\u202e\u0000evil", "Organisation 1"]
+    names = ["<img src=x onerror=alert(1)>", "{together}", "x" * 200, "Organisation 2", "Organisation 1"]
     for i, hostile in enumerate(names):
         name(page, i).fill(hostile)
     visitor.exactly()
     assert page.locator("main img").count() == 0
     assert page.locator("#worth tbody tr").count() == 5
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_name_that_no_agreement_takes_is_told_in_words_and_a_long_one_ends(visitor):
+    page = visitor.enter()
+    name(page, 1).fill("x" * 1000)
+    assert len(name(page, 1).input_value()) == 200
+    name(page, 0).fill("\u202e\u0000evil")
+    until(page, "document.querySelector('#verdict').textContent.includes('cannot be seen')")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.wait_for_timeout(1500)  # the full forecast is asked for too, and refused
+    assert all(
+        "422" in said for said in visitor.complaints
+    )  # the browser's own word for it, in a place where nobody looks
+    visitor.complaints.clear()
 
 
 def test_lines_from_a_spreadsheet_fill_several(visitor):

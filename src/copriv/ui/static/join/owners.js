@@ -22,7 +22,7 @@ export function owners(desk, meaning) {
   function line(seat, i) {
     const { terms } = seat;
     const called = () => desk.nameOf(seat, i);
-    const name = h("input", { type: "text", value: terms.name ?? "", placeholder: t("owner.number", { number: i + 1 }), autocomplete: "off", spellcheck: "false" });
+    const name = h("input", { type: "text", value: terms.name ?? "", placeholder: t("owner.number", { number: i + 1 }), autocomplete: "off", spellcheck: "false", maxlength: "200" });
     const records = h("input", { type: "number", inputmode: "numeric", min: 1, step: 1, value: terms.records });
     const slider = h("input", { type: "range", min: LOWEST, max: HIGHEST, step: 0.01, value: Math.log10(terms.epsilon) });
     const exact = h("input", { type: "number", inputmode: "decimal", min: 0.0001, step: "any", value: terms.epsilon });
