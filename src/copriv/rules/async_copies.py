@@ -6,11 +6,17 @@
 
 The appendix of A needs c_L = 1/2; eq. (7) prints (N − 1)/N, which agrees for N = 2 only (erratum 2). Both can be had.
 Owners that talk more often than 1/N of the time have their gradients scaled down by as much (A, Remark 4): an owner of
-share s by 1/(Ns). Shares are those that are agreed, until the answers that came say otherwise: once who answered could
-come from the agreed shares with a probability of less than one in a million (Pearson's χ² over a run's answers, which
-never happens to owners that keep to them), shares are what was realised, (aπ_i + c_i)/(a + k) after k answers, c_i of
-them by owner i, with the agreed π as a prior of a = 2N answers. So owners that keep to what was agreed are left exactly
-as they were, and forecasts of them stay exact; owners that drop out are made up for, tenfold at most.
+share s by 1/(Ns). Shares are those that are agreed, until the answers that came say otherwise. With the agreed π as a
+prior of a = 2N answers, the next one is owner i's with probability (aπ_i + c_i)/(a + k) after k answers, c_i of them its own;
+how much better that foretells who answers,
+
+    M_k = Π over answers of ((aπ_i + c_i)/(a + k))/π_i,
+
+is a martingale of mean 1 where owners keep to π, which passes a million in less than one run in a million, however many
+owners there are and whenever one looks (Ville 1939). Once it does, shares are what was realised of late: counts fade by
+1/e over a tenth of the run, or ten answers an owner where that is longer, for who was away at first is there now. So owners
+that keep to what was agreed are left exactly as they were, and forecasts of them stay exact; owners that drop out are made
+up for, tenfold at most.
 """
 
 import math
@@ -32,6 +38,8 @@ from copriv.validation import count, positive
 
 SURPRISE = 1e-6
 """How improbable who answered must be under the agreed shares before realised ones take their place."""
+LATELY, LEAST_ANSWERS = 0.1, 10
+"""Realised shares are those over so much of the run, or over so many answers an owner."""
 PRIOR_ANSWERS = 2.0
 """An owner's answers that the agreed shares count for, once realised ones do."""
 MOST_MADE_UP_FOR = 10.0
@@ -46,8 +54,10 @@ class _State:
     """θ̄ of the query that is out."""
     heard: Float[Array, "runs owners"]
     """c_i: answers so far."""
-    squares: Float[Array, " runs"]
-    """Σ c_i²/π_i."""
+    lately: Float[Array, "runs owners"]
+    """The same, answer k counted e^(k/w) times: what fades is what came before."""
+    surprise: Float[Array, " runs"]
+    """log M."""
     strays: Bool[np.ndarray, " runs"]
     """Whether who answers has been seen not to keep to the agreed shares."""
     k: int
@@ -90,7 +100,7 @@ class AsyncCopies:
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         runs, N = len(theta), len(self.weights)
         copies = np.repeat(theta[:, None, :], N, axis=1)
-        nobody = np.zeros((runs, N)), np.zeros(runs), np.zeros(runs, dtype=bool)
+        nobody = np.zeros((runs, N)), np.zeros((runs, N)), np.zeros(runs), np.zeros(runs, dtype=bool)
         return _State(theta.copy(), copies, theta.copy(), *nobody, 0)
 
     def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
@@ -114,27 +124,24 @@ class AsyncCopies:
 
     def _share(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, " runs"]:
         """How often each run's talker talks: as agreed, or as realised where that is plainly something else."""
-        π, run = self._agreed, np.arange(len(talker))
-        before = state.heard[run, talker]
-        state.k += 1
+        π, run = self._agreed[talker], np.arange(len(talker))
+        prior, before = PRIOR_ANSWERS * len(self.weights), state.heard[run, talker]
+        state.surprise += np.log((prior * π + before) / ((prior + state.k) * π))
+        state.strays |= state.surprise > -np.log(SURPRISE)
         state.heard[run, talker] = before + 1.0
-        state.squares += (2.0 * before + 1.0) / π[talker]
-        state.strays |= state.squares / state.k - state.k > self._surprise  # Σ (c_i − kπ_i)²/(kπ_i)
-        prior = PRIOR_ANSWERS * len(π)
-        realised = (prior * π[talker] + before + 1.0) / (prior + state.k)
-        return np.asarray(np.where(state.strays, np.maximum(realised, π[talker] / MOST_MADE_UP_FOR), π[talker]))
+        state.k += 1
+        window = max(LATELY * self.horizon, LEAST_ANSWERS * len(self.weights))
+        now = math.exp(state.k / window)
+        state.lately[run, talker] += now
+        # Σ e^(j/w) over j = 1 … k, and all in answers of today.
+        every = (1.0 - 1.0 / now) / (1.0 - math.exp(-1.0 / window))
+        realised = (prior * π + state.lately[run, talker] / now) / (prior + every)
+        return np.asarray(np.where(state.strays, np.maximum(realised, π / MOST_MADE_UP_FOR), π))
 
     @cached_property
     def _agreed(self) -> Float[Array, " owners"]:
         N = len(self.weights)
         return np.full(N, 1.0 / N) if self.shares is None else self.shares
-
-    @cached_property
-    def _surprise(self) -> float:
-        """What Pearson's statistic of N − 1 degrees of freedom exceeds with a probability of SURPRISE."""
-        from scipy.special import gammainccinv  # here: whoever only reads an agreement does not wait for SciPy
-
-        return float(2.0 * gammainccinv(max(len(self.weights) - 1, 1) / 2.0, SURPRISE))
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.learner
