@@ -15,7 +15,9 @@ from copriv.forecast.exact.asynchronous import a1, a2
 from copriv.forecast.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
 from copriv.forecast.exact.moments import Directions, OwnerKinds
 from copriv.forecast.exact.reduced_runs import draw_talkers, simulated_costs, spread
-from copriv.forecast.exact.synchronous import s1, s2
+from copriv.forecast.exact.synchronous import in_rounds, s1, s2
+from copriv.rules.recursion import InRounds
+from copriv.rules.sync_averaged import s2_average, s2_steps
 from recursions import recursion_of
 
 σ = 0.3
@@ -369,3 +371,24 @@ def test_what_is_refused():
     for records, noise in itertools.product(([0.0], [6.0, 1.0], [np.nan]), ([-1.0],)):
         with pytest.raises(InvalidInput):
             OwnerKinds.of(records, noise)
+
+
+def test_the_mean_alone_is_the_same_mean() -> None:
+    q, _ = problem(alike(np.random.default_rng(0), [2, 3], 3))
+    recursion, start = InRounds(s2_steps(0.3, 12), s2_average(12)), [1.0, -2.0, 0.5]
+    both, mean = (in_rounds(q, OwnerKinds.of([20, 30], [0.3, 0.1]), recursion, start, only) for only in (False, True))
+    np.testing.assert_array_equal(mean.mean, both.mean)
+    assert mean.variance_kind == "none"
+    assert np.isnan(mean.variance).all()
+    assert np.isfinite(both.variance).all()
+
+
+def test_one_kind_by_its_matrix_is_one_kind_step_by_step() -> None:
+    """Two kinds that differ by nothing but a hair go event by event; one kind goes by the matrix of an event."""
+    q, _ = problem(alike(np.random.default_rng(1), [2, 3], 3))
+    start = [1.0, -2.0, 0.5]
+    one = a1(q, OwnerKinds.of([50] * 4, [0.2] * 4), 9.0, 200, start, np.random.default_rng(0), runs=0)
+    two = a1(
+        q, OwnerKinds.of([50, 50, 50 * (1 + 1e-12), 50], [0.2] * 4), 9.0, 200, start, np.random.default_rng(0), runs=0
+    )
+    np.testing.assert_allclose(one.mean, two.mean, rtol=1e-9)

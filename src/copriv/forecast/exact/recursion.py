@@ -19,11 +19,13 @@ def moments_of(
     order: Order = "uniform",
     runs: int = 0,
     seed: int = 0,
+    mean_only: bool = False,
 ) -> Moments:
     """`Moments` of the rule. runs: for what is out of reach of the exact recursion; 0: it is left out.
 
+    mean_only: the variance is not asked for; in rounds it is most of the work.
     Raises InvalidInput for terms that the rule cannot be run with, or a start of another length.
     """
     if isinstance(recursion, InRounds):
-        return in_rounds(quadratic, owners, recursion, start)
+        return in_rounds(quadratic, owners, recursion, start, mean_only)
     return in_turns(quadratic, owners, recursion, horizon, start, np.random.default_rng(seed), order, runs)

@@ -34,12 +34,14 @@ def s2(
     return in_rounds(quadratic, owners, InRounds(s2_steps(step, horizon), average), start)
 
 
-def in_rounds(quadratic: Quadratic, owners: OwnerKinds, recursion: InRounds, start: object) -> Moments:
+def in_rounds(
+    quadratic: Quadratic, owners: OwnerKinds, recursion: InRounds, start: object, mean_only: bool = False
+) -> Moments:
     """Any rule by which all owners answer in each round. One entry more than steps, the start first."""
-    return _moments(Directions.of(quadratic, owners, start), owners, recursion.steps, recursion.average)
+    return _moments(Directions.of(quadratic, owners, start), owners, recursion.steps, recursion.average, mean_only)
 
 
-def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | None) -> Moments:
+def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | None, mean_only: bool) -> Moments:
     a, p = d.curvature, len(d.curvature)
     scale = owners.weights * owners.noise_scale
     V = 2.0 * float(owners.counts @ scale**2)
@@ -57,8 +59,9 @@ def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | N
     for k in range(len(steps) + 1):
         m, s = μ[:, out], Σ[:, out, out]
         mean[k] = 0.5 * float(a @ (m**2 + s))
-        gaussian = float((a**2) @ (m**2 * s + 0.5 * s**2))
-        variance[k] = gaussian + 0.25 * float((mixing * K[:, square, :, square]).sum())
+        if not mean_only:
+            gaussian = float((a**2) @ (m**2 * s + 0.5 * s**2))
+            variance[k] = gaussian + 0.25 * float((mixing * K[:, square, :, square]).sum())
         if k == len(steps):
             break
         F[:, 0, 0], g[0] = 1.0 - steps[k] * a, -steps[k]
@@ -66,10 +69,14 @@ def _moments(d: Directions, owners: OwnerKinds, steps: Array, average: Array | N
             F[:, 1, 0], F[:, 1, 1] = average[k], 1.0 - average[k]
         μ = np.einsum("jab,jb->ja", F, μ)
         Σ = F @ Σ @ F.transpose(0, 2, 1) + V * np.outer(g, g)
+        if mean_only:
+            continue
         FF = np.einsum("jab,jcd->jacbd", F, F).reshape(p, states**2, states**2)
         gg = np.outer(g, g).reshape(-1)
         K = (FF @ K.reshape(p, states**2, -1)).reshape(p * states**2, p, states**2)
         K = np.einsum("rjb,jab->rja", K, FF).reshape(p, states**2, p, states**2)
         K += κ * gg[:, None, None] * gg
     none = np.zeros(len(mean))
+    if mean_only:
+        return Moments("exact", mean, none, "none", np.full_like(mean, np.nan), np.full_like(mean, np.nan))
     return Moments("exact", mean, none, "exact", variance, none)
