@@ -12,7 +12,7 @@ import numpy as np
 
 from copriv.agreed_data import pipeline
 from copriv.agreement import Agreement
-from copriv.data.consortium import load_consortium
+from copriv.data.consortium import Opened, load_consortium
 from copriv.data.given import as_records, by_owner
 from copriv.data.preparation import public_bound
 from copriv.data.public import load_sample
@@ -96,10 +96,15 @@ class Problem(Shown):
             )
 
     @classmethod
-    def load(cls, agreement: Agreement, held_out: int = 0) -> "Problem":
-        """Records by the pipeline that [data] names. Raises DataError as the pipeline does."""
+    def load(cls, agreement: Agreement, held_out: int = 0, opened: Opened | None = None) -> "Problem":
+        """Records by the pipeline that [data] names, from its table where that is at hand (`opened`).
+
+        Raises DataError as the pipeline does.
+        """
         sizes = [owner.records for owner in agreement.owner]
-        consortium = load_consortium(records=sizes, held_out=held_out, feature_bound=0, **pipeline(agreement))
+        consortium = load_consortium(
+            records=sizes, held_out=held_out, feature_bound=0, opened=opened, **pipeline(agreement)
+        )
         return cls(
             agreement,
             consortium.owners,

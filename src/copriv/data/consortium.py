@@ -63,6 +63,20 @@ class Consortium(Shown):
     """Rows that no owner holds and that are not public; None where none were asked for."""
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A table that was read and encoded: what dealing its rows out to other owners need not do again."""
+
+    source: Source
+    encoded: EncodedTable
+
+    @classmethod
+    def of(cls, dataset: str, **wanted: Any) -> "Opened":
+        """What `open_dataset` opens, encoded. Raises DataError, naming column and row."""
+        source = open_dataset(dataset, **wanted)
+        return cls(source, source.schema.encode(source.table))
+
+
 def load_consortium(
     dataset: str,
     records: Sequence[int],
@@ -83,6 +97,7 @@ def load_consortium(
     fourier_features: int | None = None,
     fourier_width: float | Literal["auto"] = "auto",
     mean_square: float | None = None,
+    opened: Opened | None = None,
 ) -> Consortium:
     """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
 
@@ -99,6 +114,7 @@ def load_consortium(
     scaling: of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers).
     dictionary: use this one instead of fitting one on the public rows; `components` is then ignored.
     fourier_features, fourier_width: so many random waves of the components are the features (`RandomFeatures`).
+    opened: the same data set at the same path, where it is at hand: it is not read again.
 
     Raises DataError, naming the column and row, or what does not fit the table.
 
@@ -111,16 +127,17 @@ def load_consortium(
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
     shown = count("data.public_rows", PUBLIC_ROWS if public_rows is None else public_rows) if public is None else 0
-    opened: dict[str, Any] = {"schema": schema, "unit": unit, "seed": seed, "scaling": scaling}
+    wanted: dict[str, Any] = {"schema": schema, "unit": unit, "seed": seed, "scaling": scaling}
     decided = (components, feature_bound, dictionary, intercept, unit_records)
 
-    source = open_dataset(dataset, path=path, rows=shown + held_out + sum(sizes), **opened)
     if public is None and public_rows is None and datasets.named(dataset).own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
             "rows of the table are: public_rows = 500"
         )
-    encoded = source.schema.encode(source.table)
+    if opened is None:
+        opened = Opened.of(dataset, path=path, rows=shown + held_out + sum(sizes), **wanted)
+    source, encoded = opened.source, opened.encoded
     if public is None:
         dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)
         sample = sample_of(
@@ -140,7 +157,7 @@ def load_consortium(
             fourier_features=fourier_features,
             fourier_width=fourier_width,
             mean_square=mean_square,
-            **opened,
+            **wanted,
         )
         dealt = deal(source, encoded.unit, sizes, 0, held_out, seed, _known(source, sample))
     preparation = sample.preparation

@@ -1,6 +1,7 @@
 """What a data set is, and what it hands over: a table, its schema and how its rows are dealt out."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -31,7 +32,7 @@ class Source:
     least_group: int = 0
     """Private rows of groups with fewer rows than this are left out."""
 
-    @property
+    @cached_property
     def words(self) -> str:
         """Which table, with the hash that tells it from all others."""
         return self.title if self.file is None else f"{self.title}, SHA-256 {sha256(self.file)[:16]}"
