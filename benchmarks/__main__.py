@@ -6,6 +6,6 @@ Those of what a model is worth take up to hours and write pages of docs/referenc
 
 import runpy
 
-for name in ("startup", "simulation", "forecasts", "throughput"):
+for name in ("startup", "simulation", "forecasts", "throughput", "figures"):
     print(f"== {name}")
     runpy.run_module(f"benchmarks.{name}", run_name="__main__")

@@ -1,6 +1,7 @@
 """The runner: three files a figure, resuming, and the same digits whoever carries the batches."""
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure as Picture
 from PIL import Image
 
-from copriv.errors import UsageError
+from copriv.errors import DataError, UsageError
 from copriv.experiments import Effort, consortia, drawing, reproduce, runner, trials
 from copriv.experiments.consortia import A_LENDING, S_LENDING, Mechanism
 from copriv.experiments.figures.grids import final_rows
@@ -74,6 +75,64 @@ def test_writes_rows_picture_and_what_they_are(tmp_path: Path) -> None:
     assert document["held_out"]["sound"] is not None
     assert len((tmp_path / "tiny.csv").read_text().splitlines()) == 5
     assert Image.open(tmp_path / "tiny.png").width > 300
+
+
+def test_a_quick_figure_says_that_it_is_one(tmp_path: Path) -> None:
+    quick, (whole,) = run(tmp_path / "quick"), reproduce([Tiny()], tmp_path / "whole", Effort(), workers=1)
+    assert "a quick run" in quick.document["why"]
+    assert runner._caption(Tiny(), quick.document).startswith("QUICK RUN")
+    assert "quick" not in whole.document["why"] + runner._caption(Tiny(), whole.document)
+
+
+def test_where_nothing_is_compared_nothing_is_reproduced() -> None:
+    """async-fig6 was "reproduced" with --quick: none of its points was one that the paper speaks of."""
+    ours = Comparison("share", "", 0.3, None)
+    assert Judgement.of([ours], False, "why").verdict == "not reproduced"
+    assert Judgement.of([ours], True, "why").verdict == "reproduced in shape"
+    assert Judgement.of([ours, Comparison("slope", "−2", -2.0, True)], False, "why").verdict == "reproduced"
+
+
+def test_a_figure_that_cannot_be_made_is_told_of_and_the_others_come_in_order(tmp_path: Path) -> None:
+    class Without(Tiny):
+        def plan(self, effort: Effort) -> list[Cell]:
+            raise DataError("no table")
+
+    figures = [Tiny("one"), Without("two"), Tiny("three"), Tiny("one")]
+    told: list[str] = []
+    how = {"backend": "threading", "workers": 1}
+    made = list(
+        reproduce(figures, tmp_path, Effort(True), failed=lambda name, error: told.append(f"{name}: {error}"), **how)
+    )
+    assert [one.identity for one in made] == ["one", "three", "one"]
+    assert told == ["two: no table"]
+    assert (tmp_path / "one.png").is_file()
+    with pytest.raises(DataError, match="no table"):
+        list(reproduce(figures, tmp_path, Effort(True), **how))
+
+
+def test_a_figure_is_drawn_while_the_next_one_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a processor waits for every picture. The first is held until a trial of the second is at work."""
+    at_work, real = threading.Event(), runner.batch
+
+    @dataclass(frozen=True)
+    class Held(Tiny):
+        def draw(self, rows: Sequence[Row]) -> Picture:
+            assert at_work.wait(60)
+            return super().draw(rows)
+
+    def batch(one: Trial, *rest: object) -> object:
+        if one.seed == 1:
+            at_work.set()
+        return real(one, *rest)
+
+    @dataclass(frozen=True)
+    class Next(Tiny):
+        def plan(self, effort: Effort) -> list[Cell]:
+            return [replace(cell, trial=replace(cell.trial, seed=1)) for cell in super().plan(effort)]
+
+    monkeypatch.setattr(runner, "batch", batch)
+    made = reproduce([Held("held"), Next("next")], tmp_path, Effort(True), backend="threading", workers=1)
+    assert [one.identity for one in made] == ["held", "next"]
 
 
 def test_a_figure_of_other_loans_is_compared_on_those_that_everybody_has(
@@ -221,7 +280,14 @@ def test_keys_differ_where_outcomes_could() -> None:
 
 def test_trials_on_the_same_data_share_their_reference() -> None:
     assert trial().shared_by == trial(epsilon=2.0).shared_by
-    assert trial().shared_by != trial("as published").shared_by  # another bound on features is another fitness
+    assert trial().shared_by != trial(held_out=100).shared_by
+    # Bounds on features are the mechanism's business: fitness and θ* are of the records as they are (decision 0005).
+    bounded, unbounded = trial(), trial("as published")
+    assert bounded.agreement.data.feature_bound != unbounded.agreement.data.feature_bound
+    assert bounded.shared_by == unbounded.shared_by
+    for one in (bounded, unbounded):
+        own = Problem.load(one.agreement, held_out=one.held_out).optimum
+        np.testing.assert_array_equal(trials.reference(one).optimum.theta, own.theta)
 
 
 @pytest.mark.slow
@@ -241,7 +307,7 @@ def test_a_planned_trial_runs_under_the_plan(monkeypatch: pytest.MonkeyPatch) ->
     chosen = one.agreement.replace(
         agreement={"rule": "A2", "answers": 2, "step": 10.0}, model={"gradient_bound": 2.0}, data={"feature_bound": 0.1}
     )
-    monkeypatch.setattr(trials, "plan", lambda problem, keep: SimpleNamespace(agreement=chosen))
+    monkeypatch.setattr(trials, "plan", lambda problem, **_: SimpleNamespace(agreement=chosen))
     shared = trials.reference(one)
     done, _ = trials.batch(one, shared, 0, 3)
     expected = simulate(Problem.load(chosen, held_out=200), runs=3, seed=0, workers=1, alone=False)

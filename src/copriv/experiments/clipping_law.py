@@ -21,6 +21,7 @@ An approximation: one s for all directions and for the whole run, and Θ without
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -105,6 +106,7 @@ def _density(z: Array) -> Array:
     return np.asarray(np.exp(-0.5 * np.minimum(np.square(z), 1e3)) / np.sqrt(2 * np.pi))
 
 
+@lru_cache(maxsize=256)
 def with_clipping(trial: Trial) -> float:
     """E ψ at the end of a trial; NaN for a loss that is not squared, or a rule without an exact recursion."""
     agreement, problem = trial.agreement, loaded(trial.data).under(trial.agreement)
@@ -121,7 +123,8 @@ def with_clipping(trial: Trial) -> float:
         θ, H = records.balanced(best.theta, s)
         c = H @ θ + 0.5 * records.strength * θ  # so that θ_s is where it is least
         pull = Quadratic(H, c, q.s, q.regularizer)
-        return float(moments_of(of, pull, owners, T, problem.start).mean[-1]), float(np.trace(pull.hessian))
+        found = moments_of(of, pull, owners, T, problem.start, mean_only=True)
+        return float(found.mean[-1]), float(np.trace(pull.hessian))
 
     def off(log_s: float) -> float:
         end, trace = cost(asked_at, float(np.exp(log_s)))

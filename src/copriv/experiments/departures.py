@@ -33,6 +33,7 @@ def _of(trial: Trial) -> list[str]:
         rows = min(trial.planned_on, agreement.data.public_count)
         found.append(
             f"planned: rule, answers, step, Ξ and start are what the plan chose on {rows:,} public rows, and no paper's"
+            + ("; nothing by which owners answer once was weighed" if trial.gradients_only else "")
         )
     elif agreement.agreement.rule == "A1":
         found += _of_a(agreement, mechanism)

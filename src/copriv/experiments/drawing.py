@@ -109,6 +109,8 @@ def write(draw: Callable[[], Figure], path: Path, caption: str, top: str = "") -
     """Draw in the common style and write the PNG in at most 256 colours: a line at its top, a caption under it."""
     memory = BytesIO()
     figure, style = finished(draw, caption, top), dict[Any, Any](_STYLE)
+    # Everything has its place already; to look for it again takes as long as to draw.
+    figure.set_layout_engine("none")
     with mpl.rc_context(style):
         figure.savefig(memory, format="png", dpi=DPI)
     memory.seek(0)
@@ -223,6 +225,19 @@ def surface(
         X, Y, Z, cmap=SURFACE, vmin=limits[0], vmax=limits[1], edgecolor="white", linewidth=0.35, rstride=1, cstride=1
     )
     exponents(axes, X, Y, labels, limits, base)
+
+
+def point(
+    axes: Any, x: float, y: float, z: float, labels: tuple[str, str, str], limits: tuple[float, float], span: Any
+) -> None:
+    """One ψ where a surface has too few points, on the axes of `surface` over `span`, the values of x and those of y."""
+    X, Y = np.meshgrid(np.log10(span[0]), np.log10(span[1]), indexing="ij")
+    at, height = (np.log10(x), np.log10(y)), float(np.clip(np.log10(z), *limits))
+    axes.plot([at[0]] * 2, [at[1]] * 2, [limits[0], height], color=MUTED, linewidth=0.8)
+    axes.scatter(*at, height, c=[height], cmap=SURFACE, vmin=limits[0], vmax=limits[1], s=24, depthshade=False)
+    axes.set_xlim(X.min(), X.max())
+    axes.set_ylim(Y.min(), Y.max())
+    exponents(axes, X, Y, labels, limits)
 
 
 def plane(axes: Any, x: Any, y: Any, z: Array, base: int = 10) -> None:

@@ -15,7 +15,9 @@ import json
 import math
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +28,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import joblib
 from matplotlib.figure import Figure as Picture
 
-from copriv.errors import UsageError
+from copriv.errors import CoprivError, UsageError
 from copriv.experiments import drawing
 from copriv.experiments.consortia import INSIDE, NOT_PRIVATE, Mechanism
 from copriv.experiments.departures import departures
@@ -38,6 +40,10 @@ REVISION = 2
 
 TOGETHER = 16
 """How many references are solved before the trials that share them are run."""
+
+A_QUICK_RUN = (
+    " This was a quick run, of few runs and points: it shows that the figure can be made; the whole one decides."
+)
 
 Row: TypeAlias = dict[str, Any]
 """One line of ID.csv: the cell's coordinates and what was found there."""
@@ -75,7 +81,7 @@ class Effort:
 
     def grid(self, points: int) -> int:
         """Points along an axis."""
-        return min(points, 4) if self.quick else points
+        return min(points, 3) if self.quick else points
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,9 @@ class Judgement:
 
     @classmethod
     def of(cls, comparisons: Sequence[Comparison], in_shape: bool, why: str, why_all: str = "") -> "Judgement":
-        """Reproduced where every comparison holds; else in shape, or not. `why_all` replaces `why` where all hold."""
-        if all(one.holds is not False for one in comparisons):
+        """Reproduced where every comparison holds, and there is one; else in shape, or not. `why_all`: where all hold."""
+        judged = [one.holds for one in comparisons if one.holds is not None]
+        if judged and all(judged):
             return cls("reproduced", why_all or why, tuple(comparisons))
         return cls("reproduced in shape" if in_shape else "not reproduced", why, tuple(comparisons))
 
@@ -180,40 +187,82 @@ def reproduce(
     backend: Backend = "loky",
     force: bool = False,
     progress: Progress | None = None,
+    failed: Callable[[str, CoprivError], None] | None = None,
 ) -> Iterator[Report]:
     """Run, write and yield figures one by one. Raises DataError where a data set cannot be had.
 
     workers: processes (or threads); −1: one a processor. Neither it nor `backend` changes a digit.
     force: run and write figures again although they are finished; finished trials are still taken from disk.
+    failed: told of each figure that cannot be made, and why; the others are made all the same.
+
+    A figure is drawn and written while the trials of the next one are run, and so comes a little after its own.
     """
     out.mkdir(parents=True, exist_ok=True)
-    store = _Store(out / ".trials")
-    for figure in figures:
-        begun = time.perf_counter()
+    how = _How(out, _Store(out / ".trials"), effort, workers, backend, force, progress)
+    with ThreadPoolExecutor(1) as beside:
+        made: deque[Future[Report]] = deque()
+        for figure in figures:
+            try:
+                made.append(beside.submit(how.run(figure)))
+            except CoprivError as error:
+                if failed is None:
+                    raise
+                failed(figure.identity, error)
+            while made and made[0].done():
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()
+
+
+@dataclass(frozen=True)
+class _How:
+    """What all figures of one call have in common."""
+
+    out: Path
+    store: "_Store"
+    effort: Effort
+    workers: int
+    backend: Backend
+    force: bool
+    progress: Progress | None
+
+    def run(self, figure: Figure) -> Callable[[], Report]:
+        """Run the trials that are not on disk; what is returned writes the figure, and needs this process alone."""
+        begun, effort = time.perf_counter(), self.effort
         cells = figure.plan(effort)
         others = _on_the_other_table(figure, cells, effort)
         keys = [cell.trial.key for cell in (*cells, *others)]
-        settings = sha256(json.dumps([REVISION, figure.identity, keys]).encode())
-        finished = None if force else _finished(out, figure.identity, settings.hexdigest())
+        settings = sha256(json.dumps([REVISION, figure.identity, keys]).encode()).hexdigest()
+        finished = None if self.force else _finished(self.out, figure.identity, settings)
         if finished is not None:
-            yield Report(figure.identity, finished["verdict"], finished["seconds"], True, finished)
-            continue
-        run = sum(store.read(key) is None for key in set(keys))
-        found = _outcomes((*cells, *others), store, figure.identity, workers, backend, progress)
-        outcomes, of_others = found[: len(cells)], found[len(cells) :]
+            return partial(Report, figure.identity, finished["verdict"], finished["seconds"], True, finished)
+        run = sum(self.store.read(key) is None for key in set(keys))
+        found = _outcomes((*cells, *others), self.store, figure.identity, self.workers, self.backend, self.progress)
+        more = {"settings_hash": settings, "trials": {"all": len(set(keys)), "run": run}}
+        ran = time.perf_counter() - begun
+        return partial(self.write, figure, cells, found[: len(cells)], (others, found[len(cells) :]), more, ran)
+
+    def write(
+        self,
+        figure: Figure,
+        cells: Sequence[Cell],
+        outcomes: Sequence[Outcome],
+        others: tuple[Sequence[Cell], Sequence[Outcome]],
+        more: dict[str, Any],
+        ran: float,
+    ) -> Report:
+        """Three files. ran: the seconds that the trials took."""
+        begun, out = time.perf_counter(), self.out
         rows = figure.rows(cells, outcomes)
-        document = _document(figure, cells, outcomes, rows, effort) | {
-            "other_tables": _other_tables(figure, others, of_others),
-            "settings_hash": settings.hexdigest(),
-            "seconds": round(time.perf_counter() - begun, 2),
-            "trials": {"all": len(set(keys)), "run": run},
-        }
+        document = _document(figure, cells, outcomes, rows, self.effort) | more
+        document["other_tables"] = _other_tables(figure, *others)
         write_csv(out / f"{figure.identity}.csv", rows)
         top, caption = _data_used(document), _caption(figure, document)
         drawing.write(partial(figure.draw, rows), out / f"{figure.identity}.png", caption, top)
+        document["seconds"] = round(ran + time.perf_counter() - begun, 2)
         # Last, so that a figure with a JSON file is a finished one.
         (out / f"{figure.identity}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        yield Report(figure.identity, document["verdict"], document["seconds"], False, document)
+        return Report(figure.identity, document["verdict"], document["seconds"], False, document)
 
 
 def outcomes_of(
@@ -392,7 +441,7 @@ def _document(
         "title": figure.title,
         "claim": figure.claim,
         "verdict": judgement.verdict,
-        "why": judgement.why,
+        "why": f"{judgement.why}{A_QUICK_RUN if effort.quick else ''}",
         "differences": departures([cell.trial for cell in cells]),
         "comparison": [_plain(one) for one in judgement.comparisons],
         "data": _data(outcomes),
@@ -442,4 +491,5 @@ def _data_used(document: dict[str, Any]) -> str:
 
 def _caption(figure: Figure, document: dict[str, Any]) -> str:
     own = "; ".join(document["differences"])
-    return f"{figure.source}. {figure.title}." + (f" Not the paper's: {own}." if own else "")
+    quick = "QUICK RUN, few runs and points. " if document["quick"] else ""
+    return f"{quick}{figure.source}. {figure.title}." + (f" Not the paper's: {own}." if own else "")

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from copriv.agreement import Agreement
+from copriv.data.consortium import Opened
 from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
 from copriv.experiments.published import OneNumberAnAnswer
 from copriv.fitness import Optimum, relative_fitness
@@ -46,18 +47,22 @@ class Trial:
     seed: int = 0
     planned_on: int = 2000
     """A plan sees this many of the learner's public rows at most: its time grows with them."""
+    gradients_only: bool = False
+    """A plan weighs no mechanisms by which owners answer once, which are most of its time where the loss has a kink."""
 
     @property
     def key(self) -> str:
         """A hash of all that the outcome depends on."""
         parts = [self.agreement.fingerprint, self.mechanism, self.runs, self.held_out, self.record_at, self.alone]
         seen = [self.planned_on] if self.mechanism == "planned" else []
+        seen += [False] if self.gradients_only else []
         return sha256(json.dumps([*parts, self.seed, *seen]).encode()).hexdigest()[:20]
 
     @property
     def shared_by(self) -> str:
         """Trials of equal `shared_by` have one `Reference`."""
         plan = f"{self.agreement.fingerprint} {self.planned_on}" if self.mechanism == "planned" else ""
+        plan += " gradients" if self.gradients_only else ""
         return f"{self.data} {self.alone} {plan}"
 
     @property
@@ -68,7 +73,8 @@ class Trial:
         document = {
             "agreement": {"rule": "S1", "horizon": 1, "step": 1.0, "seed": terms.seed},
             "model": {**kept, "gradient_bound": 1.0},
-            "data": self.agreement.data.model_dump(mode="json", exclude_none=True),
+            # Records are dealt out before they are bounded, and θ* is of the records as they are.
+            "data": self.agreement.data.model_dump(mode="json", exclude_none=True) | {"feature_bound": 0.0},
             "owner": [
                 {k: v for k, v in owner.model_dump(exclude_none=True).items() if k != "epsilon"} | {"epsilon": 1.0}
                 for owner in self.agreement.owner
@@ -136,13 +142,22 @@ def batches(runs: int) -> list[tuple[int, int]]:
 
 def reference(trial: Trial) -> Reference:
     """The plan, where there is one to make, θ* and the first `alone` owners' own models."""
-    problem, planned = loaded(trial.data), None
-    if trial.mechanism == "planned":
-        planned = plan(_seen(problem.under(trial.agreement), trial.planned_on), keep=False).agreement
-        problem = problem.under(planned)
+    fitted = _fitted(trial.data, trial.alone)
+    if trial.mechanism != "planned":
+        return fitted
+    problem = loaded(trial.data).under(trial.agreement)
+    one_answer = False if trial.gradients_only else None
+    made = plan(_seen(problem, trial.planned_on), keep=False, one_answer=one_answer)
+    return replace(fitted, planned=made.agreement)
+
+
+@lru_cache(maxsize=3)
+def _fitted(data: str, alone: int) -> Reference:
+    """What depends on the data only: plans for other budgets have it in common."""
+    problem = loaded(data)
     optimum = problem.optimum
-    own = list(problem.owners[: trial.alone])
-    if trial.alone and problem.public is not None:
+    own = list(problem.owners[:alone])
+    if alone and problem.public is not None:
         own.append(problem.public)
     models = [problem.fitness_of(records).minimum().theta for records in own]
     ψ = [float(relative_fitness(problem.fitness.value(θ), optimum)) for θ in models]
@@ -150,14 +165,14 @@ def reference(trial: Trial) -> Reference:
     if problem.held_out is not None and models:
         f = problem.fitness_of(problem.held_out)
         best = float(f.value(optimum.theta))
-        unseen = [float(f.value(θ)) / best - 1.0 for θ in models[: trial.alone]]
-    public_only = ψ[trial.alone] if len(ψ) > trial.alone else float("nan")
+        unseen = [float(f.value(θ)) / best - 1.0 for θ in models[:alone]]
+    public_only = ψ[alone] if len(ψ) > alone else float("nan")
     return Reference(
-        planned,
+        None,
         optimum,
-        tuple(ψ[: trial.alone]),
+        tuple(ψ[:alone]),
         tuple(unseen),
-        _alike(problem, trial.alone),
+        _alike(problem, alone),
         public_only,
         problem.source,
         problem.description,
@@ -185,9 +200,8 @@ def batch(trial: Trial, shared: Reference, first_run: int, runs: int) -> tuple[S
     """One task: these runs, and the area under the precision–recall curve of some of them."""
     base = loaded(trial.data)
     problem = base.under(shared.planned or trial.agreement)
-    if shared.planned is None:
-        # Cached properties that depend on the data alone: made once, not once a trial.
-        problem.__dict__.update(owners=base.owners, fitness=base.fitness)
+    # Cached properties that depend on the data alone: made once, not once a trial.
+    problem.__dict__.update(owners=base.owners, fitness=base.fitness)
     problem.__dict__["optimum"] = shared.optimum
     noise = None
     if trial.mechanism == "as published":
@@ -251,7 +265,17 @@ def chosen_terms(agreement: Agreement) -> dict[str, Any]:
 def loaded(data: str) -> Problem:
     """The records of trials with the same `data`; the last few are kept."""
     document, held_out = json.loads(data)
-    return Problem.load(Agreement.of(document), held_out=held_out)
+    agreement = Agreement.of(document)
+    of, seed = agreement.data, agreement.agreement.seed
+    # Only what is drawn from a seed is of so many rows.
+    rows = of.public_count + held_out + int(agreement.records.sum()) if of.path is None else 0
+    return Problem.load(agreement, held_out=held_out, opened=_opened(of.named, of.path, seed, rows))
+
+
+@lru_cache(maxsize=2)
+def _opened(dataset: str, path: str | None, seed: int, rows: int) -> Opened:
+    """The table of all trials on one data set, whoever holds which of its rows."""
+    return Opened.of(dataset, path=path, seed=seed, rows=rows)
 
 
 def _precision_recall(problem: Problem, theta: Array) -> Array:

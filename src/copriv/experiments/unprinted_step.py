@@ -62,4 +62,4 @@ def _costs(trial: Trial) -> Array:
     assert q is not None
     assert recursion is not None
     owners = OwnerKinds.of(agreement.records, noise_scales(agreement))
-    return moments_of(recursion, q, owners, agreement.agreement.horizon, problem.start).mean
+    return moments_of(recursion, q, owners, agreement.agreement.horizon, problem.start, mean_only=True).mean

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,39 +80,42 @@ def command(
     from copriv.experiments.gallery import write_gallery
 
     effort = Effort(quick, _paths(data or []))
+    begun = time.perf_counter(), sum(os.times()[:4])
     reports: list[Any] = []
-    failed: CoprivError | None = None
+    failed: list[CoprivError] = []
     names = figures or []
-    chosen = _chosen(names)
     again = "the same command goes on from there" + (", without --force" if force else "")
     kept = f"finished figures, and the finished runs of this one, are kept in {directory}; {again}"
-    for figure in chosen:
+
+    def cannot(identity: str, error: CoprivError) -> None:
         # A data set that is not there must not keep the other figures from being made.
-        try:
-            with going_on(kept), progress(figure.identity) as report:
-                done = reproduce(
-                    [figure],
-                    directory,
-                    effort,
-                    workers=workers or -1,
-                    backend=backend.value,
-                    force=force,
-                    progress=lambda _, part, whole, report=report: report(part, whole),  # type: ignore[misc]
-                )
-                reports += done
-        except CoprivError as error:
-            complain(f"{figure.identity}: {error}")
-            failed = error
-            continue
-        last = reports[-1]
-        how = "finished before" if last.resumed else f"{last.seconds:.1f} s"
-        log(f"{last.identity}: {last.verdict} ({how})")
+        complain(f"{identity}: {error}")
+        failed.append(error)
+
+    with going_on(kept), progress("figures") as report:
+        for made in reproduce(
+            _chosen(names),
+            directory,
+            effort,
+            workers=workers or -1,
+            backend=backend.value,
+            force=force,
+            progress=lambda name, part, whole: report(part, whole, name),
+            failed=cannot,
+        ):
+            reports.append(made)
+            how = "finished before" if made.resumed else f"{made.seconds:.1f} s"
+            log(f"{made.identity}: {made.verdict}{', a quick run' if quick else ''} ({how})")
     claims: dict[str, Any] | None = None
     if CLAIMS in names:
         with going_on(kept):
             claims = _check(directory, effort, workers or -1, backend.value, gallery)
     with going_on(kept):
         pages = [_poster(paper, directory, effort, workers or -1, backend.value, gallery) for paper in _papers(names)]
+    if any(not one.resumed for one in reports):
+        log(
+            f"{_many(reports)}: {time.perf_counter() - begun[0]:.0f} s, {_processor() - begun[1]:.0f} s of processor time"
+        )
     if gallery is not None and reports:
         log(f"wrote {write_gallery(directory, gallery)}")
     if as_json:
@@ -127,8 +131,20 @@ def command(
             _show_claims(claims, directory)
         for page in pages:
             out().print(f"{page}: opens in any browser, and needs no other file", soft_wrap=True)
-    if failed is not None:
-        raise typer.Exit(failed.exit_code)
+    if failed:
+        raise typer.Exit(failed[-1].exit_code)
+
+
+def _processor() -> float:
+    """Seconds of this process and of its workers, which end by it; without workers' where the system counts none."""
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor(reuse=True).shutdown(wait=True)
+    return sum(os.times()[:4])
+
+
+def _many(reports: list[Any]) -> str:
+    return f"{len(reports)} figure{'' if len(reports) == 1 else 's'}"
 
 
 def _check(directory: Path, effort: Any, workers: int, backend: str, docs: Path | None) -> dict[str, Any]:
@@ -233,4 +249,4 @@ def _show(reports: list[Any], directory: Path) -> None:
     console = out()
     for one in reports:
         console.print(f"{one.identity}: {one.verdict}. {one.document['why'][:1].upper()}{one.document['why'][1:]}")
-    console.print(f"\n{len(reports)} figure{'' if len(reports) == 1 else 's'} in {directory}")
+    console.print(f"\n{_many(reports)} in {directory}")

@@ -71,25 +71,28 @@ def waiting(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Reports (done, in all) on a bar, on a terminal, and only once two seconds have passed."""
+def progress(title: str) -> Iterator[Callable[..., None]]:
+    """Reports (done, in all) on a bar, on a terminal, and only once two seconds have passed.
+
+    A third argument is what the bar is called from then on, where several things are done one after another.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     bar = Progress(*columns, TimeRemainingColumn(), console=aside(soft_wrap=False), transient=True)
     task = bar.add_task(title, total=None)
     if not bar.console.is_terminal:
-        yield lambda done, total: None
+        yield lambda done, total, title="": None
         return
     # The first report may be long in coming, so a timer and not a report puts up the bar.
     show = threading.Timer(PATIENCE, bar.start)
     show.daemon = True
     last = 0.0
 
-    def report(done: int, total: int) -> None:
+    def report(done: int, total: int, now_called: str = title) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last > 0.1 or done == total:
             last = now
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, description=now_called)
 
     show.start()
     try:

@@ -16,6 +16,8 @@ from copriv.types import Array
 
 MECHANISMS: tuple[Mechanism, ...] = ("as published", "sound", "planned")
 OWNERS = (2, 4, 8, 16, 32, 64)
+QUICK_OWNERS = (2, 8)
+"""The paper speaks of more than 5."""
 RECORDS = 10_000
 
 
@@ -61,8 +63,8 @@ class Region:
                 ),
             )
             for mechanism in MECHANISMS
-            for N in (OWNERS[::3] if effort.quick else OWNERS)
-            for ε in np.geomspace(0.1, 10, effort.grid(5 if mechanism == "planned" else 10))
+            for N in (QUICK_OWNERS if effort.quick else OWNERS)
+            for ε in np.geomspace(0.1, 10, (2 if effort.quick else 5) if mechanism == "planned" else effort.grid(10))
         ]
 
     def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:

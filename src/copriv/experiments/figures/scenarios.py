@@ -11,6 +11,7 @@ from copriv.experiments.consortia import S_CARDS, S_LENDING, Mechanism, Setting
 from copriv.experiments.figures.grid import final_rows, table
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial
+from copriv.types import Array
 
 MECHANISMS: tuple[Mechanism, ...] = ("as written", "sound", "planned")
 RELUCTANT, EAGER = 0.1, 10.0
@@ -42,7 +43,7 @@ class Scenarios:
     def plan(self, effort: Effort) -> list[Cell]:
         """Every mechanism and scenario over owner 1's choices."""
         cards = self.setting.dataset == "creditcard"
-        points = 2 if effort.quick else self.points
+        points, planned = (2, 1) if effort.quick else (self.points, 3)
         large = min(self.large, 5000) if effort.quick and cards else self.large
         setting = self.setting.on(effort.paths)
         if effort.quick and cards:
@@ -61,13 +62,14 @@ class Scenarios:
                     setting.held_out,
                     alone=1,
                     planned_on=min(effort.planned_on, 500) if cards else effort.planned_on,
+                    gradients_only=cards and effort.quick and mechanism == "planned",
                 ),
             )
             for mechanism in MECHANISMS
             for name, (size, budget) in SCENARIOS_OF.items()
-            for side in (min(points, 3) if mechanism == "planned" else points,)
-            for n in np.geomspace(self.small, large, side).round()
-            for ε in np.geomspace(RELUCTANT, EAGER, side)
+            for side in (min(points, planned) if mechanism == "planned" else points,)
+            for n in _axis(self.small, large, side).round()
+            for ε in _axis(RELUCTANT, EAGER, side)
         ]
 
     def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
@@ -85,12 +87,17 @@ class Scenarios:
     def draw(self, rows: Sequence[Row]) -> Picture:
         figure, axes = drawing.solid(4, len(MECHANISMS), height=2.7, width=2.8)
         limits = drawing.limits_of([r["mean"] for r in rows])
+        span = tuple(np.array(sorted({r[axis] for r in rows})) for axis in ("records", "epsilon"))
         for line, mechanism in enumerate(MECHANISMS):
             for column, name in enumerate(SCENARIOS_OF):
                 one = axes[line, column]
                 mine = [r for r in rows if r["mechanism"] == mechanism and r["scenario"] == name]
                 n, ε, z = table(mine)
-                drawing.surface(one, n, ε, z, ("$n_1$", "$\\epsilon_1$", ""), limits)
+                labels = ("$n_1$", "$\\epsilon_1$", "")
+                if z.size > 1:
+                    drawing.surface(one, n, ε, z, labels, limits)
+                else:
+                    drawing.point(one, n[0], ε[0], z[0, 0], labels, limits, span)
                 one.view_init(22, 42)
                 if line == 0:
                     one.set_title(f"Partners {name}", pad=28)
@@ -143,6 +150,11 @@ class Scenarios:
             f"{public:.2g}, and plans may start there.)"
         )
         return Judgement.of(found, held >= 4, why)
+
+
+def _axis(low: float, high: float, points: int) -> Array:
+    """Evenly on a log axis; one point is that at which owner 1 brings most."""
+    return np.geomspace(low, high, points) if points > 1 else np.array([high])
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> float:
