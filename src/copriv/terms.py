@@ -47,13 +47,13 @@ def _real(value: int) -> float:
 def _can_be_told_apart(name: str) -> str:
     """A name as it is read, or why it cannot be one."""
     if not name.strip():
-        raise ValueError("has no letter that can be seen; give a name")
+        raise ValueError("has no letter that can be seen")
     if name != name.strip():
-        raise ValueError("begins or ends with a space, which nobody sees; leave it out")
+        raise ValueError("begins or ends with a space, which nobody sees")
     if len(name) > LONGEST_NAME:
-        raise ValueError(f"has {len(name):,} letters; give one of at most {LONGEST_NAME}")
+        raise ValueError(f"has {len(name):,} letters, and may have {LONGEST_NAME} at most")
     if printable(name, LONGEST_NAME) != name:
-        raise ValueError(f"has characters that cannot be seen: {printable(name, 60)}; leave them out")
+        raise ValueError(f"has characters that cannot be seen: {printable(name, 60)}")
     return name
 
 

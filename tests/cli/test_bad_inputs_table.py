@@ -114,7 +114,7 @@ AGREEMENTS = {
     "a name and a space": ('"Beta"', '"Alpha "', "begins or ends with a space"),
     "a name that cannot be seen": ('"Beta"', '"B\\u0000"', "characters that cannot be seen"),
     "a name turned round": ('"Beta"', '"\\u202eB"', "characters that cannot be seen"),
-    "a name of ten thousand letters": ('"Beta"', f'"{"B" * 10_000}"', "at most 200"),
+    "a name of ten thousand letters": ('"Beta"', f'"{"B" * 10_000}"', "200 at most"),
     "a name twice, written in two ways": (
         '"Alpha"\nrecords = 2000\nepsilon = 1.0\n\n[[owner]]\nname = "Beta"',
         '"\\u00e9"\nrecords = 2000\nepsilon = 1.0\n\n[[owner]]\nname = "e\\u0301"',

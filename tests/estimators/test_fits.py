@@ -3,10 +3,12 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import get_scorer
 
 from copriv import BudgetRefused, Forecast, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
@@ -23,6 +25,7 @@ def table(n: int = 500, seed: int = 0):
 
 
 BOUNDS = ([-1, 100], [3, 120])
+WIDE = (0, 10)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -233,3 +236,61 @@ def test_an_owner_with_too_little_left_stops_the_fit_before_it_begins() -> None:
     with pytest.warns(SpendingWarning), pytest.raises(BudgetRefused, match=r"spent 1 of 1\.5"):
         model.fit(X, y)
     assert ledger.spent == 1.0
+
+
+@pytest.mark.parametrize("call", ["fit", "predict"])
+def test_no_message_quotes_a_table_of_one_dimension(call: str) -> None:
+    """scikit-learn's own message quotes all of it."""
+    secret = np.array([0.123456, 1.0, 7.0])
+    model = PrivateRegressor(epsilon=PLENTY, bounds=WIDE, target_bounds=(-10, 30))
+    if call == "predict":
+        model.fit([[1.0], [2.0]], [1.0, 2.0])
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array instead") as refused:
+        model.predict(secret) if call == "predict" else model.fit(secret, secret)
+    assert "0.123456" not in str(refused.value)
+    assert "7." not in str(refused.value)
+    assert "Reshape your data" in str(refused.value)
+
+
+def test_days_beside_numbers_are_told_in_words() -> None:
+    X = pd.DataFrame({"day": pd.to_datetime(["2020-01-01", "2020-01-02"]), "age": [1.0, 2.0]})
+    with pytest.raises(TypeError, match="days beside numbers"):
+        PrivateRegressor(bounds=WIDE, target_bounds=(-10, 30)).fit(X, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("labels", [[None, "a"], [np.nan, 1.0]])
+def test_a_row_that_is_nobodys_is_refused(labels: list[object]) -> None:
+    """Else all of them would be one more owner's, with a budget of its own."""
+    model = PrivateRegressor(bounds=WIDE, target_bounds=(-10, 30))
+    with pytest.raises(ValueError, match="owners: a row has no label"):
+        model.fit([[1.0], [2.0]], [1.0, 2.0], owners=labels)
+    assert model.shared_ledger.spent == 0
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta", "regularization", "threshold"])
+@pytest.mark.parametrize("value", ["1", True, None, [1.0]])
+def test_a_parameter_that_is_no_number_is_named(name: str, value: object) -> None:
+    model = PrivateRegressor(bounds=WIDE, target_bounds=(-10, 30)).set_params(**{name: value})
+    with pytest.raises(ValueError, match=f"{name}: must be a number"):
+        model.fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+def test_bounds_that_no_arithmetic_takes_are_refused() -> None:
+    with pytest.raises(ValueError, match="another unit"):
+        PrivateRegressor(bounds=(-1e308, 1e308), target_bounds=(0, 1)).fit([[1.0], [2.0]], [1.0, 2.0])
+
+
+def test_the_order_in_which_classes_are_declared_turns_no_score_round() -> None:
+    """scikit-learn's scores hold the later label in sorted order for the positive one."""
+    X = np.linspace(0, 10, 400)[:, None]
+    y = np.where(X[:, 0] > 5, "yes", "no")
+    for declared in (("no", "yes"), ("yes", "no")):
+        model = PrivateClassifier(epsilon=PLENTY, classes=declared, bounds=(0, 10)).fit(X, y)
+        assert model.classes_.tolist() == ["no", "yes"]
+        assert (model.predict(X) == y).mean() > 0.9
+        assert get_scorer("roc_auc")(model, X, y) > 0.9
+
+
+def test_one_class_twice_is_said_to_be_one() -> None:
+    with pytest.raises(ValueError, match="two classes, not one twice"):
+        PrivateClassifier(classes=("a", "a"), bounds=WIDE).fit([[1.0], [2.0]], ["a", "a"])

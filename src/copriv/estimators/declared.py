@@ -4,14 +4,18 @@ A value outside its declared range counts as the nearest end of it. Each row is 
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
+from copriv.text import printable
 from copriv.types import Array
 
+LARGEST = 1e30
+"""Of a bound, in the column's unit."""
 STANDARD = (-3.0, 3.0)
 """Taken where nothing is declared and there are no public rows: the range of standardised numbers."""
 
@@ -45,6 +49,8 @@ class Ranges:
             ) from None
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
             raise InvalidInput(f"{name}: every low must be finite and at most its high")
+        if max(np.abs(low).max(), np.abs(high).max()) > LARGEST:
+            raise InvalidInput(f"{name}: must be within ±{LARGEST:g}; measure the column in another unit")
         return cls(low, high, shift)
 
     @classmethod
@@ -76,7 +82,14 @@ class Ranges:
 def budget(name: str, value: Any, owner: str) -> float:
     """An owner's part of epsilon or delta, which are one number for all or a mapping by owner. Raises InvalidInput."""
     if not isinstance(value, dict):
-        return float(value)
+        return number(name, value)
     if owner not in value:
         raise InvalidInput(f"{name}: says nothing of owner {owner!r}; give every owner's, or one number for all")
-    return float(value[owner])
+    return number(name, value[owner])
+
+
+def number(name: str, value: Any) -> float:
+    """A parameter as a number: a text is none, and neither is True. Raises InvalidInput."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise InvalidInput(f"{name}: must be a number, not {printable(repr(value), 60)}")
+    return float(value)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.errors import DataError, InvalidInput
 from copriv.estimators.agreeing import OwnersPart, Wanted, planned, without_data
-from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget
+from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget, number
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
@@ -52,7 +52,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ranges = self._ranges("bounds", self.bounds, X.shape[1], None if sample is None else sample[0])
         whose = _whose(owners, len(X))
         wanted = Wanted(
-            loss=self.loss, threshold=self._threshold(), regularization=float(self.regularization),
+            loss=self.loss, threshold=self._threshold(), regularization=number("regularization", self.regularization),
             intercept=bool(self.fit_intercept), columns=X.shape[1],
             feature_bound=self._feature_bound(),
             owners={
@@ -135,7 +135,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        try:
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise type(error)(_without_values(str(error))) from None
         return X @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
 
     def _feature_bound(self) -> Any:
@@ -223,7 +226,7 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         return self._target.inside(np.asarray(y, dtype=np.float64)[:, None])[:, 0]
 
     def _threshold(self) -> float:
-        return float(self.threshold) / float(self._target.size[0])
+        return positive("threshold", number("threshold", self.threshold)) / float(self._target.size[0])
 
     def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
         size, centre = float(self._target.size[0]), float(self._target.centre[0])
@@ -233,14 +236,14 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     """Linear classification in two classes under differential privacy.
 
-        decision = X · coef_ᵀ + intercept_, and the second class where it is above 0
+        decision = X · coef_ᵀ + intercept_, and the second of `classes_` where it is above 0
 
     loss: "logistic" (with `predict_proba`) or "hinge" (without).
-    classes: the two labels, in order; None: those of the public rows, else those in y with an `UndeclaredWarning`,
+    classes: the two labels, in any order; None: those of the public rows, else those in y with an `UndeclaredWarning`,
         which takes it as public which labels there are (a label that one row alone has is then not protected).
 
     epsilon, delta, bounds, feature_bound, regularization and ledger are as in `PrivateRegressor`, and so is what is
-    fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels.
+    fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier
@@ -315,8 +318,9 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
                 UndeclaredWarning, stacklevel=3,
             )  # fmt: skip
         if found.shape != (2,) or found[0] == found[1]:
-            raise DataError(f"classes: needs two classes, not {found.size} (one class says nothing to learn)")
-        self.classes_ = found
+            what = "one twice" if found.size == 2 else str(found.size)
+            raise DataError(f"classes: needs two classes, not {what} (one class says nothing to learn)")
+        self.classes_ = np.sort(found)  # scores of scikit-learn take the later one in this order for the positive class
         return self._public_numbers(y)
 
     def _public_numbers(self, y: Any) -> Any:
@@ -342,9 +346,12 @@ def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
     """The rows of each owner. Who the owners are, and whose row each one is, is public."""
     if owners is None:
         return {ALL_ROWS: np.arange(rows)}
-    labels = np.asarray(owners).astype(str)
-    if labels.shape != (rows,):
+    given = np.asarray(owners)
+    if given.shape != (rows,):
         raise InvalidInput(f"owners: needs one label for each of the {rows} rows")
+    if any(label is None or label != label for label in given.tolist()):
+        raise DataError("owners: a row has no label; say whose each row is, or leave the row out")
+    labels = given.astype(str)
     return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
 
 
@@ -352,6 +359,12 @@ def _without_values(message: str) -> str:
     """A message of scikit-learn or NumPy, but for cells that it quotes."""
     if "Complex data not supported" in message:
         return "Complex data not supported"
+    if "could not be promoted" in message:
+        return "X: columns of kinds that do not go together, such as days beside numbers; make them numbers before"
+    before, quoted, after = message.partition("array=")
+    if quoted:  # all of X, where it is of one dimension
+        advice = after[after.rindex("Reshape") :] if "Reshape" in after else ""
+        return f"{before.strip().rstrip(':')}. {advice}".rstrip()
     for start in ("could not convert", "invalid literal", "Unable to convert"):
         if start in message:
             return "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
