@@ -44,7 +44,7 @@ def _real(value: int) -> float:
         raise ValueError(f"is a whole number of {len(str(value))} digits, which no computer calculates with") from None
 
 
-def _can_be_told_apart(name: str) -> str:
+def can_be_told_apart(name: str) -> str:
     """A name as it is read, or why it cannot be one."""
     if not name.strip():
         raise ValueError("has no letter that can be seen")
@@ -297,7 +297,7 @@ class OwnerTerms(_Table):
     @field_validator("name")
     @classmethod
     def _of_the_owner(cls, value: str) -> str:
-        return _can_be_told_apart(value)
+        return can_be_told_apart(value)
 
     @field_validator("count")
     @classmethod

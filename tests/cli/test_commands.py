@@ -400,6 +400,21 @@ def test_init_asks_again_where_an_answer_cannot_stand():
         assert any(complaint in line for line in said), complaint
 
 
+def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
+    """Or all answers would be lost with the last one."""
+    said = []
+    ask, _ = steps(
+        "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "",
+        "2", " \u200b", "a\x1b[2J", "n" * 300, "north", "20", "1e300", "1e-300", "1", "south", "", "", "unknown",
+    )  # fmt: skip
+    assert init_steps.asked(ask, said.append).owner_names == ("north", "south")
+    complaints = [line.strip() for line in said if line.startswith("   ")]
+    assert sum("plain numbers" in line for line in complaints) == 2
+    assert sum("cannot be seen" in line for line in complaints) == 2
+    for complaint in ("each level once", "200 at most", "give a number above 0"):
+        assert any(complaint in line for line in complaints), complaint
+
+
 def test_init_of_two_classes_takes_a_loss_for_them():
     ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "1")
     agreement = init_steps.asked(ask, lambda _: None)
@@ -441,4 +456,6 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     assert (tmp_path / "plain.toml").read_text() == init.template()
     code, said = typed("gone.toml", keys=b"\n", stop=True)
     assert code == 130, said
+    assert said.splitlines()[-1].endswith("interrupted")
+    assert "error" not in said.splitlines()[-2]  # a line of its own, below the question
     assert not (tmp_path / "gone.toml").exists()

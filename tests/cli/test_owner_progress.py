@@ -21,7 +21,7 @@ def totals(answered, spent):
 def test_it_says_what_was_answered_spent_and_how_long_nothing_was_asked():
     agreed = agreement()
     at_work = owner_progress.line("a", agreed, totals(3, "3/4"), frozenset(), 0.1)
-    assert at_work == f"a: 3 of {agreed.answers} answers, 0.75 of 1 spent, in 1 runs"
+    assert at_work == f"a: 3 of {agreed.answers} answers, 0.75 of 1 spent, in 1 run"
     assert owner_progress.line("a", agreed, totals(3, "3/4"), frozenset(), 12.3).endswith("; waiting for 12 s")
 
 

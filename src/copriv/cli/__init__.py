@@ -112,6 +112,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _complain("this needs more memory than there is; ask for fewer runs, or for less at once")
         return 1
     if code == _INTERRUPTED:
+        if sys.stderr is not None and sys.stderr.isatty():
+            typer.echo(err=True)  # the question that was not answered keeps its line
         _complain("interrupted")
     return code
 

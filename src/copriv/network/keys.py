@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from copriv.errors import InvalidInput
+from copriv.text import reason
 
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
@@ -247,12 +248,12 @@ def diagnose(address: str, keys: Keys, learner: str) -> str:
     except ssl.SSLCertVerificationError as error:
         return f"the learner's certificate at {address} is refused: {error.verify_message}"
     except ssl.SSLError as error:
-        reason = (error.reason or "no reason").lower().replace("_", " ")
-        if "alert" in reason:
-            return f"the learner at {address} refused the certificate of {keys.name}: {reason}"
-        return f"{address} does not speak TLS as the learner does ({reason}); is this the right port?"
+        alert = (error.reason or "no reason").lower().replace("_", " ")
+        if "alert" in alert:
+            return f"the learner at {address} refused the certificate of {keys.name}: {alert}"
+        return f"{address} does not speak TLS as the learner does ({alert}); is this the right port?"
     except (OSError, ValueError) as error:
-        return f"no learner at {address} ({error}); is it running, and is the address right?"
+        return f"no learner at {address} ({reason(error)}); see that it runs, and that the address is right"
 
 
 def _begun(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Logistic, Squared
+from copriv.terms import can_be_told_apart
 
 Ask = Callable[[str, str | None], str]
 """Shows a question with its default (None: there is none), and gives back what was typed."""
@@ -18,6 +19,8 @@ Say = Callable[[str], None]
 
 _T = TypeVar("_T")
 OWNERS = 200
+LARGEST = 1e30
+"""Of a bound, as an agreement takes it."""
 _HEAD = """# What all parties sign up to, before any private record is touched.
 # Every key: docs/reference/agreement-file.md
 
@@ -37,10 +40,8 @@ def asked(ask: Ask, say: Say) -> Agreement:
     say("   1 is usual and careful, 0.1 very careful, 10 generous. It is spent once, over the whole run.")
     owners = _owners(ask, say)
     if len(owners) > 1:
-        say(
-            "\n4. Are the owners' records alike, as if dealt from one pile? If you don't know, say so: it is a worse guess to"
-        )
-        say("   call them alike.")
+        say("\n4. Are the owners' records alike, as if dealt from one pile? If you don't know,")
+        say("   say so: to call them alike is the worse guess.")
         alike = _one_of(ask, say, "Alike", ("unknown", "alike", "a little unlike", "very unlike"), "unknown")
         levels: dict[str, Any] = {"alike": 0.0, "a little unlike": (0.005, 0.05), "very unlike": (0.05, 1.0)}
         if alike in levels:
@@ -98,10 +99,12 @@ def _declare(ask: Ask, say: Say, data: dict[str, Any], column: str, classes: int
     def read(text: str) -> tuple[str, Any]:
         if ".." in text:
             low, high = (float(part) for part in text.split("..", 1))
-            if not low < high:
-                raise InvalidInput("the lower bound comes first, and is below the upper one")
+            if not -LARGEST <= low < high <= LARGEST:
+                raise InvalidInput("the lower bound comes first, and is below the upper one; both are plain numbers")
             return "bounds", (low, high)
         levels = tuple(part.strip() for part in text.split(",") if part.strip())
+        if len(set(levels)) < len(levels):
+            raise InvalidInput("name each level once")
         if len(levels) < 2 or (classes is not None and len(levels) != classes):
             raise InvalidInput(
                 "write bounds as 0..120, or levels with commas between" + (" (two of them)" if classes else "")
@@ -164,7 +167,10 @@ def _names(ask: Ask, say: Say, question: str) -> list[str]:
 def _new(text: str, taken: list[str]) -> str:
     if not text or text in taken:
         raise InvalidInput("it needs a name" if not text else f"{text} is there already; take another name")
-    return text
+    try:
+        return can_be_told_apart(text)
+    except ValueError as error:
+        raise InvalidInput(f"this name {error}") from None
 
 
 def _whole(text: str, low: int, high: int) -> int:
@@ -176,6 +182,6 @@ def _whole(text: str, low: int, high: int) -> int:
 
 def _budget(text: str) -> float:
     number = float(text)
-    if not 0 < number < float("inf"):
+    if not 1e-12 <= number <= 1e12:
         raise InvalidInput("give a number above 0, such as 1")
     return number

@@ -61,7 +61,7 @@ def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table
     if expected is not None:
         band = expected["relative_fitness"]
         kind, (low, high) = expected["kind"], (percent(band["low"]), percent(band["high"]))
-        ψ = f"typically {percent(band['median'])} ({low} to {high}, {kind})"
+        ψ = f"{percent(band['median'])} ({low} to {high}; {kind})"
     if public is not None:
         told = f"by {public['rows']:,} public rows"
         within = f"at most {percent(public['high'])}" if public["low"] <= 0 else (
