@@ -10,9 +10,10 @@ share over worlds:
 Public rows decide the law, and how surely depends on how many there are for a parameter:
 
 * *Plenty* (`PLENTY` and more a parameter, of each class): the Bayesian bootstrap. Rows get Dirichlet weights, which is the
-  posterior of the law under no prior at all; residuals of a regression are first divided by √(1 − leverage), since the fit
-  has made them too small. Lengths and residuals beyond those seen are drawn from the extrapolated tail (`tails`), whose
-  shape is drawn within its error.
+  posterior of the law under no prior at all. What a fit has made of their targets is undone first: residuals of a
+  regression are divided by 1 − leverage, and classes (up to `CLASSES` rows a parameter), targets of rows that stand alone and
+  those of levels that no row has are drawn from the posterior of a model. Lengths and residuals beyond those seen are
+  drawn from the extrapolated tail (`tails`), whose shape is drawn within its error.
 * *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
   are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
   unknown, uniform in the logit of R²; and features from the rows, moved towards one another and smoothed towards
@@ -29,7 +30,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from scipy.special import expit
 
 from copriv.errors import NotCertified
@@ -41,6 +42,9 @@ from copriv.types import Array
 
 PLENTY = 10
 """Public rows a parameter from which the bootstrap is used."""
+CLASSES = 100
+"""Public rows a parameter from which their classes are taken as they are. A fit to n₀ of them looks κ/n₀ better than it is,
+and that of a world to the same ones again; a best fitness is small where classes hardly overlap, and κ/n₀ is much of it."""
 SYNTHETIC = 1500
 """Rows of a world where public rows are few."""
 MOVED = 0.3
@@ -53,6 +57,8 @@ EXACT_DRAW = 10**9
 """Units from which on `some_of` draws by normal laws: the exact one counts no further."""
 COPIES = 300
 """Rows that stand for the tail in a world."""
+ALONE = 0.5
+"""The leverage above which a row is what a fit follows: it says nothing of how far off another like it would be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,16 +161,60 @@ class Law:
 
     @cached_property
     def _model(self) -> "_Regression | _Classes":
-        return (_Classes if self.labels else _Regression)(self.rows, self.problem.terms.model.intercept)
+        return (_Classes if self.labels else _Regression)(self.rows)
+
+    @cached_property
+    def unseen(self) -> Int[np.ndarray, " levels"]:
+        """Columns of zeros beside columns of zeros and ones: levels that no public row has, and that the pool may.
+
+        A column of zeros among numbers is taken for what it is: constant.
+        """
+        x = self.rows.features
+        if not self.modelled or not _levels(x).any():
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(~x.any(axis=0))
+
+    def _with_unseen(self, rng: np.random.Generator) -> Array:
+        """Features of the rows, and below them one more row for each level that none has.
+
+        That is the rule of succession: each row, and each level once more, has a share of the law that is exponential.
+        Such a row is like another one but for its level; where each row has one level in all, in the other's place.
+        """
+        x = self.rows.features
+        if not len(self.unseen):
+            return x
+        more, levels = x[rng.integers(0, len(x), size=len(self.unseen))].copy(), _levels(x)
+        if (x[:, levels].sum(axis=1) == 1.0).all():
+            more[:, levels] = 0.0
+        more[np.arange(len(more)), self.unseen] = 1.0
+        return np.vstack([x, more])
 
     @cached_property
     def smoothed(self) -> Records:
-        """What to plan on: the public rows, or where they are few a table of the posterior's mean, of the same weight."""
-        if self.plenty:
-            return self.raw
+        """What to plan on: the public rows, or where they are few a table of the posterior's mean, of the same weight.
+
+        With one more row for each level that none of them has: a plan that took its curvature to be nothing would let
+        noise through there ten thousand times as loud.
+        """
         rng = np.random.default_rng(0)
+        if self.plenty:
+            if not len(self.unseen):
+                return self.raw
+            more = self._with_unseen(rng)[self.observations :]
+            plain, one = self._model.predicted(more, self._model.mean), np.ones(len(more))
+            y, x, weight = plain, more, one
+            if self.labels:
+                x, y, weight = (
+                    np.vstack([x, x]),
+                    np.concatenate([one, -one]),
+                    np.concatenate([expit(plain), expit(-plain)]),
+                )
+            raw = self.raw
+            return Records(
+                np.vstack([raw.features, x]), np.concatenate([raw.target, y]), np.concatenate([raw.weight, weight])
+            )
         M = max(SYNTHETIC, 10 * self.problem.n_parameters)
-        x, share = self._features(rng, M, np.full(self.observations, 1.0 / self.observations)), self.raw.total / M
+        x, share = self._features(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
         if isinstance(self._model, _Classes):
             chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
             weight = share * np.concatenate([chance, 1.0 - chance])
@@ -181,13 +231,27 @@ class Law:
         return World(pool, seed)
 
     def _bootstrap(self, rng: np.random.Generator, n: int) -> Records:
-        rows, law = self.rows, rng.standard_exponential(self.observations)
-        law *= rows.weight if len(rows) == len(self.raw) else 1.0
+        rows, law = self.rows, rng.standard_exponential(self.observations + len(self.unseen))
+        law[: len(rows)] *= rows.weight if len(rows) == len(self.raw) else 1.0
         counts = self._counts(rng, n, law / law.sum())
-        x, y = rows.features, self.targets
-        kept = counts > 0
-        x, y, counts = x[kept], y[kept], counts[kept]
-        return self.with_tails(rng, x, y, counts)[0]
+        x, y = self._with_unseen(rng), np.append(self.targets, np.ones(len(self.unseen)))
+        told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
+        tables = [self.with_tails(rng, x[told], y[told], counts[told])[0]] if told.any() else []
+        if made.any():
+            at, weight = _copies(counts[made], np.minimum(counts[made], max(2 * SYNTHETIC // int(made.sum()), 2)))
+            again = Records(x[made][at], y[made][at], weight)
+            if self.labels:
+                again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
+            tables.append(Records(again.features, self._model.drawn(rng, again.features), again.weight))
+        return Records(*(np.concatenate([getattr(t, of) for t in tables]) for of in ("features", "target", "weight")))
+
+    @cached_property
+    def _anew(self) -> Bool[np.ndarray, " rows"]:
+        """Rows whose targets are drawn in every world: those that a fit follows wherever they are, and levels that none has."""
+        own = self._fit[1] > ALONE if self.modelled else np.zeros(self.observations, dtype=bool)
+        if self.labels:
+            own |= self.modelled and self.observations < CLASSES * self.problem.n_parameters
+        return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
         """How often each row is in the pool; where rows are copies of few, as few of them are."""
@@ -199,11 +263,14 @@ class Law:
 
     @cached_property
     def targets(self) -> Array:
-        """Targets of `rows` with residuals as large as they were before a model was fitted to them."""
+        """Targets of `rows` as far from the fit to all others as they are.
+
+        A fit makes residuals shorter by √(1 − leverage), in the mean, and the fit of a world to the same rows does it again.
+        """
         if self.labels or not self.modelled:
             return self.rows.target
         residual, leverage, fitted = self._fit
-        return np.asarray(fitted + residual / np.sqrt(1.0 - np.minimum(leverage, 0.9)))
+        return np.asarray(fitted + residual / (1.0 - np.minimum(leverage, ALONE)))
 
     @cached_property
     def _fit(self) -> tuple[Array, Array, Array]:
@@ -215,8 +282,18 @@ class Law:
         return self.rows.target - fitted, np.square(U).sum(axis=1), fitted
 
     @cached_property
+    def _numbers(self) -> Bool[np.ndarray, " p"]:
+        """Columns that can be longer than they were seen: not those of levels."""
+        numbers = ~_levels(self.rows.features)
+        numbers[self.unseen] = False
+        return numbers
+
+    def _lengths(self, x: Array) -> Array:
+        return np.asarray(np.abs(x[:, self._numbers]).sum(axis=1))
+
+    @cached_property
     def _tail_of_lengths(self) -> Tail | None:
-        return _tail(np.abs(self.rows.features).sum(axis=1))
+        return _tail(self._lengths(self.rows.features))
 
     @cached_property
     def _tail_of_residuals(self) -> Tail | None:
@@ -233,7 +310,7 @@ class Law:
         if not self.modelled:
             return Records(x, y, counts.astype(np.float64)), same
         plain = self._model.predicted(x, self._model.mean)
-        lengths, residual = np.abs(x).sum(axis=1), None if self.labels else y - plain
+        lengths, residual = self._lengths(x), None if self.labels else y - plain
         tails = self._tail_of_lengths, self._tail_of_residuals
         long_ = np.zeros(len(x), dtype=bool) if tails[0] is None else lengths > tails[0].threshold
         if self.labels:
@@ -244,30 +321,26 @@ class Law:
         many = long_ | off
         if not many.any():
             return Records(x, y, counts.astype(np.float64)), same
-        copies = np.where(many, np.minimum(max(COPIES // int(many.sum()), 2), counts), 1)
-        at = np.repeat(np.arange(len(x)), copies)
-        weight = np.floor(counts[at] / copies[at])
-        first = np.concatenate([[0], np.cumsum(copies)[:-1]])
-        weight[first] += counts - np.bincount(at, weights=weight, minlength=len(x))
+        at, weight = _copies(counts, np.where(many, np.minimum(max(COPIES // int(many.sum()), 2), counts), 1))
         factor = np.ones(len(at))
         if tails[0] is not None and long_.any():
             t, which = tails[0].drawn(rng), long_[at]
             factor[which] = (t.threshold + t.excesses(rng, int(which.sum()))) / lengths[at][which]
-        x, y, z = x[at] * factor[:, None], y[at], plain[at]
+        seen, x, y = x[at], np.where(self._numbers, x[at] * factor[:, None], x[at]), y[at]
         if residual is not None:
             r = residual[at]
             if tails[1] is not None and off.any():
                 t, which = tails[1].drawn(rng), off[at]
                 r = r.copy()
                 r[which] = np.sign(r[which]) * (t.threshold + t.excesses(rng, int(which.sum())))
-            intercept = z - self._model.predicted(x / factor[:, None], self._model.mean, constant=False)
-            y = self._model.predicted(x, self._model.mean, constant=False) + intercept + r
+            further = self._model.predicted(x, self._model.mean) - self._model.predicted(seen, self._model.mean)
+            y = plain[at] + further + r
         return Records(x, y, weight), at
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
-        law = rng.standard_exponential(self.observations)
+        law = rng.standard_exponential(self.observations + len(self.unseen))
         M = min(n, max(SYNTHETIC, 10 * self.problem.n_parameters))
-        x = self._features(rng, M, law / law.sum())
+        x = self._features(rng, M, law)
         y = self._model.drawn(rng, x)
         counts = np.ones(M) if n == M else rng.multinomial(n, np.full(M, 1.0 / M))
         if len(self.rows) < len(self.raw):
@@ -286,7 +359,7 @@ class Law:
         With a share b of the numbers drawn anew from their column, columns keep their law, binary ones and counts too, and
         correlations fall by (1 − b)², which is 1 − `_intensity`.
         """
-        x = self.rows.features
+        x, law = self._with_unseen(rng), law / law.sum()
         chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self._intensity)
         numbers = np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)
         towards, mean = x[rng.choice(len(x), size=number, p=law)], law @ x
@@ -327,6 +400,23 @@ def _tail(sizes: Array) -> Tail | None:
     return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
 
 
+def _copies(
+    counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"]
+) -> tuple[Int[np.ndarray, " made"], Array]:
+    """Which row each of so many copies is, and whole weights that add up to the counts."""
+    at = np.repeat(np.arange(len(counts)), copies)
+    weight = np.floor(counts[at] / copies[at])
+    weight[np.concatenate([[0], np.cumsum(copies)[:-1]])] += counts - np.bincount(
+        at, weights=weight, minlength=len(counts)
+    )
+    return at, weight
+
+
+def _levels(x: Array) -> Bool[np.ndarray, " p"]:
+    """Columns of zeros and ones, both of them."""
+    return np.asarray(((x == 0.0) | (x == 1.0)).all(axis=0) & (np.ptp(x, axis=0) > 0.0))
+
+
 def _whole(x: Array, intercept: bool) -> Array:
     return np.column_stack([x, np.ones(len(x))]) if intercept else x
 
@@ -336,42 +426,55 @@ RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))
 
 
 class _Linear:
-    """Features in units of their root mean square; θ ~ N(0, a width that is unknown)."""
+    """Features less their mean, in units of their spread; θ ~ N(0, a width that is unknown), and a constant.
 
-    def __init__(self, rows: Records, intercept: bool) -> None:
-        x = _whole(rows.features, intercept)
-        size = np.sqrt(np.square(x).mean(axis=0))
-        self.intercept, self.unit, self.y = intercept, 1.0 / np.where(size > 0, size, 1.0), rows.target
-        self.z, self.mean = x * self.unit, np.zeros(x.shape[1])
+    The law of targets has a constant whether or not the agreed model has one: a model without is then off by what its
+    columns can make of it, which is no noise. And a width in units of spread is not used up by columns' means.
+    """
 
-    def predicted(self, x: Array, theta: Array, constant: bool = True) -> Array:
-        """Predictions by θ in these units; without the intercept's part, where that is asked for."""
-        own = x @ (self.unit * theta)[: x.shape[1]]
-        return np.asarray(own + (theta[-1] if self.intercept and constant else 0.0))
+    def __init__(self, rows: Records) -> None:
+        x, self.y = rows.features, rows.target
+        spread = x.std(axis=0)
+        varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
+        self.unit = np.where(varied, 1.0 / np.where(varied, spread, 1.0), 0.0)
+        levels = _levels(x)
+        if levels.any():  # a level that no row has does as much as those that some have
+            self.unit[~x.any(axis=0)] = np.median(self.unit[levels])
+        self.centre = x.mean(axis=0)
+        self.z, self.mean = (x - self.centre) * self.unit, np.zeros(x.shape[1] + 1)
+
+    def predicted(self, x: Array, theta: Array) -> Array:
+        """Predictions by θ in these units, its constant last."""
+        steep = self.unit * theta[:-1]
+        return np.asarray(x @ steep + (theta[-1] - float(self.centre @ steep)))
 
 
 class _Regression(_Linear):
-    """y = zᵀθ + noise of variance σ², σ² unknown; conjugate given the width, which is on a grid."""
+    """y = c + zᵀθ + noise of variance σ²; c flat, σ² unknown; conjugate given the width, which is on a grid."""
 
-    def __init__(self, rows: Records, intercept: bool) -> None:
-        super().__init__(rows, intercept)
+    def __init__(self, rows: Records) -> None:
+        super().__init__(rows)
         n, p = self.z.shape
+        self.constant = float(self.y.mean())
+        y = self.y - self.constant
         self.U, self.s, Vt = np.linalg.svd(self.z, full_matrices=False)
-        self.V, on = Vt.T, self.U.T @ self.y
-        rest = max(float(self.y @ self.y - on @ on), 0.0)
+        self.V, on = Vt.T, self.U.T @ y
+        rest = max(float(y @ y - on @ on), 0.0)
         self.λ = p * (1.0 - RATIOS) / RATIOS  # σ²/τ²
         kept = 1.0 + np.square(self.s) / self.λ[:, None]
         tiny = 1e-12 * max(float(self.y @ self.y), 1e-300)
         self.left = np.square(on) @ (1.0 / kept).T + rest + tiny
-        log = -0.5 * np.log(kept).sum(axis=1) - 0.5 * n * np.log(self.left)
+        log = -0.5 * np.log(kept).sum(axis=1) - 0.5 * (n - 1) * np.log(self.left)
         self.weight = np.exp(log - log.max())
         self.weight /= self.weight.sum()
-        self.means = (self.s / (np.square(self.s) + self.λ[:, None]) * on) @ self.V.T
+        self.means = np.column_stack(
+            [(self.s / (np.square(self.s) + self.λ[:, None]) * on) @ self.V.T, np.full(len(self.λ), self.constant)]
+        )
         self.mean = self.weight @ self.means
-        residual = self.y - self.z @ self.mean
+        residual = self.y - self.predicted(rows.features, self.mean)
         scale = float(np.sqrt(np.mean(np.square(residual)))) or 1.0
         self.shape = residual / scale
-        self.noise = float(np.sqrt(self.weight @ self.left / max(n, 1)))
+        self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
 
     def expected(self, rng: np.random.Generator, x: Array) -> Array:
         """Targets under the posterior's mean."""
@@ -381,11 +484,11 @@ class _Regression(_Linear):
         """Targets under one draw of θ and σ."""
         n, p = self.z.shape
         k = rng.choice(len(self.λ), p=self.weight)
-        σ, λ = float(np.sqrt(self.left[k] / rng.chisquare(n))), float(self.λ[k])
+        σ, λ = float(np.sqrt(self.left[k] / rng.chisquare(max(n - 1, 1)))), float(self.λ[k])
         g = rng.normal(size=p)
         inside = self.V.T @ g
         spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
-        theta = self.means[k] + σ * spread
+        theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(n))
         return np.asarray(self.predicted(x, theta) + σ * rng.choice(self.shape, size=len(x)))
 
 
@@ -395,14 +498,13 @@ class _Classes(_Linear):
     WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
     """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
 
-    def __init__(self, rows: Records, intercept: bool) -> None:
-        super().__init__(rows, intercept)
+    def __init__(self, rows: Records) -> None:
+        super().__init__(rows)
+        self.z = np.column_stack([self.z, np.ones(len(self.z))])
         p, log, self.modes, self.roots = self.z.shape[1], [], [], []
         theta = np.zeros(p)
         for width in self.WIDTHS:
-            precision = np.full(p, p / width)
-            if intercept:
-                precision[-1] = 0.04
+            precision = np.append(np.full(p - 1, (p - 1) / width), 0.04)
             theta, H = self._mode(theta, precision)
             a, U = np.linalg.eigh(H)
             z = self.z @ theta
