@@ -70,7 +70,7 @@ class Unseen:
         return (
             f"Public rows cannot show what one record in {self.one_in:,} is like: were those "
             f"{self.times_as_long:g} times as long as any public row, the cost would be about "
-            f"{100 * self.relative_fitness:.2g} %, whatever epsilon is."
+            f"{100 * self.relative_fitness:.2g} %, whatever the budget is."
         )
 
 
