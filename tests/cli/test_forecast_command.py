@@ -66,7 +66,8 @@ def prepared(monkeypatch, outlook):
 
 
 def test_agreements_survive_as_toml(tmp_path, outlook):
-    odd = library.Agreement.of({**TWO, "owner": [{"name": 'a "quoted"\nname \x7f ψ', "records": 5, "epsilon": 1e-12}]})
+    owner = {"name": 'a "quoted" name ψ', "group": 'a "quoted"\ngroup \x7f ψ', "records": 5, "epsilon": 1e-12}
+    odd = library.Agreement.of({**TWO, "owner": [owner]})
     for agreement in (odd, outlook.recommended.agreement):
         path = tmp_path / "a.toml"
         path.write_text(agreement.to_toml())
@@ -87,7 +88,7 @@ def test_people_read_a_table_and_a_verdict(copriv, file, prepared, outlook):
         "The optimum",
         "the public rows alone",
         "pooled, not private",
-        outlook.verdict,
+        outlook.verdict_on_screen,
     ):
         assert said in done.out, said
     assert max(map(len, done.out.split("Agreed:")[0].splitlines())) <= 130
@@ -113,7 +114,7 @@ def test_without_details_the_answer_is_one_screen(copriv, file, prepared, outloo
     lines = done.out.splitlines()
     assert len(lines) <= 23
     assert max(map(len, lines)) <= 80
-    assert " ".join(done.out.split()).count(outlook.verdict[:60]) == 1
+    assert " ".join(done.out.split()).count(outlook.verdict_on_screen[:60]) == 1
     assert "--details" in lines[-1]
 
 
@@ -324,3 +325,38 @@ def test_the_short_answer_says_that_owners_are_taken_to_differ_where_nobody_has_
     stated = replace(outlook, unlikeness=replace(outlook.unlikeness, source="stated"))
     assert said not in forecast_answer.lines(agreement, stated)
     assert forecast_answer.lines(agreement, outlook)[1].endswith("the last 300")  # whole words: what follows is below
+
+
+def test_a_screen_gives_a_number_the_same_digits_wherever_it_stands(outlook):
+    """0.0815 % in a sentence above 0.081 % in a table made readers look for the difference."""
+    said = " ".join(forecast_answer.lines(library.Agreement.of(TWO), outlook))
+    for number in (outlook.together, outlook.public_only):
+        assert said.count(words.percent(number)) >= 2
+    assert all(len(shown.replace(".", "").lstrip("0")) <= 2 for shown in re.findall(r"(\d\.\d+) %", said))
+
+
+def test_no_number_is_parted_from_its_sign(outlook):
+    for runs in (0.1234, 0.0123, 0.00123):
+        told = replace(outlook, public_only=runs)
+        assert not any(line.startswith("%") for line in forecast_answer.lines(library.Agreement.of(TWO), told))
+
+
+def test_terms_that_are_worse_than_none_are_not_praised_with_better_ones(outlook):
+    """Joining may pay under the best terms found, and not as it is agreed: the first screen says both."""
+    ψ = outlook.agreed.relative_fitness
+    bad = replace(outlook.agreed, relative_fitness=replace(ψ, median=np.full_like(ψ.median, 9.0)))
+    paying = replace(outlook.owners[0], joining_pays=True, close_call=False)
+    worse = replace(outlook, agreed=bad, owners=(paying, *outlook.owners[1:]), public_only=0.5)
+    lines = forecast_answer.lines(library.Agreement.of(TWO), worse)
+    assert "Not as it is agreed: those terms reach 900 %" in " ".join(lines)
+    assert len(lines) <= forecast_answer.HEIGHT - 1
+    assert "Not as it is agreed" not in " ".join(
+        forecast_answer.lines(library.Agreement.of(TWO), replace(worse, public_only=10.0))
+    )
+
+
+def test_a_model_worse_than_the_public_rows_is_said_to_be_so(outlook):
+    found = replace(without(outlook, ["large"]), together=0.4, loss=0.3, together_with_all=0.1)
+    told = " ".join(forecast_answer.about_without(replace(outlook, public_only=0.2), found))
+    assert "(the public rows alone would be better: 20 %)" in told
+    assert "public rows" not in " ".join(forecast_answer.about_without(replace(outlook, public_only=0.9), found))

@@ -187,6 +187,14 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def verdict(self) -> str:
         """One sentence for the people who decide."""
+        return self._verdict(_percent)
+
+    @property
+    def verdict_on_screen(self) -> str:
+        """The same with as many digits as the tables beside it have."""
+        return self._verdict(percent)
+
+    def _verdict(self, shown: Callable[[float], str]) -> str:
         ψ = self.together
         gain = [owner.called for owner in self.owners if owner.joining_pays and not owner.close_call]
         even = [owner.called for owner in self.owners if owner.close_call]
@@ -195,15 +203,15 @@ class Forecast(Shown, Framed, Drawn):
             others = [owner.called for owner in self.owners if not owner.close_call]
             return (
                 f"For {_list(even)} joining is a close call{f', and it does not pay for {_list(others)}' if others else ''}: "
-                f"together the model would be {_percent(ψ)} worse than the best possible without privacy; the public rows "
-                f"alone reach {_percent(self.public_only)}. {self._cautioned('It could as well be either way.')}"
+                f"together the model would be {shown(ψ)} worse than the best possible without privacy; the public rows "
+                f"alone reach {shown(self.public_only)}. {self._cautioned('It could as well be either way.')}"
             )
         if not gain:
             alone = min(owner.alone for owner in self.owners)
             better = "the public model alone" if self.public_only <= alone else "the best owner's own model"
             return (
-                f"Joining does not pay for anybody: together the model would be {_percent(ψ)} worse than the best "
-                f"possible, {better} only {_percent(min(alone, self.public_only))}. "
+                f"Joining does not pay for anybody: together the model would be {shown(ψ)} worse than the best "
+                f"possible, {better} only {shown(min(alone, self.public_only))}. "
                 f"Raise epsilon, bring more records, or do not train together. "
                 f"{self._cautioned(f'That is right with a probability of {100 * self.probability:.0f} %.')}"
             )
@@ -211,13 +219,12 @@ class Forecast(Shown, Framed, Drawn):
         sure = min(owner.joining_pays_probability for owner in self.owners if owner.called in gain)
         each = "That" if len(gain) == 1 else "For each of them that"
         return (
-            f"Joining pays for {who}{open_to}: together the model would be {_percent(ψ)} worse than the best possible without "
-            f"privacy; the public rows alone reach {_percent(self.public_only)}. {self._at_whose_expense}"
+            f"Joining pays for {who}{open_to}: together the model would be {shown(ψ)} worse than the best possible without "
+            f"privacy; the public rows alone reach {shown(self.public_only)}. {self._at_whose_expense(shown)}"
             f"{self._cautioned(f'{each} is right with a probability of {100 * sure:.0f} %.')}"
         )
 
-    @property
-    def _at_whose_expense(self) -> str:
+    def _at_whose_expense(self, shown: Callable[[float], str]) -> str:
         """Joining can pay for an owner and cost the others: both are said at once."""
         cost = [owner.name for owner in self.left_out]
         if not cost:
@@ -226,7 +233,7 @@ class Forecast(Shown, Framed, Drawn):
         how = "alone, with the same privacy," if len(rest) == 1 else "without them"
         return (
             f"But {_list(cost)} would cost the others more than they gain by it: {_list(rest)} {how} would reach "
-            f"{_percent(self.best_subset)}. "
+            f"{shown(self.best_subset)}. "
         )
 
     def _cautioned(self, words: str) -> str:
@@ -241,7 +248,7 @@ class Forecast(Shown, Framed, Drawn):
         return Card(
             f"Forecast: {n:,} owner{'s' if n > 1 else ''}, {self.public_rows:,} public rows",
             (
-                self.verdict,
+                self.verdict_on_screen,
                 Table.of(("terms", "mean", "median", "5 % of runs below", "5 % above"), terms, _assessed, "terms"),
                 Table.of(
                     ("owner", "records", "epsilon", "alone", "together", "joining pays"),

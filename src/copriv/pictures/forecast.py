@@ -215,7 +215,7 @@ def lead(outlook: Forecast) -> str:
 
 def sources(figure: Figure, outlook: Forecast) -> None:
     """What it was made from, and the verdict, under it."""
-    foot(figure, (f"Public information only: {outlook.description}. {outlook.verdict}", FAINT))
+    foot(figure, (f"Public information only: {outlook.description}. {outlook.verdict_on_screen}", FAINT))
 
 
 def _short(one: Assessment) -> str:

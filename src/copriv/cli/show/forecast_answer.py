@@ -38,7 +38,7 @@ def lines(agreement: Agreement, outlook: Forecast, more: Sequence[str] = ()) -> 
         *_wrapped(f"From {printable(outlook.description)}.", 2 if len(owners) <= 3 else 1),
         "",
     ]
-    verdict, costs = _plain(outlook.verdict), [*_costs(outlook), ""]
+    verdict, costs = _plain(outlook.verdict_on_screen), [*_costs(outlook), ""]
     end = words.taken_to_be_unlike(outlook)
     end += [] if outlook.agreed.private else _wrapped(f"Note: the agreed terms are {NOT_PRIVATE}.", 3)
     end += ["More: --details. What it would take: --target 2%. What if: --without NAME."]
@@ -47,7 +47,8 @@ def lines(agreement: Agreement, outlook: Forecast, more: Sequence[str] = ()) -> 
         answer = [line for said in more for line in _wrapped(said, 4)][:room]
         left = room - len(answer) - 1
         return [*head, *answer, "", *costs, *(_wrapped(verdict, left) if left > 1 else []), "", *end]
-    said = _wrapped(verdict, 6)
+    better = _as_agreed(outlook)
+    said = [*_wrapped(verdict, 6), *better]
     return [*head, *said, "", *costs, *_owners(owners, room - len(said) - 1), "", *end]
 
 
@@ -95,9 +96,11 @@ def about_without(outlook: Forecast, found: Without) -> list[str]:
     if abs(found.loss) <= 0.05 * found.together_with_all:
         said = [f"Without {who} the others would have as good a model, within the error of this ({then}, now {now})."]
     elif found.loss > 0:
+        public = words.percent(outlook.public_only)
+        instead = f" (the public rows alone would be better: {public})" if found.together > outlook.public_only else ""
         said = [
-            f"Without {who} the others' model would be {then} above the best possible in place of {now}: what is lost is "
-            f"worth {_count(found.worth_in_records)} pooled records."
+            f"Without {who} the others' model would be {then} above the best possible in place of {now}{instead}: what is "
+            f"lost is worth {_count(found.worth_in_records)} pooled records."
         ]
         said.append(
             "No larger budget of theirs would make up for it."
@@ -118,6 +121,17 @@ def about_without(outlook: Forecast, found: Without) -> list[str]:
     else:
         said.append(f"Joining would then pay for {words.listed(stays)}, and not for {words.listed(leaves)}.")
     return said
+
+
+def _as_agreed(outlook: Forecast) -> list[str]:
+    """Where what is said holds for better terms than the agreed ones, and these are worse than nothing agreed at all."""
+    agreed = float(outlook.agreed.relative_fitness.median[-1])
+    if not outlook.joining_pays or agreed <= outlook.public_only:
+        return []
+    return _wrapped(
+        f"Not as it is agreed: those terms reach {words.percent(agreed)}, and the public rows alone are better. "
+        "--out DIR writes the best terms found.", 2
+    )  # fmt: skip
 
 
 def _costs(outlook: Forecast) -> list[str]:

@@ -54,7 +54,7 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     if outlook.bounds:
         console.print()
         console.print(_bounds(outlook))
-    console.print(f"\n{outlook.verdict}")
+    console.print(f"\n{outlook.verdict_on_screen}")
     if not outlook.agreed.private:
         console.print(f"Note: {NOT_PRIVATE}.")
 
