@@ -27,6 +27,8 @@ HOME = 0.05
 """What finding out at home how far to trust the common model costs, as a part of the better one's error."""
 CLOSE = (1.0 / 3.0, 2.0 / 3.0)
 """A probability between these says that it could as well be either way."""
+BETTER = 1.0 - 1e-9
+"""ψ below this part of another is better; nearer, the two are one model and what differs is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ class Judgement:
 
     def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
         """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together[:, :, None] < self.without_joining(i)[:, None, :]))
+        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
 
     def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
         """The second question: which model serves the owner's *own* records, from unlikeness and the same runs.
@@ -134,7 +136,7 @@ class OwnJudgement:
 
     def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
         """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together < self.without_joining(i)))
+        return float(np.mean(together < BETTER * self.without_joining(i)))
 
     def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
         """As `Judgement.on_own_records`, with the models that runs ended with tried on the owner's own population."""

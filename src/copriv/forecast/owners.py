@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
-from copriv.forecast.judgement import Judgement, OwnJudgement, OwnRecords, close_call
+from copriv.forecast.judgement import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
 from copriv.forecast.value import Consortium
 from copriv.shown import Shown
 
@@ -139,7 +139,7 @@ def _of_kind(
     probability = judged.pays(recommended.draws, i)
     low, high = np.quantile(alone, [0.05, 0.95])
     together, own = members.together(), float(np.median(alone))
-    typically = together < min(own, float(np.median(judged.public))), together < usual
+    typically = together < BETTER * min(own, float(np.median(judged.public))), together < BETTER * usual
     # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
     # there what terms begin with costs more too.
     easy, hard = (
