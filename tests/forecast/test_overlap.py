@@ -43,6 +43,20 @@ def test_no_grid_finds_a_better_split(epsilon: tuple[float, ...], price: tuple[f
     assert ours >= 0.8 * grid  # a split that broke a promise would be far better
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_record_of_few_holders_bounds_every_set_that_it_is_in(seed: int) -> None:
+    """κ differs: |S| ≤ min κ. Sets of the largest promise's κ were kept to as well, which cannot be, and cost up to 44 %."""
+    rng = np.random.default_rng(seed)
+    a, ε, κ = rng.uniform(0.5, 2.0, 3), rng.uniform(0.2, 5.0, 3), np.array([[2, 3, 2], [3, 2, 2], [1, 3, 2]][seed % 3])
+    sets = [list(s) for n in (1, 2, 3) for s in combinations(range(3), n) if n <= min(κ[list(s)])]
+    tried = ε * rng.uniform(0.0, 1.0, (60_000, 3))
+    kept = np.all([tried[:, s].sum(axis=1) <= ε[s].max() for s in sets], axis=0)
+    least = float(np.min(np.sum(a / tried[kept] ** 2, axis=1)))
+    found = best_split(a, ε, κ)
+    assert max(float(found.epsilon[s].sum() / ε[s].max()) for s in sets) <= 1.0 + 1e-12
+    assert np.sum(a / found.epsilon**2) <= least * (1.0 + 1e-6)
+
+
 def test_equal_owners_gain_nothing_and_a_reluctant_one_need_not_divide() -> None:
     equal = best_split(np.full(5, 1e-8), np.full(5, 2.0), np.full(5, 3))
     assert equal.epsilon == pytest.approx(np.full(5, 2 / 3), rel=1e-6)

@@ -2,9 +2,9 @@
 
 A record that κ owners hold is answered for by all of them, and what they spend on it adds up (S, after Assumption 1). With
 ε_i/κ each, a person whose record stands with owners S loses at most (1/κ) Σ_S ε_i ≤ max_S ε_i: the largest promise among
-those who hold it. Any ε′ keeps the same promise where, for every set S of at most κ owners,
+those who hold it. Any ε′ keeps the same promise where, for every set S of owners that may hold one record, |S| ≤ min_S κ_i,
 
-    Σ_S ε′_i ≤ max_S ε_i,    that is, for every i:  ε′_i + (the κ−1 largest ε′_j of others with ε_j ≤ ε_i) ≤ ε_i,
+    Σ_S ε′_i ≤ max_S ε_i,    that is, with one κ, for every i:  ε′_i + (the κ−1 largest ε′_j of others with ε_j ≤ ε_i) ≤ ε_i,
 
 so the split is chosen that makes the noise least: min Σ_i a_i/ε′_i², a_i = (w_i/n_i)². Equal budgets and weights n_i/n
 leave nothing to gain; a reluctant owner among eager ones need hardly divide at all. The minimum is a convex program; sets
@@ -96,8 +96,13 @@ def _holders(
     x: Float[Array, " owners"], ε: Float[Array, " owners"], κ: Int[Whole, " owners"], i: int
 ) -> Float[Array, " owners"]:
     """Of the sets in which owner i's promise is the largest, the one that spends most: 1 for each that is in it."""
-    others = [j for j in range(len(ε)) if j != i and κ[j] > 1 and (ε[j], j) < (ε[i], i)]
-    others.sort(key=lambda j: -x[j])
-    row = np.zeros(len(ε))
-    row[[i, *others[: int(κ[i]) - 1]]] = 1.0
-    return row
+    below = [j for j in range(len(ε)) if j != i and (ε[j], j) < (ε[i], i)]
+    below.sort(key=lambda j: -x[j])
+    most, sums = np.zeros(len(ε)), -1.0
+    for size in range(1, int(κ[i]) + 1):
+        # Nobody is in a set of more owners than may hold a record of its own.
+        others = [j for j in below if κ[j] >= size][: size - 1]
+        if (held := x[i] + float(np.sum(x[others]))) > sums:
+            most, sums = np.zeros(len(ε)), held
+            most[[i, *others]] = 1.0
+    return most
