@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.bundles import MOST, as_few, bundles_of
+from copriv.bundles import MOST, as_few, bundled_talkers, bundles_of
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.plan import candidates, clipping_bias, finalists
-from copriv.plan.many_owners import DEALT_OWNERS, runs_in
+from copriv.plan.many_owners import DEALT_OWNERS, _mixed, runs_in
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales
+from copriv.talkers import Talkers
 from copriv.unlike_worlds import unlike_worlds
 
 ROUNDS = {"rule": "A2", "answers": 3, "window": 100, "schedule": "rounds", "step": 0.05, "horizon": 10**7}
@@ -81,8 +82,6 @@ def test_owners_that_differ_in_turns_are_not_bundled_together():
     in_turns = agreed(*owners, **{**ROUNDS, "window": 1, "schedule": "random-order"})
     assert as_few(in_turns) is in_turns
     assert as_few(agreed(*owners, **ROUNDS)).n_owners == MOST
-    grouped = agreed(*({"group": "house"} for _ in range(50)), **ROUNDS)
-    assert as_few(grouped) is grouped
     ends_early = agreed({"count": 50}, **{**ROUNDS, "horizon": 149})
     assert as_few(ends_early) is ends_early
 
@@ -101,6 +100,43 @@ def test_runs_of_bundles_have_the_law_of_runs_of_all(terms):
     assert abs(whole.mean() - found.mean()) < 6 * error + (0.02 * whole.mean() if terms.get("window") == 1 else 0.0)
     spread = [np.quantile(ψ, [0.25, 0.75]) for ψ in (whole, found)]
     assert np.diff(spread[1])[0] == pytest.approx(np.diff(spread[0])[0], rel=0.35)
+
+
+@pytest.mark.parametrize("size", [4, 80])
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_groups_are_bundled_as_owners_are(size, kinds):
+    """Thousands of owners in groups were simulated one by one. Mean and spread of ψ are those of all of them."""
+    owners = [{"count": 320}] if kinds == 1 else [{"count": 200}, {"count": 120, "records": 200, "epsilon": 0.3}]
+    terms = {**ROUNDS, "window": 320 // size, "group_size": size}
+    many = agreed(*owners, **terms)
+    few, of = as_few(many), bundled_talkers(many).of_owner
+    assert many.n_talkers == 320 // size
+    assert few.n_owners == few.n_talkers <= MOST + 2
+    assert loudness(few) == pytest.approx(loudness(many), rel=1e-9)
+    for group in Talkers.of(many).members:
+        assert len(set(of[list(group)].tolist())) == 1
+    assert few.queries == 3 * few.n_owners
+    problem, runs = Problem.forecasting(many, rows()), 300
+    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    found = runs_in(problem.under, many, runs, seed=2).relative_fitness[:, -1]
+    assert abs(whole.mean() - found.mean()) < 6 * np.sqrt((whole.var() + found.var()) / runs)
+    assert found.std() == pytest.approx(whole.std(), rel=0.4)
+
+
+def test_the_bundle_of_a_group_holds_what_its_members_hold():
+    """Where owners differ a group is the mean of its members: its gradient is that of all of them."""
+    many = agreed({"count": 64}, **{**ROUNDS, "window": 2, "group_size": 32})
+    (world,) = unlike_worlds(PublicSample(Problem.forecasting(many, rows())), many, 0.3, 1)
+    few = _mixed(world.problem(as_few(many)), world.problem, many)
+    held, θ = world.problem(many).unbounded, np.array([0.3, -0.1])
+
+    def gradient(records):
+        share = records.weight / records.weight.sum()
+        return share @ few.loss.gradients(θ, records.features, records.target)
+
+    for group, one in zip(Talkers.of(many).members, few.unbounded, strict=True):
+        np.testing.assert_allclose(gradient(one), np.mean([gradient(held[i]) for i in group], axis=0), rtol=1e-9)
+    assert np.std([gradient(one) for one in held], axis=0).max() > 1e-3
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

@@ -4,7 +4,8 @@ Owners of one kind (the same terms but for the name) are bundled. With w_i an ow
 bundle answers as one owner of weight W = Σ w_i whose noise has the scale √(Σ w_i² b_i²)/W: mean and covariance of what
 the learner adds up are those of all its owners, exactly, where all answer at one point (rounds), and the law is nearly the
 same, being one of sums. Where owners talk in turns, time is counted in rounds: m answers of each of K bundles are
-m answers of each of N owners, and a step is N/K times as long.
+m answers of each of N owners, and a step is N/K times as long. Groups of owners that answer together are bundled as
+owners are: a group is one owner, whose noise is that of all its members.
 """
 
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.talkers import Talkers
 from copriv.terms import OwnerTerms
 from copriv.types import Array
 
@@ -55,22 +57,54 @@ def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
     N = int(counts.sum())
     if N <= MOST:
         return Bundles(np.arange(N), True)
-    places: dict[Any, int] = {}
-    kind = np.array([places.setdefault(kind_of_owner(table), len(places)) for table in tables])
-    of_each = np.repeat(kind, counts)
-    if len(places) > MOST:
-        noise = np.array([t.records * t.epsilon / t.overlap for t in tables]).repeat(counts)
-        order = np.argsort(noise, kind="stable")
-        of_owner = np.empty(N, dtype=np.int64)
-        of_owner[order] = np.arange(N) * MOST // N
-        return Bundles(of_owner, False)
-    sizes = np.bincount(of_each)
+    kind = _places([kind_of_owner(table) for table in tables])
+    quiet: Array = np.array([t.records * t.epsilon / t.overlap for t in tables])
+    return Bundles(*_shared_out(np.repeat(kind, counts), quiet.repeat(counts)))
+
+
+def _shared_out(kind: Int[np.ndarray, " talkers"], quiet: Float[Array, " talkers"]) -> tuple[Any, bool]:
+    """Which bundle each is in, by kind, or by how quiet its noise is where there are more kinds than MOST."""
+    N = len(kind)
+    of = np.empty(N, dtype=np.int64)
+    if kind.max() >= MOST:
+        of[np.argsort(quiet, kind="stable")] = np.arange(N) * MOST // N
+        return of, False
+    sizes = np.bincount(kind)
     most = np.clip(np.round(MOST * sizes / N).astype(np.int64), 1, sizes)
     first = np.concatenate([[0], np.cumsum(most)[:-1]])
-    of_owner = np.empty(N, dtype=np.int64)
     for k, size in enumerate(sizes):
-        of_owner[np.flatnonzero(of_each == k)] = first[k] + np.arange(size) * most[k] // size
-    return Bundles(of_owner, True)
+        of[np.flatnonzero(kind == k)] = first[k] + np.arange(size) * most[k] // size
+    return of, True
+
+
+@lru_cache(maxsize=16)
+def bundled_talkers(agreement: Agreement) -> Bundles:
+    """As `bundles_of`, of those that answer by themselves: owners, or the groups that they are in."""
+    if agreement.synchronous or agreement.n_talkers == agreement.n_owners:
+        return bundles_of(agreement)
+    members = Talkers.of(agreement).members
+    talker = np.empty(agreement.n_owners, dtype=np.int64)
+    for j, group in enumerate(members):
+        talker[list(group)] = j
+    if len(members) <= MOST:
+        return Bundles(talker, True)
+    own = _places([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
+    of_each = own[np.repeat(np.arange(len(own)), agreement.counts)]
+    mechanism = agreement.mechanism
+    scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
+    loud = np.bincount(talker, (agreement.weights * scale) ** 2).astype(np.float64)
+    made = []
+    for group in members:
+        which, often = np.unique(of_each[list(group)], return_counts=True)
+        made.append((*which.tolist(), *often.tolist()))
+    of, alike = _shared_out(_places(made), -loud)
+    return Bundles(of[talker], alike)
+
+
+def _places(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
+    """Equal ones have the same number, counted from the first."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(kind, len(known)) for kind in kinds])
 
 
 def kind_of_owner(table: OwnerTerms) -> Any:
@@ -82,22 +116,24 @@ def kind_of_owner(table: OwnerTerms) -> Any:
 def as_few(agreement: Agreement) -> Agreement:
     """The agreement with a bundle in the place of its owners; the same one where they are few, or cannot be bundled.
 
-    They cannot where owners are grouped, where a run ends before everybody has given all answers (it is short then
-    anyway), and where owners of one bundle differ and talk in turns. For simulations only: nobody signs it.
+    They cannot where a run ends before everybody has given all answers (it is short then anyway), and where owners of one
+    bundle differ and talk in turns. For simulations only: nobody signs it.
     """
     mechanism, terms = agreement.mechanism, agreement.agreement
     if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
         return agreement
-    bundles, pure = bundles_of(agreement), mechanism.guarantee is Guarantee.PURE
-    N, few = agreement.n_owners, bundles.number
+    bundles, pure = bundled_talkers(agreement), mechanism.guarantee is Guarantee.PURE
+    N, few = agreement.n_owners if agreement.synchronous else agreement.n_talkers, bundles.number
     together = agreement.synchronous or (terms.window > 1 and terms.schedule == "rounds")
     whole = agreement.synchronous or agreement.answers * N <= terms.horizon
-    if agreement.n_talkers < N or not whole or (not bundles.alike and not together):
+    if not whole or (not bundles.alike and not together):
         return agreement
     w, table_of = agreement.weights, np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
     scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
     weight = bundles.total(w)
     loud = np.sqrt(bundles.total((w * scale) ** 2)) / np.maximum(weight, 1e-300)
+    rate = agreement.by_owner([table.rate for table in agreement.owner_tables])
+    rate = bundles.total(rate) / np.bincount(bundles.of_owner)
     member = np.empty(few, dtype=np.int64)
     member[bundles.of_owner] = table_of
     owners = []
@@ -110,8 +146,9 @@ def as_few(agreement: Agreement) -> Agreement:
         exactly = table.records * ratio / records if pure else 1.0
         owners.append(
             {
-                **table.model_dump(exclude_none=True, exclude={"count"}),
+                **table.model_dump(exclude_none=True, exclude={"count", "group"}),
                 "name": f"{j}",
+                "rate": float(rate[j]),
                 "weight": float(weight[j]),
                 "records": records,
                 "overlap": 1,
@@ -120,6 +157,7 @@ def as_few(agreement: Agreement) -> Agreement:
             }
         )
     document = agreement.to_dict() | {"owner": owners}
+    document["agreement"].pop("group_size", None)
     if not agreement.synchronous:
         document["agreement"] |= {
             "horizon": agreement.answers * few,

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.bundles import as_few, kind_of_owner
+from copriv.bundles import as_few, bundled_talkers, kind_of_owner
 from copriv.fitness import relative_fitness
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Setting, feature_bound_of
@@ -55,11 +55,32 @@ def runs_in(
     """
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, seed, first_run)
+    few = as_few(agreement)
+    problem = world(few) if few is agreement else _mixed(world(few), world, agreement)
     found = simulate(
-        world(as_few(agreement)), runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
+        problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
         workers=1,
     )  # fmt: skip
     return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
+
+
+def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
+    """The bundles of groups hold what their members do, where members differ: a group is more like all than one of them."""
+    if agreement.synchronous or agreement.n_talkers == agreement.n_owners or few.pooled is None:
+        return few
+    held, w, of = world(agreement).unbounded, agreement.weights, bundled_talkers(agreement).of_owner
+    made = []
+    for j in range(few.terms.n_owners):
+        mine = np.flatnonzero(of == j)
+        parts = {id(held[i]): held[i] for i in mine}
+        share = dict.fromkeys(parts, 0.0)
+        for i in mine:
+            share[id(held[i])] += float(w[i])
+        n, counts = np.array([part.weight.sum() for part in parts.values()]), np.array(list(share.values()))
+        scale = counts / counts.sum() * n.mean() / n
+        one = next(iter(parts.values()))
+        made.append(one if len(parts) == 1 else Records.concatenate(list(parts.values()), scale=scale))
+    return replace(few, unbounded=tuple(made))
 
 
 def _answered_once(world: Problem, runs: int, seed: int, first_run: int) -> Runs:
