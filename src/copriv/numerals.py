@@ -39,8 +39,13 @@ def axis_percent(ratio: float) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Three significant digits, for a column of a table."""
-    return "0" if value == 0 else f"{value:.3g}"
+    """Three significant digits, for a column of a table; no power of ten for what is large.
+
+    >>> plain_number(0.12345), plain_number(271.4), plain_number(12345.0)
+    ('0.123', '271', '12,300')
+    """
+    short = f"{value:.3g}"
+    return "0" if value == 0 else f"{float(short):,.0f}" if 1e3 <= abs(float(short)) < 1e12 else short
 
 
 def times(factor: float) -> str:

@@ -70,6 +70,7 @@ def test_systemd_takes_the_unit(tmp_path):
         "User=copriv",
         "UMask=0077",
         "RestartPreventExitStatus=2 3 4",
+        "SuccessExitStatus=130",
         "StateDirectory=copriv/%i",
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from copriv.forecast import Forecast
-from copriv.numerals import percent
+from copriv.numerals import percent, times
 from copriv.pictures.look import (
     ALARM,
     ALONE,
@@ -48,7 +48,7 @@ def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequen
         level = max(owner.alone or FLOOR, FLOOR)
         axes.axhline(level, color=colour, linewidth=1.5, linestyle=DASHED, zorder=2)
         at = dict(needed)[owner.name]
-        says = "pays at no budget" if at is None else f"pays from a budget of {at:.2g}"
+        says = "pays at no budget" if at is None else f"pays from a budget of {times(at)}"
         labels.append(Label(level, f" alone: {percent(level)}\n{says}", colour, owner.name))
         if at is not None and budgets[0] < at < budgets[-1]:
             axes.plot([at], [level], marker="o", markersize=6, color="white", markeredgecolor=INK, zorder=7)

@@ -155,8 +155,8 @@ def show(
 
 def _in_budgets(needed: list[tuple[str, float | None]], epsilon: float) -> str:
     """From which budget of everybody joining pays, or would pay, for each."""
-    already = [f"{name} from {at:.2g}" for name, at in needed if at is not None and at <= epsilon]
-    later = [f"{name} from {at:.2g}" for name, at in needed if at is not None and at > epsilon]
+    already = [f"{name} from {words.times(at)}" for name, at in needed if at is not None and at <= epsilon]
+    later = [f"{name} from {words.times(at)}" for name, at in needed if at is not None and at > epsilon]
     never = [name for name, at in needed if at is None]
     said = [f"joining pays for {', '.join(already)}"] if already else []
     said += [f"it would pay for {', '.join(later)}"] if later else []
