@@ -57,8 +57,10 @@ EXACT_DRAW = 10**9
 """Units from which on `some_of` draws by normal laws: the exact one counts no further."""
 COPIES = 300
 """Rows that stand for the tail in a world."""
-ALONE = 0.5
+ALONE = 0.9
 """The leverage above which a row is what a fit follows: it says nothing of how far off another like it would be."""
+LONGER = 2.0
+"""Residuals are made longer so many times at most: of a row that a fit follows halfway, it is its own noise that is magnified."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +272,7 @@ class Law:
         if self.labels or not self.modelled:
             return self.rows.target
         residual, leverage, fitted = self._fit
-        return np.asarray(fitted + residual / (1.0 - np.minimum(leverage, ALONE)))
+        return np.asarray(fitted + residual * np.minimum(1.0 / np.maximum(1.0 - leverage, 1e-9), LONGER))
 
     @cached_property
     def _fit(self) -> tuple[Array, Array, Array]:
@@ -280,6 +282,16 @@ class Law:
         U = U[:, s > 1e-10 * max(float(s[0]), 1e-300)]
         fitted = U @ (U.T @ self.rows.target)
         return self.rows.target - fitted, np.square(U).sum(axis=1), fitted
+
+    @cached_property
+    def _slopes(self) -> Array:
+        """Of the agreed model's fit, by which targets go on where rows are longer than any that was seen.
+
+        Not those of the law, which has a constant whatever is agreed: beyond the rows it would be off by as much as they
+        are longer, and clipping would seem to cost a model what no record does.
+        """
+        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        return np.asarray(np.linalg.lstsq(x, self.rows.target, rcond=1e-10)[0][: self.rows.features.shape[1]])
 
     @cached_property
     def _numbers(self) -> Bool[np.ndarray, " p"]:
@@ -333,8 +345,7 @@ class Law:
                 t, which = tails[1].drawn(rng), off[at]
                 r = r.copy()
                 r[which] = np.sign(r[which]) * (t.threshold + t.excesses(rng, int(which.sum())))
-            further = self._model.predicted(x, self._model.mean) - self._model.predicted(seen, self._model.mean)
-            y = plain[at] + further + r
+            y = plain[at] + (x - seen) @ self._slopes + r
         return Records(x, y, weight), at
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
