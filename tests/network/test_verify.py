@@ -556,7 +556,7 @@ def test_a_first_line_that_says_anything_is_wrong_and_ends_nothing(
 
 def test_owners_without_end_are_refused_before_they_are_named(tmp_path: Path, held: Held, forger: Forger) -> None:
     agreed = agreement(horizon=8, answers=3)
-    many = agreed.replace(owner=[{"name": "bank", "records": 60, "epsilon": 1.0, "count": 10**15}])
+    many = agreed.replace(owner=[{"name": "bank", "records": 60, "epsilon": 1.0, "count": 10**6}])
     with sqlite3.connect(forger.path) as file:
         file.execute("UPDATE run SET agreement = ?, fingerprint = ?", (json.dumps(many.to_dict()), many.fingerprint))
     with pytest.raises(StoreFailed, match="a run has at most 100,000"):

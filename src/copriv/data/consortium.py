@@ -130,13 +130,13 @@ def load_consortium(
     wanted: dict[str, Any] = {"schema": schema, "unit": unit, "seed": seed, "scaling": scaling}
     decided = (components, feature_bound, dictionary, intercept, unit_records)
 
+    if opened is None:
+        opened = Opened.of(dataset, path=path, rows=shown + held_out + sum(sizes), **wanted)
     if public is None and public_rows is None and datasets.named(dataset).own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
             "rows of the table are: public_rows = 500"
         )
-    if opened is None:
-        opened = Opened.of(dataset, path=path, rows=shown + held_out + sum(sizes), **wanted)
     source, encoded = opened.source, opened.encoded
     if public is None:
         dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)

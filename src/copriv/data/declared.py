@@ -131,4 +131,10 @@ def _number(name: str, data: Mapping[str, Any], missing: Any) -> Number:
     low, high = data["bounds"][name]
     by = (data.get("scales") or {}).get(name, "size")
     clamp = name in (data.get("clamp") or ())
-    return Number(name, float(low), float(high), None if missing is None else float(missing), clamp=clamp, by=by)
+    try:
+        as_missing = None if missing is None else float(missing)
+    except ValueError:
+        raise AgreementError(
+            f"data.missing.{name}: {missing!r} is not a number, and the column's values are; give one within its bounds"
+        ) from None
+    return Number(name, float(low), float(high), as_missing, clamp=clamp, by=by)
