@@ -60,7 +60,7 @@ COPIES = 300
 ALONE = 0.9
 """The leverage above which a row is what a fit follows: it says nothing of how far off another like it would be."""
 LONGER = 2.0
-"""Residuals are made longer so many times at most: of a row that a fit follows halfway, it is its own noise that is magnified."""
+"""Residuals are made longer so many times at most: of a row that a fit follows halfway, its own noise would be magnified."""
 
 
 @dataclass(frozen=True, eq=False)
