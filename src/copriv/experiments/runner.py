@@ -208,7 +208,8 @@ def reproduce(
                 if failed is None:
                     raise
                 failed(figure.identity, error)
-            while made and made[0].done():
+            # One figure may wait to be drawn, and no more, so that what is finished is told of soon.
+            while made and (len(made) > 1 or made[0].done()):
                 yield made.popleft().result()
         while made:
             yield made.popleft().result()
