@@ -22,7 +22,7 @@ PATIENCE = 2.0
 _LONGEST = 1600
 """Characters of a line: twenty of a terminal."""
 
-_NARROWEST = 100
+_NARROWEST = 110
 """Tables are never squeezed below this many columns: a pipe has no width of its own."""
 
 
