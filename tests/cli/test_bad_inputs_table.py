@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -423,3 +424,17 @@ def test_python_is_told_in_words_too():
             library.simulate(agreement)
         with pytest.raises(CoprivError):
             library.forecast(agreement)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"runs": 0}, {"runs": True}, {"seed": -1}, {"workers": 0}, {"workers": -1}],
+)
+def test_python_refuses_numbers_that_count_nothing(options):
+    (name,) = options
+    agreement = library.Agreement.of(tomllib.loads(GOOD))
+    with pytest.raises(CoprivError, match=f"{name}: must be a whole number"):
+        library.simulate(agreement, **options)
+    if name != "workers":
+        with pytest.raises(CoprivError, match=f"{name}: must be a whole number"):
+            library.forecast(agreement, **options)

@@ -43,6 +43,7 @@ from copriv.threads import on_one_thread
 from copriv.types import Loss
 from copriv.unlike_worlds import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
 from copriv.unlikeness import Unlikeness
+from copriv.validation import count
 
 LEVEL_WORLDS = 8
 """Worlds at each level of unlikeness."""
@@ -365,6 +366,8 @@ def forecast(
     True
     """
     report = progress or (lambda done, total: None)
+    count("runs", runs)
+    count("seed", seed, least=0)
     if isinstance(agreement, Problem):
         if public is not None:
             raise UsageError(

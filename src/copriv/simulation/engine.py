@@ -114,7 +114,8 @@ def simulate(
     """
     problem = problem_of(agreement, data, public)
     options = Options(
-        count("runs", runs), seed, record_at, schedule, noise, first_run, workers, alone, starts, progress,
+        count("runs", runs), None if seed is None else count("seed", seed, least=0), record_at, schedule, noise, first_run,
+        None if workers is None else count("workers", workers), alone, starts, progress,
         own_records=own_records,
     )  # fmt: skip
     return run_problem(problem, noise_scales(problem.agreement, problem.feature_bound), options)
