@@ -154,7 +154,7 @@ class Scenarios:
 
 def _axis(low: float, high: float, points: int) -> Array:
     """Evenly on a log axis; one point is that at which owner 1 brings most."""
-    return np.geomspace(low, high, points) if points > 1 else np.array([high])
+    return np.geomspace(low, high, points) if points > 1 else np.array([float(high)])
 
 
 def _ratio(a: np.ndarray, b: np.ndarray) -> float:
