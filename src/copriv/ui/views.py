@@ -64,9 +64,20 @@ class Prepared:
         """ψ of these owners' own models: the consortium's formula, held to what the forecast says at its own sizes."""
         found = {owner["name"]: owner["alone"] for owner in self.document["owners"]}
         said = np.array([found[table.name] for table in self.agreement.owner_tables])
+        return members.alone() * self._by_size(members, said / np.maximum(self.consortium.alone(), 1e-300))
+
+    def without(self, members: Consortium, public_only: float) -> Array:
+        """ψ of the better of the two that need nobody, held likewise: in a world the better one is better than both medians."""
+        usual = np.minimum(self.alone(members), public_only)
+        if self.consortium.without is None:
+            return usual
+        own = np.minimum(self.alone(self.consortium), self.public_only)
+        return usual * self._by_size(members, self.consortium.without / np.maximum(own, 1e-300))
+
+    def _by_size(self, members: Consortium, ratio: Array) -> Array:
+        """What is known of this forecast's owners, for owners of other sizes."""
         sizes, first = np.unique(np.log(self.consortium.records), return_index=True)
-        ratio = (said / np.maximum(self.consortium.alone(), 1e-300))[first]
-        return np.asarray(members.alone() * np.interp(np.log(members.records), sizes, ratio))
+        return np.asarray(np.interp(np.log(members.records), sizes, ratio[first]))
 
     def fits(self, agreement: Agreement) -> bool:
         """Whether its curves are of the same data and fitness, and of the same promises (ε, or ε and δ)."""
@@ -186,7 +197,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     n, before = members.total, made.consortium.total
     public_only = made.public_only + members.information * (1.0 / n - 1.0 / before)
     if members.without is None:
-        members = replace(members, without=np.minimum(made.alone(members), public_only))
+        members = replace(members, without=made.without(members, public_only))
     median, spread = members.together(), _CERTAIN
     if made.median > 0:
         spread = {"low": made.low / made.median, "median": 1.0, "high": made.high / made.median}
