@@ -27,8 +27,8 @@ class Way:
     weights, which is then run once on the table's curvatures, without clipping or box.
 
     >>> from copriv.rules import named
-    >>> [way.name for way in named("S2").ways]
-    ['S2', 'S2 last']
+    >>> tuple(way.name for way in named("S2").ways)
+    ('S2', 'S2 last')
     """
 
     name: str
@@ -47,8 +47,8 @@ class Rule(ABC):
     """How the learner moves. `agreed` is always the terms in which this rule is named.
 
     >>> from copriv.rules import ALL
-    >>> [(rule.name, rule.together) for rule in ALL]
-    [('S1', True), ('S2', True), ('A1', False), ('A2', False)]
+    >>> {rule.name: rule.together for rule in ALL}
+    {'S1': True, 'S2': True, 'A1': False, 'A2': False}
     """
 
     name: str

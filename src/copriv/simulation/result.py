@@ -118,8 +118,8 @@ class Simulation(Shown, Framed, Drawn):
 
     >>> result.runs, result.private
     (5, False)
-    >>> [owner.name for owner in result.owners]
-    ['north', 'south', 'west']
+    >>> tuple(owner.name for owner in result.owners)
+    ('north', 'south', 'west')
     >>> list(result.to_frame().columns)
     ['k', 'p25', 'median', 'p75', 'mean']
     >>> figure = result.plot()  # figure.savefig("psi.png") keeps it
