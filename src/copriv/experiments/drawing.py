@@ -212,6 +212,10 @@ def band(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str, labe
     axes.plot(k, middle, color=colour, label=label, marker=mark, ms=4, markevery=max(1, len(k) // 6))
 
 
+ROOM = 0.06
+"""Beyond the ends of a solid panel's lower axes, of their length."""
+
+
 def surface(
     axes: Any, x: Any, y: Any, z: Array, labels: tuple[str, str, str], limits: tuple[float, float], base: int = 10
 ) -> None:
@@ -235,8 +239,9 @@ def point(
     at, height = (np.log10(x), np.log10(y)), float(np.clip(np.log10(z), *limits))
     axes.plot([at[0]] * 2, [at[1]] * 2, [limits[0], height], color=MUTED, linewidth=0.8)
     axes.scatter(*at, height, c=[height], cmap=SURFACE, vmin=limits[0], vmax=limits[1], s=24, depthshade=False)
-    axes.set_xlim(X.min(), X.max())
-    axes.set_ylim(Y.min(), Y.max())
+    # As much room at the ends as a surface has: a label in a corner would stand on the height's lowest one.
+    axes.set_xlim(X.min() - ROOM * np.ptp(X), X.max() + ROOM * np.ptp(X))
+    axes.set_ylim(Y.min() - ROOM * np.ptp(Y), Y.max() + ROOM * np.ptp(Y))
     exponents(axes, X, Y, labels, limits)
 
 
