@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from copriv.numerals import percent
 from copriv.owner_worlds import best_on
 from copriv.problem import Problem
 from copriv.records import Records
@@ -70,7 +71,7 @@ class Unseen:
         return (
             f"Public rows cannot show what one record in {self.one_in:,} is like: were those "
             f"{self.times_as_long:g} times as long as any public row, the cost would be about "
-            f"{100 * self.relative_fitness:.2g} %, whatever the budget is."
+            f"{percent(self.relative_fitness)}, whatever the budget is."
         )
 
 
