@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.linalg import eigh
+from scipy.linalg import eigh, fractional_matrix_power
 from scipy.stats import multivariate_normal
 
 from copriv.agreement import Agreement
@@ -14,9 +14,11 @@ from copriv.errors import AgreementError, CoprivError, DataError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.judgement import OwnJudgement
 from copriv.network.setup import make_consortium
-from copriv.owner_worlds import OwnerLaws, _Evidence, knows_owners
+from copriv.owner_evidence import Evidence
+from copriv.owner_worlds import OwnerLaws, best_on, knows_owners, psi
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
+from copriv.records import Records
 from copriv.unlike_worlds import unlikeness_of
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
@@ -56,21 +58,64 @@ def _laws(seed: int, away: np.ndarray, each: int, loss: str = "squared") -> Owne
     return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(loss), public, strata=labels)))
 
 
-def test_the_evidence_is_that_of_dense_normal_laws() -> None:
-    """m ~ N(0, v·A_iA⁻¹A_i + s·A_i), and d given m: both by the textbook's formulas, no common coordinates."""
+@pytest.mark.parametrize("narrow", [0.0, 0.5, 1.0])
+def test_the_evidence_is_that_of_dense_normal_laws(narrow: float) -> None:
+    """m = −A_i d + noise of A_i, d of the prior, and d given m: by the textbook's formulas, in no common coordinates."""
     rng = np.random.default_rng(0)
     A, own = (x.T @ x / 9 for x in rng.normal(size=(2, 9, P)))
-    m, noise, v = rng.normal(size=P), 0.03, 0.2
+    m, noise, v, n = rng.normal(size=P), 0.03, 0.2, 25
     λ, V = eigh(own, A)
-    one = _Evidence(V, λ, V.T @ m, noise)
+    one = Evidence(V, λ, V.T @ m, noise, n)
+    half = fractional_matrix_power(A, -0.5)
+    prior = half @ fractional_matrix_power(half @ own @ half + np.eye(P) / n, -narrow) @ half
     levels = np.array([0.01, v, 3.0])
-    dense = [multivariate_normal(np.zeros(P), u * own @ np.linalg.inv(A) @ own + noise * own).logpdf(m) for u in levels]
-    found = one.log_likelihood(levels)
-    np.testing.assert_allclose(found - found[0], np.array(dense) - dense[0], rtol=1e-9)
-    precision = A / v + own / noise
-    drawn = one.drawn(rng, np.full(60_000, v))
+    dense = [multivariate_normal(np.zeros(P), u * own @ prior @ own + noise * own).logpdf(m) for u in levels]
+    found = one.log_likelihood(levels, narrow)
+    np.testing.assert_allclose(found - found[0], np.array(dense) - dense[0], rtol=1e-8)
+    precision = np.linalg.inv(prior) / v + own / noise
+    drawn = one.drawn(rng, np.full(60_000, v), np.full(60_000, narrow))
     np.testing.assert_allclose(drawn.mean(axis=0), -np.linalg.solve(precision, m / noise), atol=0.01)
     np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(precision), atol=0.01)
+
+
+def test_an_owner_without_public_rows_is_as_unlike_as_the_others_in_everybodys_curvature() -> None:
+    """Columns of very different scale: what d costs everybody is the same in each of them."""
+    away = np.zeros((5, P))
+    (X, y), labels = _public(5, away, 100)
+    X = X * [1.0, 100.0, 0.01]
+    labels[labels == "o4"] = "o3"
+    sample = PublicSample.of(Problem.forecasting(_terms(), (X, y), strata=labels))
+    d = OwnerLaws(sample)._posterior[1][:, 4]
+    cost = np.mean(np.square(d), axis=0) * np.diag(sample.hessian)
+    assert cost.max() < 2.0 * cost.min()
+
+
+def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
+    """Each column of each owner as wide as chance has it, and its slope as far off as costs its own records the same."""
+    rng, N, p, held, off = np.random.default_rng(11), 10, 6, [], []
+    for _ in range(4):
+        width = 10.0 ** rng.uniform(-1.3, 0.0, size=(N, p))
+        model = 1.0 + 0.15 * rng.normal(size=(N, p)) / width
+
+        def rows(n: int, width=width, model=model) -> list[tuple[np.ndarray, np.ndarray]]:  # type: ignore[no-untyped-def]
+            tables = [w * rng.normal(size=(n, p)) for w in width]
+            return [(x, x @ θ + rng.normal(size=n)) for x, θ in zip(tables, model, strict=True)]
+
+        public, data = rows(80), rows(1000)
+        X, y = np.vstack([x for x, _ in public]), np.concatenate([t for _, t in public])
+        terms = _terms(sizes=(1000,) * N)
+        labels = np.repeat([f"o{i}" for i in range(N)], 80)
+        laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X, y), strata=labels)))
+        said = OwnJudgement.within(laws.sample.optimum.theta, laws.drawn(20, 0)).everybody
+        true = Problem.of(terms, data, (X, y))
+        own = [best_on(true, Records.of(*table), true.optimum.theta) for table in data]
+        measured = np.array([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
+        held += list((np.quantile(said, 0.05, axis=0) < measured) & (measured < np.quantile(said, 0.95, axis=0)))
+        off += list(np.log(np.median(said, axis=0) / measured))
+    # With γ at 0 alone a quarter of them is held, and the median is a seventh of what it is; with owners told apart by
+    # means of features alone, which are equal here, 40 % and a third.
+    assert np.mean(held) >= 0.75
+    assert abs(np.median(off)) < np.log(1.8)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -140,7 +185,7 @@ def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
         for one, (x, t) in zip(away, data, strict=True)
     ]
     assert np.mean([one.joining_pays == so for one, so in zip(own, truth, strict=True)]) >= 0.8
-    assert judged.alone(3).min() > 0.5
+    assert np.quantile(judged.alone(3), 0.05) > 0.5
     assert 0.5 < judged.pays(perfect.draws, 3) <= 1.0
 
 
@@ -209,14 +254,10 @@ def test_owners_apart_in_one_direction_of_many_are_given_few_of_everybodys_rows(
         labels = np.repeat([f"o{i}" for i in range(8)], each)
         return OwnerLaws(PublicSample.of(Problem.forecasting(terms, (x, y), strata=labels)))
 
-    # Nearly all of that feature's variance is between owners: 1/α is 1, and half a row a parameter is the least.
-    assert laws(1.6)._of_features == pytest.approx(p / 2)
+    # Nearly all of that feature's variance is between owners: 1/α is 1, less what is left within them.
+    assert laws(1.6)._of_features == pytest.approx(1.1, abs=0.15)
     alike = [laws(0.0)._of_features for _ in range(3)]
     assert min(alike) > 50
-    # Owners whose range is narrow fit that feature badly, and it shows in worlds.
-    worlds = {apart: laws(apart).drawn(3, 0) for apart in (0.0, 1.6)}
-    cost = {}
-    for apart, drawn in worlds.items():
-        found = OwnJudgement.within(drawn[0].pool.optimum.theta, drawn).everybody
-        cost[apart] = float(np.median(found))
-    assert cost[1.6] > 1.5 * cost[0.0]
+    # Each keeps its own width, 0.3, and a little for what its rows do not show; everybody's is 1.
+    wide = [np.cov(one.features[:, 0], aweights=one.weight) for world in laws(1.6).drawn(3, 0) for one in world.laws]
+    assert 0.07 < np.median(wide) < 0.15

@@ -12,18 +12,13 @@ What α_i is. Features say it by themselves, the same for all owners: the means 
 direction in which they differ most. (On average over directions would be less: owners sorted by one feature of twelve would
 be given everybody's rows, and these would hold an owner's own model in a place where it has no rows.)
 
-How far its best model is from the common one, d = θ_i − θ*, its own rows say. With d taken as N(0, u_i c A⁻¹), c = 2f(θ*)/p (so
-that E ½dᵀAd = u_i f(θ*)), the mean gradient of its n_i⁰ rows at θ* is
-
-    m_i  ~  N(0, u_i c A_iA⁻¹A_i + φ_i A_i/n_i⁰),
-
-φ_iA_i the covariance of its gradients: p independent numbers where A and A_i are both diagonal. Owners of one table are
-alike in how unlike they are: log u_i is normal about a common middle with a common width, both unknown, under the prior of
-tables that nothing is known of (`unlikeness.unknown`). u_i on a grid, exactly; d given u_i is normal.
+How far its best model is from the common one its own rows say, and the other owners' (`copriv.owner_evidence`).
 
 A mixture of rows has the best model of nobody: everybody's rows hold it back where an owner's own do not reach. So a law's
 targets are bent until its best model is a draw of θ* + d: everybody's rows by d, its own by what is left. Where a loss does
 not say how (the hinge, a user's own), α_i = κ/(u_i f(θ*)) instead: an optimum over α rows is off by κ/α (`public_sample`).
+Classes that a logistic model's fit has few rows a parameter of are those of a law, θ* + d with θ* drawn from the posterior:
+what rows have of them, a fit would follow (decision 0015).
 
 From P_i come the owner's n_i records, from them its own model, from all of them the pool and θ*: ψ, own losses, verdicts and
 runs are then of one and the same world. The hierarchical Dirichlet process is Teh et al. (2006); with a posterior that only
@@ -35,7 +30,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float, Int
 from scipy.special import expit
 
@@ -44,28 +38,22 @@ from copriv.bundles import bundles_of
 from copriv.errors import InvalidInput, NotCertified
 from copriv.fitness import Optimum
 from copriv.losses import Huber, Logistic, Squared
+from copriv.owner_evidence import posterior
 from copriv.problem import Problem
-from copriv.public_sample import TRIED, PublicSample, curvature_of
+from copriv.public_sample import TRIED, PublicSample
 from copriv.records import Records
 from copriv.types import Array
-from copriv.unlikeness import LEAST, Unlikeness, unknown
+from copriv.unlikeness import Unlikeness
+from copriv.worlds import CLASSES, PLENTY
 
-LEVELS = np.geomspace(LEAST, 30.0, 90)
-"""u_i is on this grid."""
-MIDDLES = np.geomspace(3e-4, 10.0, 27)
-WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
-"""Of log u_i between owners of a table, as the groups of real ones have it: 0.4 to 1.3."""
-USUAL = 1.5
-"""Of log u between tables whose rows come in groups (regions, payers, grades, ages): 1.25 as measured, and more."""
 LEAST_ROWS = 3
 """A population is worth at least so many rows a parameter: fewer would be fitted by its model, and be nobody's."""
+LONG = 3.0
+"""Of a feature's length, in spreads, what counts for how owners differ: a few very long rows are nobody's law."""
 MOST_ROWS = 1e4
 """Of everybody's for an owner's features: as good as alike."""
 MOST_OWNERS = 200
 """Beyond, public rows tell how unlike owners are, and not which: an own model an owner and world takes too long."""
-MIXING = 10
-"""An owner's own estimate of its noise counts for as many rows as it has, everybody's for so many."""
-DRAWS = 400
 HOPELESS = 1e6
 """ψ of a model that has no finite optimum: it counts as this."""
 
@@ -142,32 +130,13 @@ class OwnerLaws:
     def usable(self) -> bool:
         """Whether worlds are drawings of public rows, one row an observation: else strata cannot be followed into them."""
         law = self.sample.law
-        return law.plenty and len(law.rows) == len(law.raw)
+        return (law.plenty or self._classes_of_a_law) and len(law.rows) == len(law.raw)
 
     @cached_property
-    def _evidence(self) -> tuple["_Evidence", ...]:
-        """What each owner's own public rows say of how far its best model is from the common one."""
-        sample, problem = self.sample, self.sample.problem
-        r = problem.owners[0]
-        g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
-        inverse: Array = np.asarray(np.linalg.pinv(sample.hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
-        everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
-        found = []
-        for rows in map(list, self._rows):
-            if not rows:
-                found.append(_Evidence(np.eye(len(inverse)), np.zeros(len(inverse)), np.zeros(len(inverse)), 1.0))
-                continue
-            own = Records(r.features[rows], r.target[rows], r.weight[rows])
-            A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
-            away = g[rows] - g[rows].mean(axis=0)
-            size = max(float(np.sum(inverse * A)), 1e-12)
-            φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
-            φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
-            λ, V = scipy.linalg.eigh(A, sample.hessian)
-            # θ* is of these rows too: of its own noise an owner sees what is not in it.
-            noise = φ / len(rows) * (1.0 - len(rows) / len(g))
-            found.append(_Evidence(V, np.maximum(λ, 0.0), V.T @ g[rows].mean(axis=0), max(noise, 1e-300)))
-        return tuple(found)
+    def _classes_of_a_law(self) -> bool:
+        """Whether rows say enough of what features are like, and too little of classes to be taken as they are."""
+        law, p = self.sample.law, self.sample.problem.n_parameters
+        return isinstance(self.sample.problem.loss, Logistic) and PLENTY * p <= law.observations < CLASSES * p
 
     @property
     def _bends(self) -> bool:
@@ -177,51 +146,22 @@ class OwnerLaws:
     def _of_features(self) -> float:
         """α of the features alone, the same for all owners.
 
-        In the direction in which their means lie furthest apart these spread by 1/α, in units of all rows', and by what
-        chance adds there: the largest eigenvalue of N means' noise, (1 + √(p/N))²/n_i⁰ (Marchenko and Pastur 1967). Never
-        below half a row a parameter: a level that an owner's few public rows do not show is not one that it does not have.
+        In the direction in which owners lie furthest apart their means spread by 1/α, in units of all rows', and by what
+        chance adds there: the largest eigenvalue of N means' noise, (1 + √(q/N))²/n_i⁰ of q directions (Marchenko and Pastur
+        1967). Directions are those of features and of how long each is: owners may differ in width alone.
         """
-        x = self.sample.problem.unbounded[0].features
-        a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
-        kept = a > 1e-9 * max(float(a[-1]), 1e-300)
-        z = (x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept])
+        x = _uncorrelated(self.sample.problem.unbounded[0].features)
+        z = _uncorrelated(np.column_stack([x, np.minimum(np.abs(x), LONG)]))
         rows = [list(mine) for mine in self._rows if mine]
         n = np.array([len(mine) for mine in rows], dtype=np.float64)
         means, weight = np.array([z[mine].mean(axis=0) for mine in rows]), n / n.sum()
-        chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(kept.sum() / len(n))) ** 2
-        widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if kept.any() else 0.0
-        least = 0.5 * float(self.sample.problem.n_parameters)
-        return float(max(1.0 / max(widest - chance, 1.0 / MOST_ROWS), least))
-
-    @property
-    def _unit(self) -> float:
-        """c: the variance of a coordinate of θ_i − θ* at u = 1, where A is the unit: ½·p·c = f(θ*)."""
-        return 2.0 * self.sample.optimum.value / self.sample.problem.n_parameters
+        chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(z.shape[1] / len(n))) ** 2
+        widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if z.size else 0.0
+        return float(1.0 / max(widest - chance, 1.0 / MOST_ROWS))
 
     @cached_property
     def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws owners p"]]:
-        """Draws of u_i, and of each owner's best model less the common one."""
-        evidence, c = self._evidence, self._unit
-        rng = np.random.default_rng([len(evidence), 12])
-        log = np.array([one.log_likelihood(c * LEVELS) for one in evidence])
-        like = np.exp(log - log.max(axis=1, keepdims=True))
-        at, middles = np.log(LEVELS), np.log(MIDDLES)
-        between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
-        between /= between.sum(axis=2, keepdims=True)
-        by_owner = np.einsum("mwu,iu->mwi", between, like)
-        usual = unknown(self.sample.unexplained)
-        prior = -0.5 * ((middles - np.log(usual.value)) / USUAL) ** 2
-        weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=2) + prior[:, None]
-        weight = np.exp(weight - weight.max()).ravel()
-        which = rng.choice(len(weight), size=DRAWS, p=weight / weight.sum())
-        shape = between.reshape(-1, len(LEVELS))[which]
-        drawn, away = np.empty((DRAWS, len(evidence))), np.empty((DRAWS, len(evidence), len(evidence[0].pull)))
-        for i, one in enumerate(evidence):
-            ahead = np.cumsum(shape * like[i], axis=1)
-            level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
-            drawn[:, i] = LEVELS[level]
-            away[:, i] = one.drawn(rng, c * LEVELS[level])
-        return drawn, away
+        return posterior(self.sample, self._rows)
 
     @cached_property
     def unlikeness(self) -> Unlikeness:
@@ -250,7 +190,7 @@ class OwnerLaws:
         n = problem.terms.records.astype(np.int64)
         base = rng.standard_exponential(len(rows)) * rows.weight
         base /= base.sum()
-        t = int(rng.integers(DRAWS))
+        t = int(rng.integers(len(self._posterior[0])))
         u, away = (part[t] for part in self._posterior)
         κ, p = sample.information / sample.optimum.value, problem.n_parameters
         own = np.array([len(mine) for mine in self._rows])
@@ -269,13 +209,22 @@ class OwnerLaws:
         table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
         row = kept[at]
         laws = laws[:, row] / np.bincount(row, minlength=len(rows))[row]
-        common = best_on(problem, Records(rows.features, law.targets, base), sample.optimum.theta)
-        if common is None:
-            return None
-        populations = tuple(
-            self._bent(Records(table.features, table.target, one), common.theta, far, its, float(size))
-            for one, far, its, size in zip(laws, away, mine[:, row], n, strict=True)
-        )
+        near = sample.optimum.theta
+        if self._classes_of_a_law:
+            z = law.logits(rng, table.features)
+            populations = tuple(
+                _of_odds(table.features, size * one / one.sum(), z + whole_of(table, problem) @ far)
+                for one, far, size in zip(laws, away, n, strict=True)
+            )
+        else:
+            common = best_on(problem, Records(rows.features, law.targets, base), near)
+            if common is None:
+                return None
+            near = common.theta
+            populations = tuple(
+                self._bent(Records(table.features, table.target, one), near, far, its, float(size))
+                for one, far, its, size in zip(laws, away, mine[:, row], n, strict=True)
+            )
         held = tuple(
             _part(law_i, rng.multinomial(size, law_i.weight / law_i.weight.sum()).astype(np.float64))
             for law_i, size in zip(populations, n, strict=True)
@@ -285,7 +234,7 @@ class OwnerLaws:
             problem, unbounded=(whole,) * problem.terms.n_owners, stand_in=True, known_optimum=None, strata=None,
             strata_names=(),
         )  # fmt: skip
-        optimum = best_on(pool, whole, common.theta, 1e-8)
+        optimum = best_on(pool, whole, near, 1e-8)
         if optimum is None or optimum.value <= 1e-12:
             return None
         pool = replace(pool, known_optimum=optimum)
@@ -304,7 +253,7 @@ class OwnerLaws:
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
         x, y, weight, own = law.features[some], law.target[some], law.weight[some], own[some]
         weight = size * weight / weight.sum()
-        whole = np.column_stack([x, np.ones(len(x))]) if problem.terms.model.intercept else x
+        whole = whole_of(law, problem)[some]
         if isinstance(problem.loss, Squared | Huber):
             y = y + np.where(own, 0.0, whole @ away)
             now = best_on(problem, Records(x, y, weight), common + away)
@@ -319,32 +268,23 @@ class OwnerLaws:
         return Records(x, y, size * weight / weight.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Evidence:
-    """An owner's own rows, in coordinates in which everybody's curvature is 1 and its own is diagonal."""
+def _of_odds(x: Array, weight: Array, z: Array) -> Records:
+    """Rows as both classes, as often as these log odds have it."""
+    often = np.concatenate([weight * expit(z), weight * expit(-z)])
+    both = Records(np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), often)
+    return _part(both, np.where(often > 1e-9 * weight.max(), often, 0.0))
 
-    basis: Float[Array, "p p"]
-    """V: θ_i − θ* = V d, VᵀAV = 1, VᵀA_iV = diag(curvature)."""
-    curvature: Float[Array, " p"]
-    pull: Float[Array, " p"]
-    """Vᵀm, m the mean gradient of its rows at θ*: about −curvature·d, and noise of variance noise·curvature."""
-    noise: float
 
-    @property
-    def _seen(self) -> Any:
-        return self.curvature > 1e-6
+def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
+    """Rows less their mean in coordinates that are uncorrelated and of variance 1; what does not vary is left out."""
+    a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
+    kept = a > 1e-9 * max(float(a[-1]), 1e-300)
+    return np.asarray((x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept]))
 
-    def log_likelihood(self, variance: Float[Array, " levels"]) -> Float[Array, " levels"]:
-        """Of d ~ N(0, variance), at each."""
-        λ, z = self.curvature[self._seen], self.pull[self._seen]
-        total = variance[:, None] * λ**2 + self.noise * λ
-        return np.asarray(-0.5 * np.sum(np.log(total) + z**2 / total, axis=1))
 
-    def drawn(self, rng: np.random.Generator, variance: Float[Array, " draws"]) -> Float[Array, "draws p"]:
-        """Draws of θ_i − θ*, one at each variance of the prior."""
-        spread = 1.0 / (1.0 / variance[:, None] + self.curvature / self.noise)
-        mean = -spread * np.where(self._seen, self.pull, 0.0) / self.noise
-        return (mean + np.sqrt(spread) * rng.normal(size=mean.shape)) @ self.basis.T
+def whole_of(rows: Records, problem: Problem) -> Float[Array, "rows p"]:
+    """Features as the model sees them."""
+    return rows.with_intercept().features if problem.terms.model.intercept else rows.features
 
 
 def _part(table: Records, weight: Float[Array, " rows"]) -> Records:

@@ -165,6 +165,11 @@ class Law:
     def _model(self) -> "_Regression | _Classes":
         return (_Classes if self.labels else _Regression)(self.rows)
 
+    def logits(self, rng: np.random.Generator, x: Array) -> Array:
+        """Of classes: log odds of rows under one draw of the posterior of a model of them."""
+        assert isinstance(self._model, _Classes)
+        return self._model.logits(rng, x)
+
     @cached_property
     def unseen(self) -> Int[np.ndarray, " levels"]:
         """Columns of zeros beside columns of zeros and ones: levels that no public row has, and that the pool may.
@@ -295,10 +300,8 @@ class Law:
 
     @cached_property
     def _numbers(self) -> Bool[np.ndarray, " p"]:
-        """Columns that can be longer than they were seen: not those of levels."""
-        numbers = ~_levels(self.rows.features)
-        numbers[self.unseen] = False
-        return numbers
+        """Columns that can be longer than they were seen: not those of a level, in whatever unit, or of a constant."""
+        return np.array([len(np.unique(column)) > 2 for column in self.rows.features.T], dtype=bool)
 
     def _lengths(self, x: Array) -> Array:
         return np.asarray(np.abs(x[:, self._numbers]).sum(axis=1))
@@ -541,11 +544,15 @@ class _Classes(_Linear):
                 break
         return theta, H
 
+    def logits(self, rng: np.random.Generator, x: Array) -> Array:
+        """zᵀθ of rows under one draw of θ."""
+        k = rng.choice(len(self.weight), p=self.weight)
+        return self.predicted(x, self.modes[k] + self.roots[k] @ rng.normal(size=self.z.shape[1]))
+
     def drawn(self, rng: np.random.Generator, x: Array) -> Array:
         """Classes under one draw of θ."""
-        k = rng.choice(len(self.weight), p=self.weight)
-        theta = self.modes[k] + self.roots[k] @ rng.normal(size=self.z.shape[1])
-        return np.where(rng.random(len(x)) < expit(self.predicted(x, theta)), 1.0, -1.0)
+        z = self.logits(rng, x)
+        return np.where(rng.random(len(x)) < expit(z), 1.0, -1.0)
 
     def expected(self, rng: np.random.Generator, x: Array) -> Array:
         """Classes under the posterior's mean."""

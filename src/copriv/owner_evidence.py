@@ -1,0 +1,132 @@
+"""How far is each owner's best model from the common one? What its own public rows say, and what the other owners' add.
+
+Near θ* an owner's mean gradient over its n_i⁰ public rows is m_i = −A_i d_i and noise of covariance φ_i A_i/n_i⁰, with
+d_i = θ_i − θ*, A_i and A the curvature of its rows and of everybody's. In coordinates in which A is 1 and A_i is
+diagonal, λ, these are p independent numbers. Before the rows are seen,
+
+    d  ~  N(0, u_i c (λ + 1/n_i⁰)^(−γ)),      c = 2f(θ*)/p,
+
+so that E ½dᵀAd = u_i f(θ*) where λ = 1. γ says what narrow rows do to a model. At γ = 0 it is as far off in a direction in
+which an owner's records hardly differ as in any other; at γ = 1 it is off by as much as costs its *own* records the same in
+every direction, and everybody's all the more: owners that are sorted by a feature have slopes of their own where records
+of theirs hardly differ. Rows of all owners say which; five values between are as likely at first. (1/n_i⁰: of a direction in
+which no row of its own lies, it is not known to be narrower than that.)
+
+Owners of one table are alike in how unlike they are: log u_i is normal about a common middle with a common width, both
+unknown, under the prior of tables that nothing is known of (`unlikeness.unknown`). u_i is on a grid, exactly; d given u_i
+and γ is normal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from copriv.public_sample import PublicSample, curvature_of
+from copriv.records import Records
+from copriv.types import Array
+from copriv.unlikeness import LEAST, unknown
+
+LEVELS = np.geomspace(LEAST, 30.0, 90)
+"""u_i is on this grid."""
+MIDDLES = np.geomspace(3e-4, 10.0, 27)
+WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
+"""Of log u_i between owners of a table, as the groups of real ones have it: 0.4 to 1.3."""
+USUAL = 1.5
+"""Of log u between tables whose rows come in groups (regions, payers, grades, ages): 1.25 as measured, and more."""
+NARROW = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+"""γ is on this grid."""
+MIXING = 10
+"""An owner's own estimate of its noise counts for as many rows as it has, everybody's for so many."""
+DRAWS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """An owner's own rows, in coordinates in which everybody's curvature is 1 and its own is diagonal."""
+
+    basis: Float[Array, "p p"]
+    """V: θ_i − θ* = V d, VᵀAV = 1, VᵀA_iV = diag(curvature)."""
+    curvature: Float[Array, " p"]
+    pull: Float[Array, " p"]
+    """Vᵀm, m the mean gradient of its rows at θ*: about −curvature·d, and noise of variance noise·curvature."""
+    noise: float
+    rows: int
+
+    @property
+    def _seen(self) -> Any:
+        return self.curvature > 1e-6
+
+    @property
+    def _width(self) -> Float[Array, " p"]:
+        return self.curvature + 1.0 / max(self.rows, 1)
+
+    def log_likelihood(self, variance: Float[Array, " levels"], narrow: float) -> Float[Array, " levels"]:
+        """Of d ~ N(0, variance · width^(−narrow)), at each variance."""
+        λ, z = self.curvature[self._seen], self.pull[self._seen]
+        total = variance[:, None] * λ**2 / self._width[self._seen] ** narrow + self.noise * λ
+        return np.asarray(-0.5 * np.sum(np.log(total) + z**2 / total, axis=1))
+
+    def drawn(
+        self, rng: np.random.Generator, variance: Float[Array, " draws"], narrow: Float[Array, " draws"]
+    ) -> Float[Array, "draws p"]:
+        """Draws of θ_i − θ*, one at each variance and γ of the prior."""
+        spread = 1.0 / (self._width ** narrow[:, None] / variance[:, None] + self.curvature / self.noise)
+        mean = -spread * np.where(self._seen, self.pull, 0.0) / self.noise
+        return (mean + np.sqrt(spread) * rng.normal(size=mean.shape)) @ self.basis.T
+
+
+def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple[Evidence, ...]:
+    """rows_of: the places of each owner's own rows among the public ones."""
+    problem = sample.problem
+    r = problem.owners[0]
+    g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
+    inverse: Array = np.asarray(np.linalg.pinv(sample.hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
+    everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
+    found = []
+    for rows in map(list, rows_of):
+        if not rows:
+            nothing = np.zeros(len(inverse))
+            found.append(Evidence(scipy.linalg.eigh(sample.hessian * 0.0, sample.hessian)[1], nothing, nothing, 1.0, 0))
+            continue
+        own = Records(r.features[rows], r.target[rows], r.weight[rows])
+        A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
+        away = g[rows] - g[rows].mean(axis=0)
+        size = max(float(np.sum(inverse * A)), 1e-12)
+        φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
+        φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
+        λ, V = scipy.linalg.eigh(A, sample.hessian)
+        # θ* is of these rows too: of its own noise an owner sees what is not in it.
+        noise = φ / len(rows) * (1.0 - len(rows) / len(g))
+        found.append(Evidence(V, np.maximum(λ, 0.0), V.T @ g[rows].mean(axis=0), max(noise, 1e-300), len(rows)))
+    return tuple(found)
+
+
+def posterior(
+    sample: PublicSample, rows_of: Sequence[Sequence[int]]
+) -> tuple[Float[Array, "draws owners"], Float[Array, "draws owners p"]]:
+    """Draws of u_i, and of each owner's best model less the common one."""
+    evidence, c = evidence_of(sample, rows_of), 2.0 * sample.optimum.value / sample.problem.n_parameters
+    rng = np.random.default_rng([len(evidence), 12])
+    log = np.array([[one.log_likelihood(c * LEVELS, γ) for one in evidence] for γ in NARROW])
+    like = np.exp(log - log.max(axis=(0, 2), keepdims=True))
+    at, middles = np.log(LEVELS), np.log(MIDDLES)
+    between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
+    between /= between.sum(axis=2, keepdims=True)
+    by_owner = np.einsum("mwu,giu->gmwi", between, like)
+    prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / USUAL) ** 2
+    weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=3) + prior[:, None]
+    weight = np.exp(weight - weight.max()).ravel()
+    drawn = rng.choice(len(weight), size=DRAWS, p=weight / weight.sum())
+    narrow, middle, width = np.unravel_index(drawn, by_owner.shape[:3])
+    shape = between[middle, width]
+    levels, away = np.empty((DRAWS, len(evidence))), np.empty((DRAWS, len(evidence), len(evidence[0].pull)))
+    for i, one in enumerate(evidence):
+        ahead = np.cumsum(shape * like[narrow, i], axis=1)
+        at_level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
+        levels[:, i] = LEVELS[at_level]
+        away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow])
+    return levels, away
