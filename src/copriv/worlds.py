@@ -488,6 +488,7 @@ class _Regression(_Linear):
         residual = self.y - self.predicted(rows.features, self.mean)
         scale = float(np.sqrt(np.mean(np.square(residual)))) or 1.0
         self.shape = residual / scale
+        self.tail = _tail(np.abs(self.shape))
         self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
 
     def expected(self, rng: np.random.Generator, x: Array) -> Array:
@@ -495,15 +496,28 @@ class _Regression(_Linear):
         return np.asarray(self.predicted(x, self.mean) + self.noise * rng.choice(self.shape, size=len(x)))
 
     def drawn(self, rng: np.random.Generator, x: Array) -> Array:
-        """Targets under one draw of θ and σ."""
-        n, p = self.z.shape
+        """Targets under one draw of θ and of the noise."""
         k = rng.choice(len(self.λ), p=self.weight)
-        σ, λ = float(np.sqrt(self.left[k] / rng.chisquare(max(n - 1, 1)))), float(self.λ[k])
-        g = rng.normal(size=p)
+        noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
+        g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
         inside = self.V.T @ g
         spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
-        theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(n))
-        return np.asarray(self.predicted(x, theta) + σ * rng.choice(self.shape, size=len(x)))
+        theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(len(self.y)))
+        return np.asarray(self.predicted(x, theta) + noise)
+
+    def _noise(self, rng: np.random.Generator, number: int) -> Array:
+        """Noise of variance about 1: residuals under Dirichlet weights, the long ones as long as their tail may have them.
+
+        For normal residuals the variance is then as uncertain as that of so many of them, 2/n; for skewed ones by more, and
+        it is what few rows say least of.
+        """
+        law = rng.standard_exponential(len(self.shape))
+        law /= law.sum()
+        drawn = self.shape[rng.choice(len(law), size=number, p=law)]
+        if self.tail is not None:
+            tail, long_ = self.tail.drawn(rng), np.abs(drawn) > self.tail.threshold
+            drawn[long_] = np.sign(drawn[long_]) * (tail.threshold + tail.excesses(rng, int(long_.sum())))
+        return np.asarray(drawn - law @ self.shape)
 
 
 class _Classes(_Linear):
