@@ -21,7 +21,7 @@ Public rows decide the law, and how surely depends on how many there are for a p
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
-One file, longer than others: the two ways (`_Regression`, `_Classes` for few rows) serve `Law` alone, and share its units.
+What targets of features are under the posterior: `copriv.target_laws`.
 
 Worlds in which owners differ are made of these: `copriv.unlike_worlds`, `copriv.owner_worlds`.
 """
@@ -38,6 +38,7 @@ from copriv.losses import Huber, OfMargin, Squared
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.tails import Tail
+from copriv.target_laws import Classes, Regression, levels_of, tail_of
 from copriv.types import Array
 
 PLENTY = 10
@@ -162,12 +163,12 @@ class Law:
             return False
 
     @cached_property
-    def _model(self) -> "_Regression | _Classes":
-        return (_Classes if self.labels else _Regression)(self.rows)
+    def _model(self) -> "Regression | Classes":
+        return (Classes if self.labels else Regression)(self.rows)
 
     def logits(self, rng: np.random.Generator, x: Array) -> Array:
         """Of classes: log odds of rows under one draw of the posterior of a model of them."""
-        assert isinstance(self._model, _Classes)
+        assert isinstance(self._model, Classes)
         return self._model.logits(rng, x)
 
     @cached_property
@@ -177,7 +178,7 @@ class Law:
         A column of zeros among numbers is taken for what it is: constant.
         """
         x = self.rows.features
-        if not self.modelled or not _levels(x).any():
+        if not self.modelled or not levels_of(x).any():
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero(~x.any(axis=0))
 
@@ -190,7 +191,7 @@ class Law:
         x = self.rows.features
         if not len(self.unseen):
             return x
-        more, levels = x[rng.integers(0, len(x), size=len(self.unseen))].copy(), _levels(x)
+        more, levels = x[rng.integers(0, len(x), size=len(self.unseen))].copy(), levels_of(x)
         if (x[:, levels].sum(axis=1) == 1.0).all():
             more[:, levels] = 0.0
         more[np.arange(len(more)), self.unseen] = 1.0
@@ -222,7 +223,7 @@ class Law:
             )
         M = max(SYNTHETIC, 10 * self.problem.n_parameters)
         x, share = self._features(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
-        if isinstance(self._model, _Classes):
+        if isinstance(self._model, Classes):
             chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
             weight = share * np.concatenate([chance, 1.0 - chance])
             return Records(np.vstack([x, x]), np.repeat([1.0, -1.0], M), weight)
@@ -308,11 +309,11 @@ class Law:
 
     @cached_property
     def _tail_of_lengths(self) -> Tail | None:
-        return _tail(self._lengths(self.rows.features))
+        return tail_of(self._lengths(self.rows.features))
 
     @cached_property
     def _tail_of_residuals(self) -> Tail | None:
-        return None if self.labels else _tail(np.abs(self._fit[0]))
+        return None if self.labels else tail_of(np.abs(self._fit[0]))
 
     def with_tails(
         self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]
@@ -408,12 +409,6 @@ class Law:
         return float(INTENSITIES[int(np.argmin(found))])
 
 
-def _tail(sizes: Array) -> Tail | None:
-    """The tail of sizes, where it is one: of numbers that differ."""
-    top = np.sort(sizes)[-max(len(sizes) // 10, 10) :]
-    return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
-
-
 def _copies(
     counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"]
 ) -> tuple[Int[np.ndarray, " made"], Array]:
@@ -426,148 +421,5 @@ def _copies(
     return at, weight
 
 
-def _levels(x: Array) -> Bool[np.ndarray, " p"]:
-    """Columns of zeros and ones, both of them."""
-    return np.asarray(((x == 0.0) | (x == 1.0)).all(axis=0) & (np.ptp(x, axis=0) > 0.0))
-
-
 def _whole(x: Array, intercept: bool) -> Array:
     return np.column_stack([x, np.ones(len(x))]) if intercept else x
-
-
-RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))
-"""The R² that a weak prior thinks possible: even steps of their logit."""
-
-
-class _Linear:
-    """Features less their mean, in units of their spread; θ ~ N(0, a width that is unknown), and a constant.
-
-    The law of targets has a constant whether or not the agreed model has one: a model without is then off by what its
-    columns can make of it, which is no noise. And a width in units of spread is not used up by columns' means.
-    """
-
-    def __init__(self, rows: Records) -> None:
-        x, self.y = rows.features, rows.target
-        spread = x.std(axis=0)
-        varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
-        self.unit = np.where(varied, 1.0 / np.where(varied, spread, 1.0), 0.0)
-        levels = _levels(x)
-        if levels.any():  # a level that no row has does as much as those that some have
-            self.unit[~x.any(axis=0)] = np.median(self.unit[levels])
-        self.centre = x.mean(axis=0)
-        self.z, self.mean = (x - self.centre) * self.unit, np.zeros(x.shape[1] + 1)
-
-    def predicted(self, x: Array, theta: Array) -> Array:
-        """Predictions by θ in these units, its constant last."""
-        steep = self.unit * theta[:-1]
-        return np.asarray(x @ steep + (theta[-1] - float(self.centre @ steep)))
-
-
-class _Regression(_Linear):
-    """y = c + zᵀθ + noise of variance σ²; c flat, σ² unknown; conjugate given the width, which is on a grid."""
-
-    def __init__(self, rows: Records) -> None:
-        super().__init__(rows)
-        n, p = self.z.shape
-        self.constant = float(self.y.mean())
-        y = self.y - self.constant
-        self.U, self.s, Vt = np.linalg.svd(self.z, full_matrices=False)
-        self.V, on = Vt.T, self.U.T @ y
-        rest = max(float(y @ y - on @ on), 0.0)
-        self.λ = p * (1.0 - RATIOS) / RATIOS  # σ²/τ²
-        kept = 1.0 + np.square(self.s) / self.λ[:, None]
-        tiny = 1e-12 * max(float(self.y @ self.y), 1e-300)
-        self.left = np.square(on) @ (1.0 / kept).T + rest + tiny
-        log = -0.5 * np.log(kept).sum(axis=1) - 0.5 * (n - 1) * np.log(self.left)
-        self.weight = np.exp(log - log.max())
-        self.weight /= self.weight.sum()
-        self.means = np.column_stack(
-            [(self.s / (np.square(self.s) + self.λ[:, None]) * on) @ self.V.T, np.full(len(self.λ), self.constant)]
-        )
-        self.mean = self.weight @ self.means
-        residual = self.y - self.predicted(rows.features, self.mean)
-        scale = float(np.sqrt(np.mean(np.square(residual)))) or 1.0
-        self.shape = residual / scale
-        self.tail = _tail(np.abs(self.shape))
-        self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
-
-    def expected(self, rng: np.random.Generator, x: Array) -> Array:
-        """Targets under the posterior's mean."""
-        return np.asarray(self.predicted(x, self.mean) + self.noise * rng.choice(self.shape, size=len(x)))
-
-    def drawn(self, rng: np.random.Generator, x: Array) -> Array:
-        """Targets under one draw of θ and of the noise."""
-        k = rng.choice(len(self.λ), p=self.weight)
-        noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
-        g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
-        inside = self.V.T @ g
-        spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
-        theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(len(self.y)))
-        return np.asarray(self.predicted(x, theta) + noise)
-
-    def _noise(self, rng: np.random.Generator, number: int) -> Array:
-        """Noise of variance about 1: residuals under Dirichlet weights, the long ones as long as their tail may have them.
-
-        For normal residuals the variance is then as uncertain as that of so many of them, 2/n; for skewed ones by more, and
-        it is what few rows say least of.
-        """
-        law = rng.standard_exponential(len(self.shape))
-        law /= law.sum()
-        drawn = self.shape[rng.choice(len(law), size=number, p=law)]
-        if self.tail is not None:
-            tail, long_ = self.tail.drawn(rng), np.abs(drawn) > self.tail.threshold
-            drawn[long_] = np.sign(drawn[long_]) * (tail.threshold + tail.excesses(rng, int(long_.sum())))
-        return np.asarray(drawn - law @ self.shape)
-
-
-class _Classes(_Linear):
-    """P(y = 1) = 1/(1 + exp(−zᵀθ)); Laplace's approximation for each width of the prior, weighed by its evidence."""
-
-    WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
-    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
-
-    def __init__(self, rows: Records) -> None:
-        super().__init__(rows)
-        self.z = np.column_stack([self.z, np.ones(len(self.z))])
-        p, log, self.modes, self.roots = self.z.shape[1], [], [], []
-        theta = np.zeros(p)
-        for width in self.WIDTHS:
-            precision = np.append(np.full(p - 1, (p - 1) / width), 0.04)
-            theta, H = self._mode(theta, precision)
-            a, U = np.linalg.eigh(H)
-            z = self.z @ theta
-            log.append(
-                -float(np.logaddexp(0.0, -self.y * z).sum()) - 0.5 * float(precision @ theta**2)
-                + 0.5 * float(np.log(precision).sum()) - 0.5 * float(np.log(a).sum())
-            )  # fmt: skip
-            self.modes.append(theta)
-            self.roots.append(U / np.sqrt(a))
-        self.weight = np.exp(np.array(log) - max(log))
-        self.weight /= self.weight.sum()
-        self.mean = self.weight @ np.array(self.modes)
-
-    def _mode(self, theta: Array, precision: Array) -> tuple[Array, Array]:
-        for _ in range(50):
-            z = self.z @ theta
-            slope = self.z.T @ (-self.y * expit(-self.y * z)) + precision * theta
-            H = (self.z * (expit(z) * expit(-z))[:, None]).T @ self.z + np.diag(precision)
-            step = np.linalg.solve(H, slope)
-            longest = float(np.abs(self.z @ step).max())
-            theta = theta - step * min(1.0, 2.0 / max(longest, 1e-12))
-            if float(slope @ step) < 1e-8:
-                break
-        return theta, H
-
-    def logits(self, rng: np.random.Generator, x: Array) -> Array:
-        """zᵀθ of rows under one draw of θ."""
-        k = rng.choice(len(self.weight), p=self.weight)
-        return self.predicted(x, self.modes[k] + self.roots[k] @ rng.normal(size=self.z.shape[1]))
-
-    def drawn(self, rng: np.random.Generator, x: Array) -> Array:
-        """Classes under one draw of θ."""
-        z = self.logits(rng, x)
-        return np.where(rng.random(len(x)) < expit(z), 1.0, -1.0)
-
-    def expected(self, rng: np.random.Generator, x: Array) -> Array:
-        """Classes under the posterior's mean."""
-        return np.where(rng.random(len(x)) < expit(self.predicted(x, self.mean)), 1.0, -1.0)
