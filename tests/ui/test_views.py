@@ -185,3 +185,23 @@ def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
     assert bands[1]["median"][-1] > 2 * bands[0]["median"][-1]
     said = forecast(differ, rows, runs=32).agreed.relative_fitness
     assert said.low[-1] < bands[1]["median"][-1] < said.high[-1]
+
+
+def test_the_band_of_a_run_reads_whose_public_rows_are():
+    """Owners that lie far apart, and rows that say so, beside the same rows that do not."""
+    rng, names = np.random.default_rng(0), np.repeat(["o0", "o1", "o2"], 60)
+    x = rng.normal(size=(180, 2))
+    apart = np.repeat([[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0]], 60, axis=0)
+    rows = x, np.sum(x * apart, axis=1) + 0.2 * rng.normal(size=180)
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 3, "answers": 1, "step": "auto", "mechanism": "objective"},
+            "model": {"loss": "squared", "regularization": 0.01, "gradient_bound": 20.0},
+            "data": {"feature_bound": 5.0},
+            "owner": [{"name": f"o{i}", "records": n, "epsilon": 50.0} for i, n in enumerate((4000, 400, 400))],
+        }
+    )
+    silent, told = (views.expected_band(agreement, rows, strata)["median"][-1] for strata in (None, tuple(names)))
+    said = forecast(agreement, rows, strata=names, runs=32).agreed.relative_fitness
+    assert said.low[-1] < told < said.high[-1]
+    assert not 0.8 < told / silent < 1.25

@@ -8,6 +8,7 @@ Numbers are ψ, on all owners' records, unless a name says otherwise; texts are 
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -150,13 +151,13 @@ def _of_being_right(found: dict[str, Any]) -> float | None:
     return None if pays is None else float(pays) if found["joining_pays"] else 1.0 - float(pays)
 
 
-def expected_band(agreement: Agreement, public: Any) -> dict[str, list[float]]:
+def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> dict[str, list[float]]:
     """Where a run's ψ is expected after each query, from the learner's public rows: k, low, median, high.
 
-    In the worlds of a forecast, of owners as unlike as is stated or usual.
+    In the worlds of a forecast: of owners as unlike as is stated, as the public rows' strata say, or as is usual.
     Raises CoprivError where the agreement cannot be forecast.
     """
-    problem = Problem.forecasting(agreement, public)
+    problem = Problem.forecasting(agreement, public, strata=strata)
     sample = PublicSample.of(problem)
     unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), 0)
     ψ = assess(problem, "as agreed", 50, 0, sample, unlike).relative_fitness

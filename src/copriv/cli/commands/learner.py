@@ -99,7 +99,7 @@ def command(
     )
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
-    rows = _public_rows(terms, public, keys, dictionary)
+    rows, strata = _public_rows(terms, public, keys, dictionary)
     begun, is_new = time.monotonic(), not store.exists()
     path = model or store.with_suffix(".json")
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
@@ -117,7 +117,7 @@ def command(
             _again(written, path, skops, as_json)
             return
         conductor = Conductor(run, conduct, time.monotonic(), own)
-        with Following(conductor, events), watched(conductor, rows, ui, ui_port) as look:
+        with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as look:
             conducted = Learner(
                 conductor,
                 GrpcListener(listen, own),
@@ -135,7 +135,7 @@ def command(
         _write(result, path, store)
         if rows is not None:
             with going_on(f"the model is in {path}, without a forecast beside it"):
-                _compare(record, conductor, rows, _public_table(public, keys), seconds, forecast_runs)
+                _compare(record, conductor, rows, strata, seconds, forecast_runs)
             _write(result, path, store)
         if skops is not None:
             result.save_skops(skops)
@@ -187,20 +187,20 @@ def _again(model: "Model", path: Path, skops: Path | None, as_json: bool) -> Non
 
 def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
-) -> "Records | None":
-    """The learner's own rows, if there are any; only a table that was asked for has to be one."""
-    from copriv.network.setup import public_records
+) -> tuple["Records | None", tuple[str, ...] | None]:
+    """The learner's own rows, if there are any, and whose each is; only a table that was asked for has to be one."""
+    from copriv.network.setup import PUBLIC, public_records, public_strata
 
-    if table is not None:
-        return public_records(agreement, table, dictionary)
-    beside = _public_table(None, keys)
-    if beside is None or not beside.is_file():
-        return None
+    beside = None if keys is None else keys / PUBLIC
     try:
-        return public_records(agreement, beside, dictionary)
+        if table is not None or (beside is not None and beside.is_file()):
+            rows = table or beside
+            return public_records(agreement, rows, dictionary), public_strata(agreement, rows)
     except CoprivError as error:
+        if table is not None:
+            raise
         log(f"the run is not held against a forecast: {error}")
-        return None
+    return None, None
 
 
 def _write(model: "Model", path: Path, store: Path) -> None:
@@ -213,22 +213,18 @@ def _write(model: "Model", path: Path, store: Path) -> None:
         ) from None
 
 
-def _public_table(table: Path | None, keys: Path | None) -> Path | None:
-    """The file of the learner's own rows: the one that was named, or that beside its keys."""
-    from copriv.network.setup import PUBLIC
-
-    return table if table is not None or keys is None else keys / PUBLIC
-
-
 def _compare(
-    record: dict[str, Any], conductor: "Conductor", public: "Records", table: Path | None, seconds: float, runs: int
+    record: dict[str, Any],
+    conductor: "Conductor",
+    public: "Records",
+    strata: tuple[str, ...] | None,
+    seconds: float,
+    runs: int,
 ) -> None:
     """What the public rows say of the run. It is over and its model written: it does not fail for want of this."""
     from copriv.cli.realised import expected, realised
-    from copriv.network.setup import public_strata
 
     try:
-        strata = None if table is None else public_strata(conductor.agreement, table)
         record["realised"] = realised(conductor, public, seconds, strata)
         if runs > 0:
             rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"

@@ -26,7 +26,7 @@ UiPort = Annotated[int, typer.Option(min=0, max=65535, help="With --ui; 0: any t
 
 @contextmanager
 def watched(
-    conductor: "Conductor", public: "Records | None", wanted: bool, port: int
+    conductor: "Conductor", public: "Records | None", strata: tuple[str, ...] | None, wanted: bool, port: int
 ) -> Iterator[Callable[[Awaitable[Any]], Awaitable[Any]]]:
     """What to put around the learner's work: nothing, or a page that looks at it."""
     if not wanted:
@@ -39,18 +39,18 @@ def watched(
     watch = RunWatch(conductor, public)
     if public is not None:
         # In a process of its own: a forecast's arithmetic would hold up the run.
-        threading.Thread(target=_expect, args=(conductor.agreement, public, watch.watch), daemon=True).start()
+        threading.Thread(target=_expect, args=(conductor.agreement, public, strata, watch.watch), daemon=True).start()
     with shown(watch.watch, take_place(port=port), log):
         yield lambda work: beside(work, watch.look)
 
 
-def _expect(agreement: "Agreement", public: "Records", watch: "Watch") -> None:
+def _expect(agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None, watch: "Watch") -> None:
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     # A daemon: it ends with the run, however far it is.
-    worker = context.Process(target=_worked_out, args=(there, agreement, public), daemon=True)
+    worker = context.Process(target=_worked_out, args=(there, agreement, public, strata), daemon=True)
     worker.start()
     there.close()
     try:
@@ -63,12 +63,12 @@ def _expect(agreement: "Agreement", public: "Records", watch: "Watch") -> None:
         watch.band = found
 
 
-def _worked_out(to: Any, agreement: "Agreement", public: "Records") -> None:
+def _worked_out(to: Any, agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None) -> None:
     """In a process of its own: the forecast's band, or why there is none."""
     from copriv.ui.views import expected_band
 
     try:
-        to.send(expected_band(agreement, public))
+        to.send(expected_band(agreement, public, strata))
     except CoprivError as error:
         to.send(str(error))
 
