@@ -38,6 +38,8 @@ def test_two_owners_by_hand() -> None:
     other = one | {"records": 200, "alone": 0.1, "own_common_loss": 1.5}
     row = {"median": 0.2, "public_measured": 0.1, "owners": [one, other]}
     assert judged.own(row, 0.1) == judged.Told(1, 2, 2)  # joining serves the first and not the second
+    row["owners"][1]["own_gain_error"] = 1.0  # and of the second nothing is known
+    assert judged.own(row, 0.1, 1.645).judged == 1
     assert judged.alone(row) == judged.Told(
         1, 2, 2
     )  # 0.5 is within three times of 1, 0.1 is not; five times as much is

@@ -18,6 +18,7 @@ from copriv.records import Records
 
 RUNS = 20
 FINALISTS = 12
+RESAMPLES = 9
 
 
 def agreement(owners: Owners, loss: str, epsilon: float, unlikeness: float | None) -> copriv.Agreement:
@@ -99,6 +100,28 @@ def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> tuple[Any,
     return best_in_hindsight(loss, strength, train, test, public, start, epsilon)  # type: ignore[arg-type]
 
 
+def _excess(home: Home, trained: Records, tested: Records, i: int) -> float | None:
+    """ψ of models like the owner's own on its own population, were that all rows of its own: the median of resamples.
+
+    None where they are too few for the parameters to stand for a population.
+    """
+    every = Records.concatenate([trained, tested])
+    if len(trained) < 10 * trained.n_parameters:
+        return None
+    best = home.fitted(every, 0.0, home.centre)
+    rng, found = np.random.default_rng([i, 13]), []
+
+    def at(theta: Any) -> float:
+        penalty = 0.5 * home.strength * float(theta @ theta)
+        return float(home.loss.values(theta, every.features, every.target).mean()) + penalty
+
+    for _ in range(RESAMPLES):
+        drawn = rng.integers(len(every), size=len(trained))
+        made = home.fitted(Records.of(every.features[drawn], every.target[drawn]), 0.0, best)
+        found.append(at(made) / at(best) - 1.0)
+    return float(np.median(found))
+
+
 def _with_one(x: Any, y: Any) -> Records:
     return Records.of(np.column_stack([x, np.ones(len(y))]), y)
 
@@ -113,8 +136,9 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
         one = np.column_stack([tx, np.ones(len(ty))])
         home = Home(lost, terms.model.regularization, models[0], np.eye(own.n_parameters))
         alone = home.fitted(own, 0.0, models[0])
-        common = float(np.mean([lost.values(θ, one, ty).mean() for θ in models]))
-        mine = float(lost.values(alone, one, ty).mean())
+        with_common = np.mean([lost.values(θ, one, ty) for θ in models], axis=0)
+        with_own = lost.values(alone, one, ty)
+        common, mine = float(with_common.mean()), float(with_own.mean())
         made = finished(terms, models[0], (x, y), public=owners.public).theta
         each = [lost.values(θ, one, ty) for θ in (made, alone, models[0])]
         above = each[0] - 1.05 * min(each[1:], key=np.mean)
@@ -126,11 +150,14 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
                 "together_measured": float(measured.relative_fitness.final["mean"]),
                 "says_all": said.joining_pays,
                 "own_alone": said.own.alone,
+                "own_alone_measured": _excess(home, own, _with_one(tx, ty), i),
                 "own_together": said.own.together,
                 "says_own": said.own.joining_pays,
                 "says_finish": said.own.finishing_pays,
                 "own_common_loss": common,
                 "own_alone_loss": mine,
+                # Of 1 − common/alone, from as many held-out rows as there are.
+                "own_gain_error": float((with_common - with_own).std() / np.sqrt(len(ty)) / mine),
                 "own_finished_loss": float(each[0].mean()),
                 "own_common_first_loss": float(each[2].mean()),
                 # Held-out rows are few: by how many standard errors it is above 1.05 of the lower of the two.

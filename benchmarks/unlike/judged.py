@@ -41,15 +41,35 @@ class Told:
 
 def alone(row: dict[str, Any]) -> Told:
     """Whether ψ of own models on everybody's records was forecast within `TIMES`."""
-    off = np.log([max(o["alone"], 1e-12) / max(o["alone_measured"], 1e-12) for o in row["owners"]])
+    return _within([(o["alone"], o["alone_measured"]) for o in row["owners"]])
+
+
+def alone_on_own(row: dict[str, Any]) -> Told:
+    """The same of ψ on the owner's own records, where these stand for a population."""
+    pairs = [(o["own_alone"], o.get("own_alone_measured")) for o in row["owners"]]
+    return _within([(said, seen) for said, seen in pairs if seen is not None])
+
+
+def _within(pairs: Sequence[tuple[float, float]]) -> Told:
+    if not pairs:
+        return Told(0, 0, 0)
+    off = np.log([max(said, 1e-12) / max(seen, 1e-12) for said, seen in pairs])
     near, ends = np.log(TIMES), np.concatenate([off - np.log(TIMES), off + np.log(TIMES)])
     hits = [int(np.sum(np.abs(off - by) <= near + 1e-9)) for by in (0.0, *ends)]
     return Told(hits[0], len(off), max(hits))
 
 
-def own(row: dict[str, Any], least: float) -> Told:
-    """The verdict for the owner's own records, where its loss on held-out ones changes by more than `least`."""
+def own(row: dict[str, Any], least: float, errors: float = 0.0) -> Told:
+    """The verdict for the owner's own records, where its loss on held-out ones changes by more than `least`.
+
+    errors: and by so many standard errors of that change. Held-out rows of a small owner, or of one with few events, do not
+    tell which of two models is better.
+    """
     gains = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in row["owners"]]
+    gains = [
+        gain if abs(gain) > errors * o.get("own_gain_error", 0.0) else 0.0
+        for gain, o in zip(gains, row["owners"], strict=True)
+    ]
     return _verdicts(row, [o["says_own"] for o in row["owners"]], gains, least)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.unlike.judged import Told, alone, everybody, joining, own
+from benchmarks.unlike.judged import Told, alone, alone_on_own, everybody, joining, own
 from benchmarks.unlike.tables import cells
 
 PAGE = Path("docs/reference/unlike-owners.md")
@@ -33,7 +33,8 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
         "whether the common model is better there than the owner's own; *joining pays*: than the public one too, which needs "
         "nobody either. *By sizes at "
         "best*: what the best rule by the number of an owner's records would reach in hindsight, chosen cell by cell with "
-        "all answers known; nothing that is said where only sizes are known can be right more often.",
+        "all answers known; nothing that is said where only sizes are known can be right more often. *Sure of*: by more than "
+        f"{SURE} standard errors of the held-out rows, which of small owners, and of owners with few events, are few.",
         "",
         "| cells | known | number | in the band | plan over best: median | largest | alone within 3 times | "
         "verdict for everybody's records | for its own, changes above 2 % | above 10 % |",
@@ -89,7 +90,17 @@ def _targets(done: list[dict[str, Any]]) -> list[str]:
         some = [r for r in unlike if r["known"] == known]
         for what, target, told in (
             ("alone within 3 times", "80 % of owners", Told.together([alone(r) for r in some])),
+            (
+                "alone on own records, ten or more a parameter, within 3 times",
+                "80 % of owners",
+                Told.together([alone_on_own(r) for r in some]),
+            ),
             ("own verdict, changes above 10 %", "90 % of owners", Told.together([own(r, LARGE) for r in some])),
+            (
+                "own verdict, changes above 10 % that held-out rows are sure of",
+                "90 % of owners",
+                Told.together([own(r, LARGE, SURE) for r in some]),
+            ),
             ("verdict for everybody's records, above 10 %", "90 %", Told.together([everybody(r, LARGE) for r in some])),
             ("joining pays, public model and all, above 2 %", "", Told.together([joining(r, CHANGED) for r in some])),
         ):
