@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks.unlike import judged
+from benchmarks.unlike.page import _cost_of_caution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,3 +47,26 @@ def test_two_owners_by_hand() -> None:
     assert judged.everybody(row, 0.1) == judged.Told(1, 2, 2)  # 0.1 was said to beat 0.2
     assert judged.joining(row, 0.01) == judged.Told(0, 2, 2)  # the public model is better than both
     assert judged.Told.together([judged.own(row, 0.1), judged.Told(0, 0, 0)]).words == "50% of 2"
+
+
+def test_what_caution_costs_is_read_off_cells_that_differ_in_what_is_stated_alone():
+    cell = {"split": "a", "owners_asked": 3, "epsilon": 1.0, "shuffled": True}
+    rows = [{**cell, "known": known, "measured": ψ} for known, ψ in (("nothing", 0.3), ("alike", 0.1), ("strata", 9.0))]
+    rows += [{**cell, "epsilon": 10.0, "known": "alike", "measured": 0.1}]
+    rows += [{**cell, "shuffled": False, "known": "alike", "measured": 0.001}]
+    assert _cost_of_caution(rows) == "3.00, 3.00 of 1"
+
+
+def test_bands_and_probabilities_are_judged_where_they_were_kept():
+    kept = {
+        "alone_low": 0.1,
+        "alone_high": 0.2,
+        "says_own_probability": 0.2,
+        "own_common_loss": 2.0,
+        "own_alone_loss": 1.0,
+    }
+    rows = [{"owners": [{**kept, "alone_measured": 0.15}, {**kept, "alone_measured": 0.3}, {"alone_measured": 1.0}]}]
+    rows[0]["owners"][2] |= {"own_common_loss": 2.0, "own_alone_loss": 1.0}
+    assert judged.alone_in_band(rows[0]) == judged.Told(1, 2, 2)
+    assert judged.own_expected(rows, 0.1, 1.0) == 0.8
+    assert judged.own_expected(rows, 3.0, 1.0) != judged.own_expected(rows, 3.0, 1.0)  # of none: not a number

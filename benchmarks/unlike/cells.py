@@ -146,6 +146,8 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
             {
                 "records": len(y),
                 "alone": said.alone,
+                "alone_low": said.alone_low,
+                "alone_high": said.alone_high,
                 "alone_measured": float(measured.owners[i].alone),
                 "together_measured": float(measured.relative_fitness.final["mean"]),
                 "says_all": said.joining_pays,
@@ -153,6 +155,7 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
                 "own_alone_measured": _excess(home, own, _with_one(tx, ty), i),
                 "own_together": said.own.together,
                 "says_own": said.own.joining_pays,
+                "says_own_probability": said.own.joining_pays_probability,
                 "says_finish": said.own.finishing_pays,
                 "own_common_loss": common,
                 "own_alone_loss": mine,

@@ -44,6 +44,12 @@ def alone(row: dict[str, Any]) -> Told:
     return _within([(o["alone"], o["alone_measured"]) for o in row["owners"]])
 
 
+def alone_in_band(row: dict[str, Any]) -> Told:
+    """Whether ψ of own models on everybody's records was in the forecast's 90 %."""
+    held = [o["alone_low"] <= o["alone_measured"] <= o["alone_high"] for o in row["owners"] if "alone_low" in o]
+    return Told(sum(held), len(held), len(held))
+
+
 def alone_on_own(row: dict[str, Any]) -> Told:
     """The same of ψ on the owner's own records, where these stand for a population."""
     pairs = [(o["own_alone"], o.get("own_alone_measured")) for o in row["owners"]]
@@ -71,6 +77,19 @@ def own(row: dict[str, Any], least: float, errors: float = 0.0) -> Told:
         for gain, o in zip(gains, row["owners"], strict=True)
     ]
     return _verdicts(row, [o["says_own"] for o in row["owners"]], gains, least)
+
+
+def own_expected(rows: Sequence[dict[str, Any]], least: float, errors: float) -> float:
+    """How often `own` should be right by the verdicts' own probabilities, of the same owners that have one; NaN of none."""
+    sure = [
+        max(o["says_own_probability"], 1.0 - o["says_own_probability"])
+        for row in rows
+        for o in row["owners"]
+        if "says_own_probability" in o
+        and abs(gain := 1.0 - o["own_common_loss"] / o["own_alone_loss"]) > least
+        and abs(gain) > errors * o.get("own_gain_error", 0.0)
+    ]
+    return float(np.mean(sure)) if sure else float("nan")
 
 
 def everybody(row: dict[str, Any], least: float) -> Told:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.unlike.judged import Told, alone, alone_on_own, everybody, joining, own
+from benchmarks.unlike.judged import Told, alone, alone_in_band, alone_on_own, everybody, joining, own, own_expected
 from benchmarks.unlike.tables import cells
 
 PAGE = Path("docs/reference/unlike-owners.md")
@@ -105,6 +105,17 @@ def _targets(done: list[dict[str, Any]]) -> list[str]:
             ("joining pays, public model and all, above 2 %", "", Told.together([joining(r, CHANGED) for r in some])),
         ):
             rows.append((f"{what}, {known} known", target, f"{told.words}; by sizes at best {told.words_at_best}"))
+        held = Told.together([alone_in_band(r) for r in some])
+        rows.append((f"alone in its own band, {known} known", "90 % of owners", held.words))
+        said = own_expected(some, LARGE, SURE)
+        rows.append((f"own verdict, the same, by its own probabilities, {known} known", "", f"{said:.0%}"))
+    rows.append(
+        (
+            "shuffled, nothing known: ψ over that where owners are known to be alike: median, largest",
+            "2, 4",
+            _cost_of_caution(done),
+        )
+    )
     some = [r for r in five if r["known"] == "nothing"]
     rows.append(
         (
@@ -149,6 +160,15 @@ def _line(name: str, known: str, some: list[dict[str, Any]]) -> str:
         *(Told.together([own(row, least) for row in some]).words for least in (CHANGED, LARGE)),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def _cost_of_caution(done: list[dict[str, Any]]) -> str:
+    """What the same shuffled cells cost where nothing is stated, over where `unlikeness = 0` is."""
+    at = {(r["split"], r["owners_asked"], r["epsilon"], r["known"]): r["measured"] for r in done if r["shuffled"]}
+    over = [
+        at[*key, "nothing"] / at[*key, "alike"] for *key, known in at if known == "alike" and (*key, "nothing") in at
+    ]
+    return f"{np.median(over):.2f}, {max(over):.2f} of {len(over)}" if over else "none measured"
 
 
 def _finished(done: list[dict[str, Any]]) -> list[str]:
