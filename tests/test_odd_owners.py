@@ -116,3 +116,28 @@ def test_a_run_goes_through(tmp_path: Path, kind: str) -> None:
         return conductor.model
 
     assert np.isfinite(asyncio.run(run())).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("kind", "strata"),
+    [("no features", True), ("no targets", False), ("no targets", True), ("a box's corner is best", True)],
+)
+def test_tables_that_say_nothing_are_forecast_or_refused_in_words(kind: str, strata: bool) -> None:
+    rng = np.random.default_rng(5)
+    (X, y), labels = _rows(rng, 120, "squared"), np.repeat(NAMES, 40)
+    terms = _terms([(X[:40], y[:40])] * 3, "squared", 1e-4)
+    if kind == "no features":
+        X = 0.0 * X
+    if kind == "no targets":
+        y = 0.0 * y
+    if kind == "a box's corner is best":
+        terms = terms.replace(model={"theta_max": 0.1})
+    words, found = "", None
+    try:
+        found = copriv.forecast(terms, (X, y), runs=4, strata=labels if strata else None)
+    except CoprivError as error:
+        words = str(error)
+    assert (len(words) > 30) is (kind == "no targets")
+    if found is not None:
+        assert np.isfinite([found.together, found.unlikeness.high, *(owner.alone for owner in found.owners)]).all()

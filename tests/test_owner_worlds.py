@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.linalg import eigh, fractional_matrix_power
 from scipy.stats import multivariate_normal
 
+import copriv
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, CoprivError, DataError
+from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.judgement import OwnJudgement
 from copriv.network.setup import make_consortium
@@ -203,6 +205,51 @@ def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None
         unlikeness_of(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels))
     with pytest.raises(DataError, match="public row 3"):
         Problem.forecasting(terms, public, strata=[*labels[:3], None, *labels[4:]])
+
+
+MISSING = [float("nan"), None, "", [], pd.NA]
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=[repr(one) for one in MISSING])
+def test_a_row_that_does_not_say_whose_it_is_is_told_of_in_whatever_it_says_so(missing: object) -> None:
+    """A list of text and NaN made an array has an owner that is called nan."""
+    public, labels = _public(2, np.zeros((5, P)), 30)
+    with pytest.raises(DataError, match=r"public row 149 has none"):
+        Problem.forecasting(_terms(), public, strata=[*labels[:149].tolist(), missing])
+
+
+def test_labels_may_be_numbers_and_must_be_one_a_row() -> None:
+    public, labels = _public(2, np.zeros((5, P)), 30)
+    numbers = [int(label[1:]) for label in labels]
+    said = [{**owner, "stratum": str(i)} for i, owner in enumerate(_terms().to_dict()["owner"])]
+    for given in (numbers, np.array(numbers), pd.Series(numbers), pa.array(numbers)):
+        assert Problem.forecasting(_terms().replace(owner=said), public, strata=given).stratum_of_owner == tuple(
+            range(5)
+        )
+    with pytest.raises(DataError, match="one label each"):
+        Problem.forecasting(_terms(), public, strata=pd.DataFrame({"whose": numbers}))
+
+
+def test_strata_beside_a_problem_are_refused_and_not_left_out() -> None:
+    public, labels = _public(2, np.zeros((5, P)), 30)
+    with pytest.raises(UsageError, match=r"Problem\.forecasting"):
+        copriv.forecast(Problem.forecasting(_terms(), public), strata=labels)
+
+
+def test_how_far_features_lie_apart_is_the_same_in_any_unit() -> None:
+    """Sorted by a column that is a millionth as wide as another: it would be left out, and owners be taken for alike."""
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(500, P))
+    x[:, 0] = np.repeat(np.linspace(-1.6, 1.6, 5), 100) + 0.3 * x[:, 0]
+    y, labels = x @ TRUTH + rng.normal(size=500), np.repeat([f"o{i}" for i in range(5)], 100)
+
+    def found(unit: float) -> float:
+        public = (x * [unit, 1.0, 1.0], y)
+        return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))._of_features
+
+    assert found(1.0) < 2.0
+    assert found(1e-6) == pytest.approx(found(1.0), rel=1e-6)
+    assert found(1e6) == pytest.approx(found(1.0), rel=1e-6)
 
 
 def _written(folder: Path, strata: bool = True) -> Agreement:

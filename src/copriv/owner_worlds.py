@@ -277,6 +277,11 @@ def _of_odds(x: Array, weight: Array, z: Array) -> Records:
 
 def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
     """Rows less their mean in coordinates that are uncorrelated and of variance 1; what does not vary is left out."""
+    spread = x.std(axis=0)
+    varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
+    x = x[:, varied] / spread[varied]  # which directions vary is no question of columns' units
+    if not x.shape[1]:
+        return x
     a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
     kept = a > 1e-9 * max(float(a[-1]), 1e-300)
     return np.asarray((x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept]))

@@ -313,16 +313,27 @@ def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
 
 def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     """An index a row in place of labels, and the labels. Raises DataError where there are not as many as public rows."""
-    labels = np.asarray(strata)
+    labels = np.asarray(strata, dtype=object)  # a list of text and NaN would be all text
     if labels.shape != (rows,):
-        raise DataError(f"strata: {labels.shape[0] if labels.ndim else 0} labels for {rows} public rows; give one each")
-    missing = [k for k, label in enumerate(labels.tolist()) if label is None or label != label]
+        shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
+        raise DataError(f"strata: {shape} for {rows} public rows; give one label each")
+    missing = [k for k, label in enumerate(labels.tolist()) if _says_nothing(label)]
     if missing:
         raise DataError(
             f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
         )
     names, index = np.unique(labels.astype(str), return_inverse=True)
     return index.astype(np.int64), tuple(str(name) for name in names)
+
+
+def _says_nothing(label: Any) -> bool:
+    """Whether a label is missing, or no label but a list of them."""
+    if label is None or isinstance(label, list | dict):
+        return True
+    try:
+        return bool(label == "" or label != label)
+    except TypeError:  # some libraries' "missing" cannot be compared
+        return True
 
 
 def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:

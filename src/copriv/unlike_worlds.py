@@ -43,7 +43,7 @@ def unlikeness_of(problem: Problem) -> Unlikeness:
     if stated is not None:
         return Unlikeness.stated(stated)
     sample = PublicSample.of(problem)
-    if problem.strata is None or len(np.unique(problem.strata)) < 2:
+    if problem.strata is None or len(np.unique(problem.strata)) < 2 or sample.optimum.value <= 0:
         return unknown(sample.unexplained)
     laws = laws_of(sample)
     if laws is not None:

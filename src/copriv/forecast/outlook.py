@@ -373,6 +373,10 @@ def forecast(
             raise UsageError(
                 "forecast: a Problem already has its public sample; give an Agreement with public = (X, y)"
             )
+        if strata is not None:
+            raise UsageError(
+                "forecast: a Problem already says whose its public rows are: Problem.forecasting(…, strata=…)"
+            )
         problem = agreement.on_public()
     elif public is None:
         if strata is not None:

@@ -31,6 +31,8 @@ SHORT = 8
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of unlikeness."""
 WORLDS, RUNS = 3, 8
+LEAST = 1e-12
+"""ψ below this is rounding."""
 WITHIN = 2.0
 """`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
 
@@ -51,7 +53,7 @@ class Caution:
     @property
     def regret(self) -> Float[Array, "choices levels"]:
         """ψ over the least ψ at that level; 1 is best."""
-        return np.asarray(self.relative_fitness / self.relative_fitness.min(axis=0))
+        return _regret(self.relative_fitness)
 
     @property
     def holds_to(self) -> float:
@@ -75,14 +77,17 @@ def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 
     made = _worlds(PublicSample.of(problem), problem, unlikeness, seed)
     levels = tuple(made)
     cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
-    best = cost.min(axis=0)
-    regret = (cost / best).max(axis=1)
-    chosen = int(np.argmin(regret))
+    chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(unlikeness, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
     others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
     runner_up = others[0] if others else None
     return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
+
+
+def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
+    """Over the least; below LEAST all are as good: a box's corner may be the best model, and everybody ends there."""
+    return np.asarray(np.maximum(cost, LEAST) / np.maximum(cost.min(axis=0), LEAST))
 
 
 def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:

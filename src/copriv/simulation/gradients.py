@@ -132,7 +132,7 @@ class _Guarded:
         x = self.records.features
         H = Quadratic.of(self.records, Regularizer(0.0)).H
         scale = float(np.trace(H)) / len(H)
-        self.whitener = np.asarray(np.linalg.cholesky(H + 1e-9 * scale * np.eye(len(H))), dtype=np.float64)
+        self.whitener = np.asarray(np.linalg.cholesky(H + (1e-9 * scale or 1.0) * np.eye(len(H))), dtype=np.float64)
         with np.errstate(over="ignore"):
             self.limit = self.bound / (2.0 * np.maximum(row_norms(x, self.order), np.finfo(float).tiny))
         self.reach = np.sqrt(np.square(np.linalg.solve(self.whitener, x.T)).sum(axis=0))
