@@ -153,6 +153,27 @@ def test_posterior_intervals_hold_each_owners_unlikeness() -> None:
     assert 0.5 < np.exp(np.median(np.log(ratio))) < 2.0
 
 
+@pytest.mark.parametrize(
+    ("p", "each", "off", "constant"), [(20, 150, 1.0, 0.0), (60, 150, 0.0, 0.0), (5, 100, 0.5, -3.0)]
+)
+def test_a_kink_says_how_unlike_owners_are(p: int, each: int, off: float, constant: float) -> None:
+    """Few rows lie near a kink, or all do: it was 7 times, 400 times and a hundred thousandth of what it is."""
+    rng, N, parts, many = np.random.default_rng(7), 8 if constant else 6, [], []
+    for _ in range(N):
+        θ = 2.0 * (np.ones(p) + off * rng.normal(size=p)) / np.sqrt(p)
+        for table, n in ((parts, each), (many, 2000)):
+            x = rng.normal(size=(n, p))
+            table.append((x, np.where(x @ θ + constant + rng.logistic(size=n) > 0, 1.0, -1.0)))
+    terms = _terms("hinge", (2000,) * N).replace(model={"intercept": bool(constant)})
+    public = (np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts]))
+    labels = np.repeat([f"o{i}" for i in range(N)], each)
+    found = OwnerLaws(PublicSample.of(Problem.forecasting(terms, public, strata=labels))).unlikeness
+    true = Problem.of(terms, many, public)
+    own = [best_on(true, Records.of(*table), true.optimum.theta) for table in many]
+    truth = np.mean([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
+    assert truth / 10.0 < found.value < 4.0 * truth
+
+
 def test_owners_that_are_alike_are_not_told_apart_by_few_rows() -> None:
     """20 rows of 3 parameters each would, taken at their word, look like u = 0.15."""
     found = [_laws(seed, np.zeros((5, P)), 20).unlikeness for seed in range(6)]

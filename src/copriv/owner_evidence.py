@@ -95,6 +95,8 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         own = Records(r.features[rows], r.target[rows], r.weight[rows])
         A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
         away = g[rows] - g[rows].mean(axis=0)
+        if not problem.loss.smooth:
+            A = _of_a_kink(A, [away.T @ away, own.features.T @ own.features], inverse)
         size = max(float(np.sum(inverse * A)), 1e-12)
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
         φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
@@ -103,6 +105,18 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         noise = φ / len(rows) * (1.0 - len(rows) / len(g))
         found.append(Evidence(V, np.maximum(λ, 0.0), V.T @ g[rows].mean(axis=0), max(noise, 1e-300), len(rows)))
     return tuple(found)
+
+
+def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]) -> Array:
+    """As much curvature as the rows near a kink have, in the mean of these shapes.
+
+    Those rows are few of an owner's few: what they leave flat, its mean gradient is not still in, and would look as if its
+    best model were a thousand times as far off as it is. How its gradients vary says where a kink holds records, and how
+    its features do, where there are fewer of these than parameters.
+    """
+    sizes = [float(np.sum(inverse * shape)) for shape in (A, *shapes)]
+    parts = [shape / size for shape, size in zip(shapes, sizes[1:], strict=True) if size > 0]
+    return A if not parts else np.asarray(sizes[0] / len(parts) * sum(parts))
 
 
 def posterior(

@@ -172,7 +172,12 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     c = f.regularizer.strength * np.eye(len(theta))
     if is_linear(loss):
         z = r.features @ theta
-        h = (1e-4 if loss.smooth else 0.1) * max(float(np.ptp(z)), 1e-6)
+        wide = max(float(np.ptp(z)), 1e-6)
+        if (
+            not loss.smooth
+        ):  # predictions that are all but one number would make a kink there as sharp as they are close
+            wide = max(wide, 0.5 * float(np.ptp(r.target)))
+        h = (1e-4 if loss.smooth else 0.1) * wide
         bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
         return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
     h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
