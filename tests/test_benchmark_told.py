@@ -70,3 +70,11 @@ def test_bands_and_probabilities_are_judged_where_they_were_kept():
     assert judged.alone_in_band(rows[0]) == judged.Told(1, 2, 2)
     assert judged.own_expected(rows, 0.1, 1.0) == 0.8
     assert judged.own_expected(rows, 3.0, 1.0) != judged.own_expected(rows, 3.0, 1.0)  # of none: not a number
+
+
+def test_one_factor_for_all_is_the_best_there_is():
+    said = {"alone": 1.0}
+    rows = [{"owners": [{**said, "alone_measured": seen} for seen in (10.0, 20.0, 30.0, 1.0, 1000.0)]}]
+    assert judged.alone(rows[0]).right == 1
+    assert judged.alone_by_a_factor(rows) == 0.6
+    assert judged.alone_by_a_factor([]) != judged.alone_by_a_factor([])  # of none: not a number

@@ -44,6 +44,20 @@ def alone(row: dict[str, Any]) -> Told:
     return _within([(o["alone"], o["alone_measured"]) for o in row["owners"]])
 
 
+def alone_by_a_factor(rows: Sequence[dict[str, Any]]) -> float:
+    """The share of owners in all cells that `alone` would be right for, were it multiplied by the one best factor; NaN of none.
+
+    What remains is how much owners of different tables differ where nothing says how unlike they are.
+    """
+    off = np.array(
+        [np.log(max(o["alone"], 1e-12) / max(o["alone_measured"], 1e-12)) for r in rows for o in r["owners"]]
+    )
+    if not len(off):
+        return float("nan")
+    near, ends = np.log(TIMES), np.concatenate([off - np.log(TIMES), off + np.log(TIMES)])
+    return float(max(np.mean(np.abs(off - by) <= near + 1e-9) for by in (0.0, *ends)))
+
+
 def alone_in_band(row: dict[str, Any]) -> Told:
     """Whether ψ of own models on everybody's records was in the forecast's 90 %."""
     held = [o["alone_low"] <= o["alone_measured"] <= o["alone_high"] for o in row["owners"] if "alone_low" in o]

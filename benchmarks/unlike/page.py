@@ -5,7 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.unlike.judged import Told, alone, alone_in_band, alone_on_own, everybody, joining, own, own_expected
+from benchmarks.unlike.judged import (
+    Told,
+    alone,
+    alone_by_a_factor,
+    alone_in_band,
+    alone_on_own,
+    everybody,
+    joining,
+    own,
+    own_expected,
+)
 from benchmarks.unlike.tables import cells
 
 PAGE = Path("docs/reference/unlike-owners.md")
@@ -105,6 +115,9 @@ def _targets(done: list[dict[str, Any]]) -> list[str]:
             ("joining pays, public model and all, above 2 %", "", Told.together([joining(r, CHANGED) for r in some])),
         ):
             rows.append((f"{what}, {known} known", target, f"{told.words}; by sizes at best {told.words_at_best}"))
+        rows.append(
+            (f"alone, were it multiplied by the one best factor, {known} known", "", f"{alone_by_a_factor(some):.0%}")
+        )
         held = Told.together([alone_in_band(r) for r in some])
         rows.append((f"alone in its own band, {known} known", "90 % of owners", held.words))
         said = own_expected(some, LARGE, SURE)

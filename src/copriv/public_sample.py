@@ -173,9 +173,8 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     if is_linear(loss):
         z = r.features @ theta
         wide = max(float(np.ptp(z)), 1e-6)
-        if (
-            not loss.smooth
-        ):  # predictions that are all but one number would make a kink there as sharp as they are close
+        # Predictions that are all but one number would make a kink there as sharp as they are close.
+        if not loss.smooth:
             wide = max(wide, 0.5 * float(np.ptp(r.target)))
         h = (1e-4 if loss.smooth else 0.1) * wide
         bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
