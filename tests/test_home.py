@@ -58,6 +58,21 @@ def test_the_squared_loss_has_a_closed_form() -> None:
     assert np.allclose(_home("squared", centre).fitted(Records.of(X, y), k, centre), by_hand, rtol=1e-8)
 
 
+@pytest.mark.parametrize("public", [True, False])
+def test_what_is_made_at_home_is_the_same_in_any_unit(public: bool) -> None:
+    """A column in thousandths was held to the common model where all that is known of it is its unit."""
+    (X, y), agreement = _rows(50, [1.0, 2.0, 3.0, 4.0], 1), _agreement().replace(model={"regularization": 0.0})
+    seen, centre, unit = (
+        _rows(200, [1.0, 2.0, 3.0, 3.0], 2),
+        np.array([1.5, 1.5, 2.5, 3.0]),
+        np.array([1.0, 1e-3, 30.0, 1.0]),
+    )
+    plain = finished(agreement, centre, (X, y), public=seen if public else None).theta
+    scaled = (seen[0] * unit, seen[1]) if public else None
+    found = finished(agreement, centre / unit, (X * unit, y), public=scaled).theta
+    np.testing.assert_allclose(found * unit, plain, rtol=1e-5)
+
+
 def test_a_loss_known_by_gradients_only_gives_the_same() -> None:
     from copriv.losses import Custom
 

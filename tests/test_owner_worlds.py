@@ -22,6 +22,7 @@ from copriv.problem import Problem
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.unlike_worlds import unlikeness_of
+from copriv.unlikeness import unknown
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
 SIZES = (2000, 1500, 1000, 800, 400)
@@ -92,6 +93,58 @@ def test_an_owner_without_public_rows_is_as_unlike_as_the_others_in_everybodys_c
     assert cost.max() < 2.0 * cost.min()
 
 
+def test_how_unlike_owners_are_is_the_same_in_any_unit_and_along_any_axes() -> None:
+    """d is a vector and A its metric: with another one, or none, a forecast would depend on how a table is written."""
+    (X, y), labels = _public(6, np.zeros((5, P)), 12)
+    Q, terms = (
+        np.linalg.qr(np.random.default_rng(1).normal(size=(P, P)))[0],
+        _terms().replace(model={"regularization": 0}),
+    )
+
+    def apart(how: np.ndarray) -> np.ndarray:
+        laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X @ how, y), strata=labels)))
+        d = laws._posterior[1]
+        return np.median(np.sum((d @ laws.sample.hessian) * d, axis=2) / 2 / laws.sample.optimum.value, axis=0)
+
+    plain = apart(np.eye(P))
+    np.testing.assert_allclose(apart(np.diag([100.0, 1.0, 0.1])), plain, rtol=0.5)
+    np.testing.assert_allclose(apart(Q), plain, rtol=0.5)
+
+
+def test_owners_of_whom_hardly_a_row_is_known_are_as_unlike_as_tables_are() -> None:
+    """Two rows of each of two owners, none of the rest: what is usual decides, in units of what is left unexplained."""
+    rng = np.random.default_rng(3)
+    for noise in (0.2, 5.0):
+        X = rng.normal(size=(200, P))
+        labels = np.array(["o0", "o0", "o1", "o1"] + ["others"] * 196)
+        public = (X, X @ TRUTH + noise * rng.normal(size=200))
+        laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))
+        usual = unknown(laws.sample.unexplained).value
+        assert usual / 3.0 < np.median(laws._posterior[0]) < 3.0 * usual
+    assert usual < 0.03
+
+
+def test_an_owner_of_no_public_row_has_a_population_that_no_model_fits() -> None:
+    """Owners far apart in one column: everybody's rows are worth one to each of them, and one row would be all of a law."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(400, P))
+    X[:, 0] = np.repeat(np.linspace(-1.6, 1.6, 4), 100) + 0.2 * X[:, 0]
+    public, labels = (X, X @ TRUTH + rng.normal(size=400)), np.repeat([f"o{i}" for i in range(4)], 100)
+    laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))
+    assert laws._of_features < 1.5
+    worth = [one.weight.sum() ** 2 / np.sum(one.weight**2) for one in (w.laws[4] for w in laws.drawn(8, 0))]
+    assert np.median(worth) > 5.0  # 3 rows a parameter, under Dirichlet weights: about 10
+
+
+def test_owners_of_a_kink_hold_their_own_rows_where_they_are_unlike() -> None:
+    """No target is bent there: how few of everybody's rows an owner is given is all that makes its best model its own."""
+    away = np.zeros((5, P))
+    away[0] = [2.5, 1.5, 0.0]
+    worlds = _laws(1, away, 150, "hinge").drawn(6, 0)
+    apart = np.median([world.apart for world in worlds], axis=0)
+    assert apart[0] > 3.0 * apart[1:].max()
+
+
 def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
     """Each column of each owner as wide as chance has it, and its slope as far off as costs its own records the same."""
     rng, N, p, held, off = np.random.default_rng(11), 10, 6, [], []
@@ -120,19 +173,30 @@ def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
     assert abs(np.median(off)) < np.log(1.8)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_drawn(loss: str) -> None:
-    away = np.zeros((5, P))
+@pytest.mark.parametrize(("loss", "each"), [("squared", 150), ("logistic", 150), ("logistic", 50)])
+def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_drawn(loss: str, each: int) -> None:
+    away, squared = np.zeros((5, P)), loss == "squared"
     away[0] = [1.5, 0.0, 0.0]
-    for world in _laws(1, away, 150, loss).drawn(3, 0):
+    laws = _laws(1, away, each, loss)
+    assert laws._classes_of_a_law is (each == 50)
+    for k, world in enumerate(laws.drawn(3, 0)):
+        for own, held in zip(world.problem(_terms(loss)).owners, world.held, strict=True):
+            assert own.features is held.features
         assert [records.weight.sum() for records in world.held] == list(SIZES)
         assert world.pool.fitness.records.weight.sum() == sum(SIZES)
         assert np.abs(world.pool.fitness.gradient(world.pool.optimum.theta)).max() < 1e-6
         moved = np.array([best.theta for best in world.best])  # type: ignore[union-attr]
-        # Owner 0 is 1.5 from the others along the first axis; 150 rows place it within about 0.1 (0.3 for classes).
-        assert moved[0, 0] - moved[1:, 0].mean() == pytest.approx(1.5, abs=0.45 if loss == "squared" else 1.2)
+        rng = np.random.default_rng([0, 8, k])
+        rng.standard_exponential(5 * each)
+        d = laws._posterior[1][rng.integers(len(laws._posterior[1]))]
+        np.testing.assert_allclose(moved - moved[0], d - d[0], atol=0.02 if squared else 0.2)
+        if each == 150:
+            # Owner 0 is 1.5 from the others along the first axis; 150 rows place it within about 0.1 (0.3 for classes).
+            assert moved[0, 0] - moved[1:, 0].mean() == pytest.approx(1.5, abs=0.45 if squared else 1.2)
+        if squared:  # everybody's rows are moved to its model, and not its own ones too, or it would fit neither
+            assert world.best[0].value < 1.6  # type: ignore[union-attr]
+            assert world.apart[0] > world.apart[1:].max()
         assert world.on_own(0, moved[:1])[0] == pytest.approx(0.0, abs=1e-6)
-        assert world.apart[0] > world.apart[1:].max() or loss != "squared"
 
 
 def test_posterior_intervals_hold_each_owners_unlikeness() -> None:
@@ -209,6 +273,7 @@ def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
     ]
     assert np.mean([one.joining_pays == so for one, so in zip(own, truth, strict=True)]) >= 0.8
     assert np.quantile(judged.alone(3), 0.05) > 0.5
+    assert np.median(judged.own[:, 3]) < 0.4  # 20 records of 3 parameters: 0.15 on its own population
     assert 0.5 < judged.pays(perfect.draws, 3) <= 1.0
 
 

@@ -138,6 +138,14 @@ def test_worlds_are_as_far_apart_as_samples_are():
     np.testing.assert_allclose(spread, 1 / 400 + 1 / 800, rtol=0.45)
 
 
+def test_worlds_of_classes_are_as_far_apart_as_samples_are():
+    """The same for classes that are drawn anew: H⁻¹/n₀ of the posterior, and 1/n more of the pool."""
+    X, y = table(5, 180, 2, labels=True)
+    sample = PublicSample(problem_of(X, y, loss="logistic", records=(4000,)))
+    spread = np.var([world.optimum.theta for world in sample.worlds(120)], axis=0)
+    np.testing.assert_allclose(spread, np.diag(np.linalg.inv(sample.hessian)) * (1 / 180 + 1 / 4000), rtol=0.5)
+
+
 @given(seed=st.integers(0, 1000), shape=st.sampled_from([0.0, 0.3]))
 @settings(max_examples=20, deadline=None)
 def test_a_tail_reaches_beyond_what_was_seen(seed, shape):

@@ -106,8 +106,9 @@ def _metric(problem: Problem) -> Float[Array, "p p"]:
 def _moments(records: Records) -> Float[Array, "p p"]:
     share = records.weight / records.total
     moments = (records.features * share[:, None]).T @ records.features
-    # Directions in which no row lies are held by the common model all the same.
-    return np.asarray(moments + 1e-3 * np.trace(moments) / len(moments) * np.eye(len(moments)))
+    # Directions in which no row lies are held by the common model all the same; columns in units of their own.
+    each = np.diag(moments)
+    return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean())))
 
 
 @dataclass(frozen=True, eq=False)
