@@ -41,6 +41,11 @@ def test_two_owners_by_hand() -> None:
     assert judged.own(row, 0.1) == judged.Told(1, 2, 2)  # joining serves the first and not the second
     row["owners"][1]["own_gain_error"] = 1.0  # and of the second nothing is known
     assert judged.own(row, 0.1, 1.645).judged == 1
+    row["owners"][0]["own_events"] = 4  # a fraud or two among the held-out rows
+    assert judged.own(row, 0.1, 1.645).judged == 0
+    assert judged.own(row, 0.1).judged == 2
+    row["owners"][0]["own_events"] = 5
+    assert judged.own(row, 0.1, 1.645).judged == 1
     assert judged.alone(row) == judged.Told(
         1, 2, 2
     )  # 0.5 is within three times of 1, 0.1 is not; five times as much is

@@ -61,24 +61,55 @@ def _laws(seed: int, away: np.ndarray, each: int, loss: str = "squared") -> Owne
     return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(loss), public, strata=labels)))
 
 
-@pytest.mark.parametrize("narrow", [0.0, 0.5, 1.0])
-def test_the_evidence_is_that_of_dense_normal_laws(narrow: float) -> None:
+@pytest.mark.parametrize(("narrow", "apart"), [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, 0.3), (0.75, 2.0)])
+def test_the_evidence_is_that_of_dense_normal_laws(narrow: float, apart: float) -> None:
     """m = −A_i d + noise of A_i, d of the prior, and d given m: by the textbook's formulas, in no common coordinates."""
     rng = np.random.default_rng(0)
     A, own = (x.T @ x / 9 for x in rng.normal(size=(2, 9, P)))
-    m, noise, v, n = rng.normal(size=P), 0.03, 0.2, 25
+    m, noise, v, n, level = rng.normal(size=P), 0.03, 0.2, 25, rng.normal(size=P)
     λ, V = eigh(own, A)
-    one = Evidence(V, λ, V.T @ m, noise, n)
+    one = Evidence(V, λ, V.T @ m, noise, n, np.linalg.solve(V, level))
     half = fractional_matrix_power(A, -0.5)
-    prior = half @ fractional_matrix_power(half @ own @ half + np.eye(P) / n, -narrow) @ half
+    shape = half @ fractional_matrix_power(half @ own @ half + np.eye(P) / n, -narrow) @ half
     levels = np.array([0.01, v, 3.0])
-    dense = [multivariate_normal(np.zeros(P), u * own @ prior @ own + noise * own).logpdf(m) for u in levels]
-    found = one.log_likelihood(levels, narrow)
+    priors = [u * shape + apart * np.outer(level, level) for u in levels]
+    dense = [multivariate_normal(np.zeros(P), own @ prior @ own + noise * own).logpdf(m) for prior in priors]
+    found = one.log_likelihood(levels, narrow, apart)
     np.testing.assert_allclose(found - found[0], np.array(dense) - dense[0], rtol=1e-8)
-    precision = np.linalg.inv(prior) / v + own / noise
-    drawn = one.drawn(rng, np.full(60_000, v), np.full(60_000, narrow))
+    # And between one prior and another: how much evidence there is for a level of its own.
+    none = one.log_likelihood(levels, narrow, 0.0) - found
+    plain = [multivariate_normal(np.zeros(P), u * own @ shape @ own + noise * own).logpdf(m) for u in levels]
+    np.testing.assert_allclose(none, np.array(plain) - dense, rtol=1e-8, atol=1e-10)
+    precision = np.linalg.inv(priors[1]) + own / noise
+    drawn = one.drawn(rng, np.full(60_000, v), np.full(60_000, narrow), np.full(60_000, apart))
     np.testing.assert_allclose(drawn.mean(axis=0), -np.linalg.solve(precision, m / noise), atol=0.01)
     np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(precision), atol=0.01)
+
+
+def test_owners_that_differ_in_their_level_alone_are_told_so() -> None:
+    """Twelve columns and one level: spread over all directions alike, it would be a thirteenth of what it is."""
+    rng, N, p, ratio, held = np.random.default_rng(12), 12, 12, [], []
+    for _ in range(5):
+        level = rng.normal(size=N)
+
+        def rows(n: int, level=level) -> list[tuple[np.ndarray, np.ndarray]]:  # type: ignore[no-untyped-def]
+            tables = [rng.normal(size=(n, p)) for _ in level]
+            return [(x, x @ np.ones(p) + a + rng.normal(size=n)) for x, a in zip(tables, level, strict=True)]
+
+        public = rows(15)
+        X, y = np.vstack([x for x, _ in public]), np.concatenate([t for _, t in public])
+        document = _terms(sizes=(500,) * N).to_dict()
+        terms = Agreement.of({**document, "model": {**document["model"], "intercept": True}})
+        labels = np.repeat([f"o{i}" for i in range(N)], 15)
+        laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X, y), strata=labels)))
+        d = laws._posterior[1][:, :, -1]
+        away = level - level.mean()
+        low, middle, high = np.quantile(d, [0.05, 0.5, 0.95], axis=0)
+        ratio.append(float(middle @ away / (away @ away)))
+        held += list((low <= away) & (away <= high))
+    # Without s the middle is pulled to everybody's, to a tenth of what it is, and a quarter of owners is held.
+    assert np.median(ratio) > 0.75
+    assert np.mean(held) >= 0.8
 
 
 def test_an_owner_without_public_rows_is_as_unlike_as_the_others_in_everybodys_curvature() -> None:
@@ -148,7 +179,7 @@ def test_owners_of_a_kink_hold_their_own_rows_where_they_are_unlike() -> None:
 def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
     """Each column of each owner as wide as chance has it, and its slope as far off as costs its own records the same."""
     rng, N, p, held, off = np.random.default_rng(11), 10, 6, [], []
-    for _ in range(4):
+    for _ in range(8):
         width = 10.0 ** rng.uniform(-1.3, 0.0, size=(N, p))
         model = 1.0 + 0.15 * rng.normal(size=(N, p)) / width
 

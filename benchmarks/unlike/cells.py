@@ -100,6 +100,11 @@ def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> tuple[Any,
     return best_in_hindsight(loss, strength, train, test, public, start, epsilon)  # type: ignore[arg-type]
 
 
+def events(target: Any, loss: str) -> int | None:
+    """Of held-out rows of two classes, how many are of the rarer one; None of numbers."""
+    return None if loss == "squared" else int(min((target > 0).sum(), (target <= 0).sum()))
+
+
 def _excess(home: Home, trained: Records, tested: Records, i: int) -> float | None:
     """ψ of models like the owner's own on its own population, were that all rows of its own: the median of resamples.
 
@@ -159,6 +164,7 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
                 "says_finish": said.own.finishing_pays,
                 "own_common_loss": common,
                 "own_alone_loss": mine,
+                "own_events": events(ty, loss),
                 # Of 1 − common/alone, from as many held-out rows as there are.
                 "own_gain_error": float((with_common - with_own).std() / np.sqrt(len(ty)) / mine),
                 "own_finished_loss": float(each[0].mean()),

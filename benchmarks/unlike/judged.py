@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+EVENTS = 5
+"""Held-out rows of the rarer class below which their standard error is none: without a fraud among them, who forecasts the
+fewest is surely better."""
 TIMES = 3.0
 """`alone` is right within so many times."""
 
@@ -82,15 +85,18 @@ def _within(pairs: Sequence[tuple[float, float]]) -> Told:
 def own(row: dict[str, Any], least: float, errors: float = 0.0) -> Told:
     """The verdict for the owner's own records, where its loss on held-out ones changes by more than `least`.
 
-    errors: and by so many standard errors of that change. Held-out rows of a small owner, or of one with few events, do not
-    tell which of two models is better.
+    errors: and by so many standard errors of that change, with `EVENTS` of either class where there are classes. Held-out rows
+    of a small owner, or of one with few events, do not tell which of two models is better.
     """
     gains = [1.0 - o["own_common_loss"] / o["own_alone_loss"] for o in row["owners"]]
-    gains = [
-        gain if abs(gain) > errors * o.get("own_gain_error", 0.0) else 0.0
-        for gain, o in zip(gains, row["owners"], strict=True)
-    ]
+    if errors:
+        gains = [gain if _sure(o, gain, errors) else 0.0 for gain, o in zip(gains, row["owners"], strict=True)]
     return _verdicts(row, [o["says_own"] for o in row["owners"]], gains, least)
+
+
+def _sure(o: dict[str, Any], gain: float, errors: float) -> bool:
+    seen = o.get("own_events")
+    return abs(gain) > errors * o.get("own_gain_error", 0.0) and (seen is None or seen >= EVENTS)
 
 
 def own_expected(rows: Sequence[dict[str, Any]], least: float, errors: float) -> float:
@@ -101,7 +107,7 @@ def own_expected(rows: Sequence[dict[str, Any]], least: float, errors: float) ->
         for o in row["owners"]
         if "says_own_probability" in o
         and abs(gain := 1.0 - o["own_common_loss"] / o["own_alone_loss"]) > least
-        and abs(gain) > errors * o.get("own_gain_error", 0.0)
+        and (not errors or _sure(o, gain, errors))
     ]
     return float(np.mean(sure)) if sure else float("nan")
 

@@ -44,7 +44,8 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
         "nobody either. *By sizes at "
         "best*: what the best rule by the number of an owner's records would reach in hindsight, chosen cell by cell with "
         "all answers known; nothing that is said where only sizes are known can be right more often. *Sure of*: by more than "
-        f"{SURE} standard errors of the held-out rows, which of small owners, and of owners with few events, are few.",
+        f"{SURE} standard errors of the held-out rows, at least {EVENTS} of them of either class; those of "
+        "small owners, and of owners with few events, do not tell.",
         "",
         "| cells | known | number | in the band | plan over best: median | largest | alone within 3 times | "
         "verdict for everybody's records | for its own, changes above 2 % | above 10 % |",
