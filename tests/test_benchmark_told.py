@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks.unlike import judged
-from benchmarks.unlike.page import _cost_of_caution
+from benchmarks.unlike.page import page
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,14 +54,6 @@ def test_two_owners_by_hand() -> None:
     assert judged.Told.together([judged.own(row, 0.1), judged.Told(0, 0, 0)]).words == "50% of 2"
 
 
-def test_what_caution_costs_is_read_off_cells_that_differ_in_what_is_stated_alone():
-    cell = {"split": "a", "owners_asked": 3, "epsilon": 1.0, "shuffled": True}
-    rows = [{**cell, "known": known, "measured": ψ} for known, ψ in (("nothing", 0.3), ("alike", 0.1), ("strata", 9.0))]
-    rows += [{**cell, "epsilon": 10.0, "known": "alike", "measured": 0.1}]
-    rows += [{**cell, "shuffled": False, "known": "alike", "measured": 0.001}]
-    assert _cost_of_caution(rows) == "3.00, 3.00 of 1"
-
-
 def test_bands_and_probabilities_are_judged_where_they_were_kept():
     kept = {
         "alone_low": 0.1,
@@ -83,3 +75,8 @@ def test_one_factor_for_all_is_the_best_there_is():
     assert judged.alone(rows[0]).right == 1
     assert judged.alone_by_a_factor(rows) == 0.6
     assert judged.alone_by_a_factor([]) != judged.alone_by_a_factor([])  # of none: not a number
+
+
+def test_the_page_says_what_is_missing_where_nothing_was_measured():
+    assert "none measured" in page([])
+    assert "failed | why" in page([{"cell": "a", "shuffled": False, "failed": "why"}])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.unlike.judged import (
+    EVENTS,
     Told,
     alone,
     alone_by_a_factor,
@@ -123,13 +124,6 @@ def _targets(done: list[dict[str, Any]]) -> list[str]:
         rows.append((f"alone in its own band, {known} known", "90 % of owners", held.words))
         said = own_expected(some, LARGE, SURE)
         rows.append((f"own verdict, the same, by its own probabilities, {known} known", "", f"{said:.0%}"))
-    rows.append(
-        (
-            "shuffled, nothing known: ψ over that where owners are known to be alike: median, largest",
-            "2, 4",
-            _cost_of_caution(done),
-        )
-    )
     some = [r for r in five if r["known"] == "nothing"]
     rows.append(
         (
@@ -174,15 +168,6 @@ def _line(name: str, known: str, some: list[dict[str, Any]]) -> str:
         *(Told.together([own(row, least) for row in some]).words for least in (CHANGED, LARGE)),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
-
-
-def _cost_of_caution(done: list[dict[str, Any]]) -> str:
-    """What the same shuffled cells cost where nothing is stated, over where `unlikeness = 0` is."""
-    at = {(r["split"], r["owners_asked"], r["epsilon"], r["known"]): r["measured"] for r in done if r["shuffled"]}
-    over = [
-        at[*key, "nothing"] / at[*key, "alike"] for *key, known in at if known == "alike" and (*key, "nothing") in at
-    ]
-    return f"{np.median(over):.2f}, {max(over):.2f} of {len(over)}" if over else "none measured"
 
 
 def _finished(done: list[dict[str, Any]]) -> list[str]:
