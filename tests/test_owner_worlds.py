@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 
 import copriv
 from copriv.agreement import Agreement
+from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.judgement import OwnJudgement
@@ -397,8 +398,21 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
     assert Agreement.of(terms.to_dict()).fingerprint == terms.fingerprint
     assert terms.replace(data={"strata": None}).fingerprint != terms.fingerprint
     assert unlikeness_of(problem).source == "strata"
-    make_consortium(terms, tmp_path / "run")
+    made = make_consortium(terms, tmp_path / "run")
     assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
+    rows, strata = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
+    assert rows is not None
+    assert strata == ("o0",) * 40 + ("o1",) * 40
+    assert len(rows) == 80
+
+
+def test_a_forecast_tells_the_owner_that_is_unlike_apart() -> None:
+    away = np.zeros((3, P))
+    away[0] = [0.0, 1.0, -1.0]
+    public, labels = _public(7, away, 100)
+    told = copriv.forecast(_terms(sizes=(400,) * 3), public, runs=4, strata=labels, preconditioner=False)
+    assert told.unlikeness.source == "strata"
+    assert told.owners[0].alone > 2.0 * max(owner.alone for owner in told.owners[1:])
 
 
 def test_a_public_file_without_the_column_says_so(tmp_path: Path) -> None:

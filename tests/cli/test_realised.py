@@ -1,5 +1,6 @@
 """A run beside its forecast: what the public rows can tell about a model, and that nothing is made up without them."""
 
+import multiprocessing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
+from copriv.cli.commands import watching
 from copriv.cli.commands.learner import _public_rows
 from copriv.cli.realised import _heard, expected, on_public_rows, realised
 from copriv.cli.show.run import compared
@@ -126,6 +128,22 @@ def test_strata_are_read_from_the_learners_own_table(tmp_path: Path) -> None:
     table.write_text("x,bank\n1,a\n2,\n")
     with pytest.raises(DataError, match="public row 2 has no bank"):
         public_strata(agreement().replace(data={"strata": "bank"}), table)
+
+
+def test_the_page_of_a_run_is_told_whose_public_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+    monkeypatch.setattr("copriv.ui.views.expected_band", lambda *given: heard.append(given) or {"k": [0.0]})
+
+    def at_once(target: Any, args: Any, daemon: bool) -> Any:
+        return SimpleNamespace(start=lambda: target(*args))
+
+    here = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=at_once)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda how: here)
+    watch: Any = SimpleNamespace(band=None)
+    agreed, rows = agreement(), drawn(np.random.default_rng(2), 3)
+    watching._expect(agreed, rows, ("a", "b", "a"), watch)
+    assert heard == [(agreed, rows, ("a", "b", "a"))]
+    assert watch.band == {"k": [0.0]}
 
 
 def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:
