@@ -121,7 +121,7 @@ def test_an_owner_without_public_rows_is_as_unlike_as_the_others_in_everybodys_c
     labels[labels == "o4"] = "o3"
     sample = PublicSample.of(Problem.forecasting(_terms(), (X, y), strata=labels))
     d = OwnerLaws(sample)._posterior[1][:, 4]
-    cost = np.mean(np.square(d), axis=0) * np.diag(sample.hessian)
+    cost = np.mean(np.square(d), axis=0) * np.diag(sample.metric)
     assert cost.max() < 2.0 * cost.min()
 
 
@@ -136,10 +136,12 @@ def test_how_unlike_owners_are_is_the_same_in_any_unit_and_along_any_axes() -> N
     def apart(how: np.ndarray) -> np.ndarray:
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X @ how, y), strata=labels)))
         d = laws._posterior[1]
-        return np.median(np.sum((d @ laws.sample.hessian) * d, axis=2) / 2 / laws.sample.optimum.value, axis=0)
+        return np.median(np.sum((d @ laws.sample.metric) * d, axis=2) / 2 / laws.sample.optimum.value, axis=0)
 
     plain = apart(np.eye(P))
     np.testing.assert_allclose(apart(np.diag([100.0, 1.0, 0.1])), plain, rtol=0.5)
+    # An income in cents beside a rate: the rate was taken not to vary, and u came out ten times as large.
+    np.testing.assert_allclose(apart(np.diag([1e5, 1.0, 0.1])), plain, rtol=0.5)
     np.testing.assert_allclose(apart(Q), plain, rtol=0.5)
 
 
@@ -172,9 +174,12 @@ def test_owners_of_a_kink_hold_their_own_rows_where_they_are_unlike() -> None:
     """No target is bent there: how few of everybody's rows an owner is given is all that makes its best model its own."""
     away = np.zeros((5, P))
     away[0] = [2.5, 1.5, 0.0]
-    worlds = _laws(1, away, 150, "hinge").drawn(6, 0)
-    apart = np.median([world.apart for world in worlds], axis=0)
-    assert apart[0] > 3.0 * apart[1:].max()
+    worlds, rng = _laws(1, away, 400, "hinge").drawn(8, 0), np.random.default_rng(9)
+    data = [_rows(rng, 2000, one, "logistic") for one in away]
+    true = Problem.of(_terms("hinge", (2000,) * 5), data, data[0])
+    best = best_on(true, Records.of(*data[0]), true.optimum.theta)
+    truth = psi(true, best.theta)  # type: ignore[union-attr]
+    assert truth / 3.0 < np.median([world.apart[0] for world in worlds]) < 3.0 * truth
 
 
 def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:

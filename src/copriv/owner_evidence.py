@@ -107,15 +107,16 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     problem = sample.problem
     r = problem.owners[0]
     g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
-    inverse: Array = np.asarray(np.linalg.pinv(sample.hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
+    A_all, unit = sample.metric, np.sqrt(np.diag(sample.metric))
+    inverse: Array = np.linalg.pinv(A_all / np.outer(unit, unit), rcond=1e-10, hermitian=True) / np.outer(unit, unit)
     everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
-    shift = _of_level(r.features, sample.hessian)
+    shift = _of_level(r.features, A_all)
     found = []
     for rows in map(list, rows_of):
         if not rows:
             nothing = np.zeros(len(inverse))
-            V = scipy.linalg.eigh(sample.hessian * 0.0, sample.hessian)[1]
-            found.append(Evidence(V, nothing, nothing, 1.0, 0, V.T @ sample.hessian @ shift))
+            V = scipy.linalg.eigh(A_all * 0.0, A_all)[1]
+            found.append(Evidence(V, nothing, nothing, 1.0, 0, V.T @ A_all @ shift))
             continue
         own = Records(r.features[rows], r.target[rows], r.weight[rows])
         A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
@@ -125,10 +126,10 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         size = max(float(np.sum(inverse * A)), 1e-12)
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
         φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
-        λ, V = scipy.linalg.eigh(A, sample.hessian)
+        λ, V = scipy.linalg.eigh(A, A_all)
         # θ* is of these rows too: of its own noise an owner sees what is not in it.
         noise = φ / len(rows) * (1.0 - len(rows) / len(g))
-        pull, along = V.T @ g[rows].mean(axis=0), V.T @ sample.hessian @ shift
+        pull, along = V.T @ g[rows].mean(axis=0), V.T @ A_all @ shift
         found.append(Evidence(V, np.maximum(λ, 0.0), pull, max(noise, 1e-300), len(rows), along))
     return tuple(found)
 

@@ -167,7 +167,7 @@ class OwnerLaws:
     def unlikeness(self) -> Unlikeness:
         """u of all owners by records: median and 90 % of its posterior."""
         away, weights = self._posterior[1], self.sample.problem.terms.records
-        apart = 0.5 * np.sum((away @ self.sample.hessian) * away, axis=2) / self.sample.optimum.value
+        apart = 0.5 * np.sum((away @ self.sample.metric) * away, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
         return Unlikeness(value, low, high, "strata")
 

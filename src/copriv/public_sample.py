@@ -82,6 +82,17 @@ class PublicSample:
         return A if a[0] >= least else np.asarray((U * np.maximum(a, least)) @ U.T)
 
     @cached_property
+    def metric(self) -> Float[Array, "p p"]:
+        """A as it is where columns vary, however different their units: `hessian` takes one three thousand times as
+        narrow as another for one that does not."""
+        A = curvature_of(self.smooth.fitness, self.optimum.theta)
+        unit = np.sqrt(np.diag(A))
+        if not (unit > 0).all():
+            return self.hessian
+        a = np.linalg.eigvalsh(A / np.outer(unit, unit))
+        return A if a[0] >= 1e-7 * a[-1] else self.hessian
+
+    @cached_property
     def spread(self) -> Float[Array, "p p"]:
         """A⁻¹ S A⁻¹: the covariance of an optimum over n records, times n."""
         f, r = self.smooth.fitness, self.records
