@@ -44,7 +44,7 @@ from copriv.public_sample import TRIED, PublicSample
 from copriv.records import Records
 from copriv.types import Array
 from copriv.unlikeness import Unlikeness
-from copriv.worlds import CLASSES, PLENTY
+from copriv.worlds import CLASSES
 
 LEAST_ROWS = 3
 """A population is worth at least so many rows a parameter: fewer would be fitted by its model, and be nobody's."""
@@ -130,13 +130,14 @@ class OwnerLaws:
     def usable(self) -> bool:
         """Whether worlds are drawings of public rows, one row an observation: else strata cannot be followed into them."""
         law = self.sample.law
-        return (law.plenty or self._classes_of_a_law) and len(law.rows) == len(law.raw)
+        told = law.plenty and (not law.few_events or self._classes_of_a_law)
+        return told and len(law.rows) == len(law.raw)
 
     @cached_property
     def _classes_of_a_law(self) -> bool:
         """Whether rows say enough of what features are like, and too little of classes to be taken as they are."""
         law, p = self.sample.law, self.sample.problem.n_parameters
-        return isinstance(self.sample.problem.loss, Logistic) and PLENTY * p <= law.observations < CLASSES * p
+        return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
 
     @property
     def _bends(self) -> bool:

@@ -148,19 +148,34 @@ class Law:
 
     @cached_property
     def plenty(self) -> bool:
-        """Whether the rows can speak for themselves."""
+        """Whether the rows can speak for themselves: of classes, their features can."""
         if not self.modelled:
             return True
-        informative = self.observations
-        if self.labels:
-            informative = min(informative, 4 * int(min((self.rows.target > 0).sum(), (self.rows.target < 0).sum())))
-        if informative < PLENTY * self.problem.n_parameters:
+        if self.observations < PLENTY * self.problem.n_parameters:
             return False
+        if self.labels:
+            return True
+        nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
+        return self.problem.optimum.value > EXACTLY * nothing
+
+    @cached_property
+    def events(self) -> int:
+        """How many rows their classes are worth: four of the rarer one, if it is rare."""
+        rarer = int(min((self.rows.target > 0).sum(), (self.rows.target < 0).sum()))
+        return min(self.observations, 4 * rarer)
+
+    @cached_property
+    def few_events(self) -> bool:
+        """Whether there are too few of a class to be taken as they are, or it is apart from the other without a row between."""
+        if not self.labels or not self.modelled:
+            return False
+        if self.events < PLENTY * self.problem.n_parameters:
+            return True
         try:
             nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
-            return self.problem.optimum.value > EXACTLY * nothing
-        except NotCertified:  # classes that these rows do not mix
-            return False
+            return self.problem.optimum.value <= EXACTLY * nothing
+        except NotCertified:
+            return True
 
     @cached_property
     def _model(self) -> "Regression | Classes":
@@ -205,6 +220,12 @@ class Law:
         noise through there ten thousand times as loud.
         """
         rng = np.random.default_rng(0)
+        if self.plenty and self.few_events:
+            # Features of the rows as they are: what classes depend on may be a direction that moved rows do not keep.
+            x = self._with_unseen(rng)
+            often = np.append(self.rows.weight, np.ones(len(self.unseen)))
+            chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
+            return _both_classes(x, often * self.raw.total / often.sum(), chance)
         if self.plenty:
             if not len(self.unseen):
                 return self.raw
@@ -225,8 +246,7 @@ class Law:
         x, share = self._features(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
         if isinstance(self._model, Classes):
             chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
-            weight = share * np.concatenate([chance, 1.0 - chance])
-            return Records(np.vstack([x, x]), np.repeat([1.0, -1.0], M), weight)
+            return _both_classes(x, np.full(M, share), chance)
         return Records(x, self._model.expected(rng, x), np.full(M, share))
 
     def draw(self, seed: tuple[int, ...]) -> World:
@@ -258,7 +278,7 @@ class Law:
         """Rows whose targets are drawn in every world: those that a fit follows wherever they are, and levels that none has."""
         own = self._fit[1] > ALONE if self.modelled else np.zeros(self.observations, dtype=bool)
         if self.labels:
-            own |= self.modelled and self.observations < CLASSES * self.problem.n_parameters
+            own |= self.modelled and self.events < CLASSES * self.problem.n_parameters
         return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
@@ -419,6 +439,13 @@ def _copies(
         at, weights=weight, minlength=len(counts)
     )
     return at, weight
+
+
+def _both_classes(x: Array, weight: Array, chance: Array) -> Records:
+    """Each row as either class, as often as it is."""
+    return Records(
+        np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), np.concatenate([weight * chance, weight * (1.0 - chance)])
+    )
 
 
 def _whole(x: Array, intercept: bool) -> Array:
