@@ -6,6 +6,7 @@ is wrong is found before. An exception that is not copriv's own would leave `run
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -404,7 +405,11 @@ def test_a_ctrl_c_that_a_library_drops_is_given_once_more(copriv, folder, monkey
             time.sleep(0.01)
 
     monkeypatch.setattr("copriv.cli.commands.simulate.simulate", drops)
-    done = copriv("simulate", "good.toml")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's job in the background ignores
+    try:
+        done = copriv("simulate", "good.toml")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (done.code, done.err) == (130, "error: interrupted\n")
 
 
