@@ -9,11 +9,12 @@ share over worlds:
 
 Public rows decide the law, and how surely depends on how many there are for a parameter:
 
-* *Plenty* (`PLENTY` and more a parameter, of each class): the Bayesian bootstrap. Rows get Dirichlet weights, which is the
-  posterior of the law under no prior at all. What a fit has made of their targets is undone first: residuals of a
-  regression are divided by 1 − leverage, and classes (up to `CLASSES` rows a parameter), targets of rows that stand alone and
-  those of levels that no row has are drawn from the posterior of a model. Lengths and residuals beyond those seen are
-  drawn from the extrapolated tail (`tails`), whose shape is drawn within its error.
+* *Plenty* (`PLENTY` and more a parameter): the Bayesian bootstrap. Rows get Dirichlet weights, which is the posterior of the
+  law under no prior at all. What a fit has made of their targets is undone first: residuals of a regression are divided by
+  1 − leverage, and classes (up to `CLASSES` rows a parameter, four to an event of the rarer one), targets of rows that
+  stand alone and those of levels that no row has are drawn from the posterior of a model. Lengths and residuals beyond
+  those seen are drawn from the extrapolated tail (`tails`), whose shape is drawn within its error. Where events are few
+  (`few_events`), features are as plentiful as rows are, and only classes are not.
 * *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
   are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
   unknown, uniform in the logit of R²; and features from the rows, moved towards one another and smoothed towards
@@ -44,8 +45,8 @@ from copriv.types import Array
 PLENTY = 10
 """Public rows a parameter from which the bootstrap is used."""
 CLASSES = 100
-"""Public rows a parameter from which their classes are taken as they are. A fit to n₀ of them looks κ/n₀ better than it is,
-and that of a world to the same ones again; a best fitness is small where classes hardly overlap, and κ/n₀ is much of it."""
+"""Rows a parameter (`Law.events`) from which their classes are taken as they are. A fit to n₀ of them looks κ/n₀ better than it
+is, and that of a world to the same ones again; a best fitness is small where classes hardly overlap, and κ/n₀ is much of it."""
 SYNTHETIC = 1500
 """Rows of a world where public rows are few."""
 MOVED = 0.3

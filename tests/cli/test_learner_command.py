@@ -11,6 +11,7 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run
+from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.conductor import Conductor
@@ -134,3 +135,32 @@ def test_ctrl_c_says_how_to_go_on(
     assert run(over) == 130
     said = " ".join(capsys.readouterr().err.split())
     assert f"{tmp_path / 'run.db'}: start the same command again with --resume" in said
+
+
+def test_the_page_beside_a_run_is_given_whose_public_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command hands over, and where it would go on to listen; the run itself is not begun."""
+    keys(tmp_path / "keys", ["a"])
+    agreed = AGREED.replace(data={"strata": "whose"})
+    (tmp_path / "agreement.toml").write_text(agreed.to_toml())
+    (tmp_path / "rows.csv").write_text("a,b,y,whose\n0.1,0.2,1,b\n0.3,-0.2,0,a\n-0.5,0.1,2,b\n")
+    given: list[Any] = []
+
+    def watched(*handed: Any) -> Any:
+        given.append(handed)
+        raise CoprivError("enough")
+
+    monkeypatch.setattr("copriv.cli.commands.learner.watched", watched)
+    command = [
+        "learner",
+        "--keys",
+        "keys/learner",
+        "--store",
+        "new.db",
+        "--listen",
+        "127.0.0.1:0",
+        "--public",
+        "rows.csv",
+    ]
+    assert run([*command, "agreement.toml"]) != 0
+    ((_, rows, strata, wanted, _),) = given
+    assert (len(rows), strata, wanted) == (3, ("b", "a", "b"), False)
