@@ -345,7 +345,8 @@ def test_labels_may_be_numbers_and_must_be_one_a_row() -> None:
     public, labels = _public(2, np.zeros((5, P)), 30)
     numbers = [int(label[1:]) for label in labels]
     said = [{**owner, "stratum": str(i)} for i, owner in enumerate(_terms().to_dict()["owner"])]
-    for given in (numbers, np.array(numbers), pd.Series(numbers), pa.array(numbers)):
+    whole = np.array(numbers, dtype=float)  # 1.0 is who is called "1"
+    for given in (numbers, np.array(numbers), whole, whole.tolist(), pd.Series(numbers), pa.array(numbers)):
         assert Problem.forecasting(_terms().replace(owner=said), public, strata=given).stratum_of_owner == tuple(
             range(5)
         )

@@ -22,6 +22,7 @@ from copriv.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_ov
 from copriv.losses import by_name
 from copriv.records import Records
 from copriv.shown import Shown
+from copriv.text import label
 from copriv.types import Array, Loss
 
 
@@ -317,12 +318,12 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     if labels.shape != (rows,):
         shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
         raise DataError(f"strata: {shape} for {rows} public rows; give one label each")
-    missing = [k for k, label in enumerate(labels.tolist()) if _says_nothing(label)]
+    missing = [k for k, one in enumerate(labels.tolist()) if _says_nothing(one)]
     if missing:
         raise DataError(
             f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
         )
-    names, index = np.unique(labels.astype(str), return_inverse=True)
+    names, index = np.unique([label(one) for one in labels.tolist()], return_inverse=True)
     return index.astype(np.int64), tuple(str(name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""What others wrote, made safe to show: no control character of theirs reaches a terminal, and no line is theirs."""
+"""What others wrote, as text: safe to show (no control character reaches a terminal, no line is theirs), safe to compare."""
 
 import unicodedata
 
@@ -15,6 +15,11 @@ def printable(text: str, most: int = 500) -> str:
 def reason(error: Exception) -> str:
     """Why something could not be read or written, without the number that an operating system gives it."""
     return str(getattr(error, "strerror", None) or error)
+
+
+def label(value: object) -> str:
+    """A label as text: 1.0, as which a table may hold whole numbers, is the owner called "1"."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _escaped(character: str) -> str:

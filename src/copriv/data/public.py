@@ -19,6 +19,7 @@ from copriv.data.source import DataSet, Source, is_published
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 from copriv.records import Records
+from copriv.text import label
 from copriv.validation import count
 
 PUBLIC_ROWS = 2000
@@ -122,12 +123,12 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
 def _labels(table: Table, column: str) -> tuple[str, ...]:
     """Whose each row is, as text. Raises DataError where a row does not say."""
     labels = table[column].to_list()
-    silent = [k for k, label in enumerate(labels) if label is None or label != label or label == ""]
+    silent = [k for k, one in enumerate(labels) if one is None or one != one or one == ""]
     if silent:
         raise DataError(
             f"data.strata: public row {silent[0] + 1} has no {column} ({len(silent)} in all); leave such rows out"
         )
-    return tuple(str(label) for label in labels)
+    return tuple(label(one) for one in labels)
 
 
 def _public_table(
