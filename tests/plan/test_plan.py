@@ -489,3 +489,23 @@ def test_a_plan_says_when_nobody_should_start(records, epsilon, public, advice, 
         assert made.advice_in_words is None
     else:
         assert words in made.advice_in_words
+
+
+def test_a_column_that_no_public_row_shows_does_not_make_the_plan_slow():
+    """Its curvature is the regulariser's alone; along its inverse a plan stepped so little that ψ was 57 times as high."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)) * np.array([1.0, 0.2, 0.05])
+    y = x @ np.array([1.0, -5.0, 20.0]) + rng.normal(size=400)
+    owner = [{"name": name, "records": 4000, "epsilon": 10.0} for name in "abc"]
+    terms = Agreement.of(
+        {
+            "agreement": {"rule": "S2", "horizon": 1000, "iterate": "last"},
+            "model": {"loss": "squared", "regularization": 1e-5},
+            "owner": owner,
+        }
+    )
+    plain, with_column = (
+        plan(Problem.forecasting(terms, (features, y)), runs=5).choice.relative_fitness
+        for features in (x, np.column_stack([x, np.zeros(400)]))
+    )
+    assert with_column < 2.0 * plain

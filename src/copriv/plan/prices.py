@@ -27,6 +27,9 @@ from copriv.plan.rule_response import GAINS, Response, response
 from copriv.public_sample import PublicSample
 from copriv.types import Array
 
+IDLE = 1e-3
+"""A direction that costs less than this part of what the costliest does is not worth a longer step."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -43,22 +46,29 @@ class Table:
     @cached_property
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
-        a, U = np.linalg.eigh(self.sample.hessian)
-        a = np.maximum(a, 1e-12 * a[-1])
+        a, U = self._eigen
         problem = self.bounded.problem
         begin = self.sample.optimum.theta if self.start == "public" else problem.start
         z = U.T @ (begin - self.sample.optimum.theta)
         n, n0 = float(problem.terms.records.sum()), self.bounded.problem.unbounded[0].units
         t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
-        return a, (a / a[-1]) ** -self.γ, z**2, t
+        gained = a * (z**2 + t)
+        # Where nothing is to be gained the inverse of a curvature is loud for nothing: a column that is the same in every
+        # public row has the regulariser's alone, and let noise through a million times as loud as the others.
+        P = np.where(gained > IDLE * gained.max(), (a / a[-1]) ** -self.γ, 1.0)
+        return a, P, z**2, t
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        a, U = np.linalg.eigh(self.sample.hessian)
+        return np.maximum(a, 1e-12 * a[-1]), U
 
     def matrix(self) -> Array | None:
         """P as the agreement carries it."""
         if self.γ == 0:
             return None
-        a, U = np.linalg.eigh(self.sample.hessian)
-        a = np.maximum(a, 1e-12 * a[-1])
-        return np.asarray((U * (a / a[-1]) ** -self.γ) @ U.T)
+        _, U = self._eigen
+        return np.asarray((U * self.directions[1]) @ U.T)
 
     def price(
         self, table: Response, variance: dict[GradientNoise, float], group_size: int | None = None
