@@ -12,6 +12,7 @@ from copriv.bundles import MOST, as_few, bundled_talkers, bundles_of
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.plan import candidates, clipping_bias, finalists
+from copriv.plan.clipping_bias import Bounded
 from copriv.plan.many_owners import DEALT_OWNERS, _mixed, runs_in
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
@@ -139,21 +140,54 @@ def test_the_bundle_of_a_group_holds_what_its_members_hold():
     assert np.std([gradient(one) for one in held], axis=0).max() > 1e-3
 
 
+def answering_once(epsilon, few, more):
+    """20 owners of two sizes that each release a model."""
+    kinds = ({"count": 12, "records": few, "epsilon": epsilon}, {"count": 8, "records": more, "epsilon": 2 * epsilon})
+    many = agreed(*kinds, mechanism="objective", rule="A2", answers=1, horizon=20, step=1.0, start=[0.5, -1.0])
+    assert many.n_owners > DEALT_OWNERS
+    return many
+
+
+def each_by_itself(world, many, runs):
+    """ψ of runs in which each owner fits to its own records of the world."""
+    dealt = world.dealt().under(many)
+    return simulate(dealt, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_the_average_of_many_models_is_as_far_off_as_that_of_all(loss):
     """20 owners, each fitted by itself, against what one model's spread says of their average."""
-    kinds = ({"count": 12}, {"count": 8, "records": 90, "epsilon": 2.0})
-    many = agreed(
-        *kinds, loss=loss, mechanism="objective", rule="A2", answers=1, horizon=20, step=1.0, start=[0.5, -1.0]
-    )
-    assert many.n_owners > DEALT_OWNERS
-    problem, runs = Problem.forecasting(many, rows(labels=loss == "logistic")), 60
-    whole = simulate(problem, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
+    many = answering_once(1.0, 60, 90).replace(model={"loss": loss})
+    sample = PublicSample.of(Problem.forecasting(many, rows(labels=loss == "logistic")))
+    worlds = sample.drawn(15, 0)
+    whole = np.concatenate([each_by_itself(world, many, 4) for world in worlds])
     found = np.concatenate(
-        [runs_in(problem.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1] for i in range(runs // 4)]
+        [runs_in(w.pool.under, many, 4, seed=2, first_run=4 * i).relative_fitness[:, -1] for i, w in enumerate(worlds)]
     )
     assert found.mean() == pytest.approx(whole.mean(), rel=0.35)
-    assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / (runs / 4))
+    assert abs(found.mean() - whole.mean()) < 6 * np.sqrt((whole.var() + found.var()) / len(worlds))
+
+
+@pytest.mark.parametrize(("loss", "few", "more"), [("squared", 20, 30), ("logistic", 60, 90)])
+def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, monkeypatch):
+    """With hardly any noise: the bias of a model of few records is what is left of the average of all.
+
+    Were every owner taken to hold the whole pool, ψ would be 0.4 of what it is (squared), and 0.04 (logistic).
+    """
+    many = answering_once(1e4, few, more).replace(model={"loss": loss})
+    public = Problem.forecasting(many, rows(labels=loss == "logistic"))
+    sample = PublicSample.of(public)
+    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(12, 0)])
+    found = [
+        runs_in(w.pool.under, many, 2, seed=2, first_run=2 * i).relative_fitness[:, -1]
+        for i, w in enumerate(sample.drawn(12, 0))
+    ]
+    assert 0.6 * whole < np.mean(found) < 1.7 * whole
+    # And a plan weighs it as a forecast says it.
+    monkeypatch.setattr(finalists, "plan_one_answer", lambda *args, **kwargs: many)
+    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(finalists.WORLDS, 0)])
+    weighed = finalists.measure_one_answer(Bounded(public, sample, {}, {}, {}), many.mechanism, True, True, 12, 0)
+    assert 0.5 * whole < weighed.relative_fitness < 2.0 * whole
 
 
 def test_statistics_of_many_are_those_of_all():

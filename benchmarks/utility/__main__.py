@@ -14,6 +14,8 @@ from benchmarks.utility.page import page
 from benchmarks.utility.peers import peers
 from copriv import CoprivError, Problem
 
+NOTE = Path(__file__).with_name("note.md")
+"""What a reader of the page must know: which rows are of which version, and what is worse than before."""
 FIELDS = ("cell", "method", "p25", "median", "p75", "runs", "seconds", "settings")
 
 
@@ -61,7 +63,8 @@ def _publish(options: argparse.Namespace, name: str, done: dict[tuple[str, str],
     }
     known = sorted((key for key in done if key in order), key=lambda key: (cells[key[0]], order[key]))
     made_by = f"python -m benchmarks.utility{' --quick' if options.quick else ''}"
-    (options.out / f"{name}.md").write_text(page([done[key] for key in known], made_by), encoding="utf-8")
+    note = "" if options.quick else NOTE.read_text(encoding="utf-8")
+    (options.out / f"{name}.md").write_text(page([done[key] for key in known], made_by, note), encoding="utf-8")
 
 
 def _entry(cell: Cell, method: str, run: object, problem: Problem, runs: int) -> dict[str, str]:

@@ -46,18 +46,20 @@ TARGETS: list[tuple[str, str, str, float]] = [
 """(promise, cell, row, the most that ψ may be)."""
 
 
-def page(rows: Sequence[Row], made_by: str) -> str:
-    """Markdown."""
+def page(rows: Sequence[Row], made_by: str, note: str = "") -> str:
+    """Markdown. note: what a reader must know of these measurements, before all else."""
     cells: dict[str, dict[str, Row]] = {}
     for row in rows:
         cells.setdefault(row["cell"], {})[row["method"]] = row
     lines = [
         "# Utility at the same privacy",
         "",
+        *([note.strip(), ""] if note else []),
         f"Made by `{made_by}`. Relative fitness ψ on all owners' records, median (25 % to 75 %)",
         "over runs; lower is better. Every method sees the same bounded records, every owner adds its own noise, and settings",
         "are chosen on public rows alone, the peers' by the same kind of search over theirs. A row without δ is pure ε.",
-        "Owners' rows are resampled from one table, and that they are alike is stated (`unlikeness = 0`).",
+        "Owners' rows are resampled from one table, and that they are alike is stated (`unlikeness = 0`); stays are cut by",
+        "payer and specialty first, so that hospitals differ, and nothing is stated of them.",
         "",
         '"plan" is what a plan chooses among all there is, and may begin at the public model; so may rows that say so. Peers',
         "begin at zero, as they come: each owner fits by itself, and models are averaged. DP-SGD takes 10 to 160 steps",

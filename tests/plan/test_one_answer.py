@@ -6,7 +6,8 @@ import pytest
 from copriv import Agreement, Problem, Records, simulate
 from copriv.errors import AgreementError
 from copriv.mechanisms.objective import SMOOTHINGS
-from copriv.plan.one_answer import expected_psi, plan_one_answer
+from copriv.mechanisms.one_answer import Setting
+from copriv.plan.one_answer import _costs, plan_one_answer
 from copriv.types import Array
 
 
@@ -87,7 +88,9 @@ def test_the_expected_psi_is_that_of_runs(loss: str, mechanism: str) -> None:
     made = problem(loss, 3.0).on_public()
     planned = plan_one_answer(made, mechanism)
     world = made.under(planned)
-    expected = expected_psi((world,), planned, 400, 1)
+    terms = planned.agreement
+    kept = {key: getattr(terms, key) for key in ("preconditioner", *planned.mechanism.terms)}
+    expected = _costs((world,), planned, Setting(planned.gradient_bound, (planned.step,), kept), 400, 1)[0]
     runs = simulate(world, runs=300, alone=False).relative_fitness.runs[:, -1]
     assert expected == pytest.approx(runs.mean(), abs=4 * runs.std() / np.sqrt(300) + 0.02 * runs.mean())
 

@@ -18,7 +18,7 @@ from copriv.plan.candidates import opted_for_delta
 from copriv.plan.choice import Choice
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.many_owners import DEALT_OWNERS, runs_in
-from copriv.plan.one_answer import expected_psi, plan_one_answer
+from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.prices import Candidate, Priced
 from copriv.problem import Problem
 from copriv.public_sample import PublicSample
@@ -129,22 +129,21 @@ def measure_one_answer(
         seed=seed,
         sample=sample,
     )
-    each = 2 * -(-runs // (2 * WORLDS))
     # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
     if agreement.n_owners <= DEALT_OWNERS:
+        each = max(-(-runs // (2 * WORLDS)), 1)
         mean = float(
             np.mean(
                 [
                     simulate(
-                        world.dealt().under(agreement), runs=max(each // 2, 1), seed=seed + 1, record_at=(), alone=False,
-                        workers=1,
+                        world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1
                     ).relative_fitness.runs[:, -1]
                     for world in sample.drawn(WORLDS, seed)
                 ]
             )
         )  # fmt: skip
     else:
-        mean = expected_psi(sample.worlds(WORLDS, seed), agreement, each, seed + 1)
+        mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
     start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)

@@ -4,6 +4,11 @@ Gradients of many owners are answered by bundles of them (`copriv.bundles`). Whe
 the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
 over its noise, has a mean m and a spread; that of all is m plus the spread times √(Σ w_i² b_i²)/b. Noise is drawn with both
 signs, so that m is off by no more than what is not linear in it.
+
+A model fitted to few records is off in the mean too, and averaging does not take that away. An owner's of n_i records is
+−A⁻¹g_i off to first order, of which nothing is left in the average of all, and b/n_i to second (Cox and Snell 1968), of which
+(1 − n_i/n)·b/n_i is: all n records have b/n themselves. So a few hands of n_i records are dealt, and held against all of these
+together, whose first order is the same: the mean of K such models less that of all is (1 − 1/K)·b/n_i.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +23,7 @@ from copriv.agreement import Agreement
 from copriv.bundles import as_few, bundled_talkers, kind_of_owner
 from copriv.fitness import relative_fitness
 from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.one_answer import Setting, feature_bound_of
+from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.privacy.noise import Law
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
@@ -28,9 +33,11 @@ from copriv.simulation.one_answer import common_of
 from copriv.types import Array
 
 DEALT_OWNERS = 16
-"""Up to so many owners each holds records of its own in a world; more hold the pool, which is then nearly the same."""
+"""Up to so many owners each holds records of its own in a world; of more, a few hands are dealt."""
 DRAWN = 16
 """Answers that the mean over noise is taken from, at least."""
+HANDS = 16
+"""Hands that are dealt in all, but two of each kind at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +118,32 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
         models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
         mean = models.mean(axis=0)
         centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
+        if not mechanism.sums_records:
+            hands = max(HANDS // len(groups), 2)
+            centre = centre + one.weight * _off_in_the_mean(mechanism, common, one, setting, hands, rng)
     return np.asarray(centre + away)
+
+
+def _off_in_the_mean(
+    mechanism: OneAnswer, common: Common, one: "_Group", setting: Setting, hands: int, rng: np.random.Generator
+) -> Float[Array, " p"]:
+    """How far the average of models fitted to as few records as an owner has is from the model of all, without noise."""
+    rows, n = one.records, int(one.terms.records.max())
+    left = 1.0 - n / rows.total
+    if left <= 0.0:
+        return np.zeros(common.n_parameters)
+
+    def silent(law: Law, shape: int | tuple[int, ...]) -> Array:
+        return np.zeros(shape)
+
+    def fitted(counts: Int[np.ndarray, " rows"]) -> Array:
+        some = counts > 0
+        hand = Records(rows.features[some], rows.target[some], counts[some].astype(np.float64))
+        return np.asarray(mechanism.tried(common, hand, one.terms, setting, 2, silent)[0].mean(axis=0))
+
+    dealt = rng.multinomial(n, rows.weight / rows.total, size=hands)
+    apart = np.mean([fitted(hand) for hand in dealt], axis=0) - fitted(dealt.sum(axis=0))
+    return np.asarray(left / (1.0 - 1.0 / hands) * apart)
 
 
 def _bound(world: Problem) -> float:

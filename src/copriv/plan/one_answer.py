@@ -100,14 +100,6 @@ def plan_one_answer(
     return best
 
 
-def expected_psi(worlds: Worlds, agreement: Agreement, runs: int, seed: int) -> float:
-    """E ψ of an agreement by `plan_one_answer`, over worlds and noise: `runs` in each world."""
-    terms = agreement.agreement
-    kept = {key: getattr(terms, key) for key in ("preconditioner", *agreement.mechanism.terms)}
-    setting = Setting(agreement.gradient_bound, (agreement.step,), kept)
-    return float(_costs(worlds, agreement, setting, runs, seed)[0])
-
-
 def _signed(base: Agreement, setting: Setting, step: float) -> Agreement:
     given = {key: value for key, value in setting.terms.items() if value is not None}
     smoothing = {} if setting.smoothing is None else {"smoothing": setting.smoothing}
