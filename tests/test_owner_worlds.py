@@ -87,6 +87,26 @@ def test_the_evidence_is_that_of_dense_normal_laws(narrow: float, apart: float) 
     np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(precision), atol=0.01)
 
 
+@pytest.mark.parametrize("apart", [0.1, 0.5])
+@pytest.mark.parametrize("owners", [2, 20])
+def test_the_pools_best_model_is_as_uncertain_as_that_of_so_many_rows(apart: float, owners: int) -> None:
+    """σ²A⁻¹/n⁰ of targets' noise, whatever owners differ by: their shares of the pool are those of the public rows.
+
+    Drawn owner by owner about a common model that is drawn too, it was twice that; and where owners were far apart, what
+    they differ by counted as noise of the common model: 3.8 times as much in all.
+    """
+    rng, each = np.random.default_rng(owners), 1000 // owners
+    away = rng.normal(size=(owners, P)) * apart
+    public, labels = _public(3, away - away.mean(axis=0), each)
+    laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(sizes=(20_000,) * owners), public, strata=labels)))
+    best = np.array([world.pool.optimum.theta for world in laws.drawn(60, 0)])
+    fits = [np.linalg.lstsq(public[0][at], public[1][at])[0] for at in (labels == f"o{i}" for i in range(owners))]
+    noise = np.mean([(public[1] - public[0] @ fit)[labels == f"o{i}"] ** 2 for i, fit in enumerate(fits)])
+    expected = noise * np.linalg.inv(public[0].T @ public[0]) / (1.0 - P * owners / 1000)
+    ratio = np.trace(np.linalg.solve(expected, np.cov(best.T))) / P
+    assert 0.6 < ratio < 1.5, ratio
+
+
 def test_owners_that_differ_in_their_level_alone_are_told_so() -> None:
     """Twelve columns and one level: spread over all directions alike, it would be a thirteenth of what it is."""
     rng, N, p, ratio, held = np.random.default_rng(12), 12, 12, [], []
@@ -103,7 +123,7 @@ def test_owners_that_differ_in_their_level_alone_are_told_so() -> None:
         terms = Agreement.of({**document, "model": {**document["model"], "intercept": True}})
         labels = np.repeat([f"o{i}" for i in range(N)], 15)
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X, y), strata=labels)))
-        d = laws._posterior[1][:, :, -1]
+        d = laws._posterior[1][:, :-1, -1]
         away = level - level.mean()
         low, middle, high = np.quantile(d, [0.05, 0.5, 0.95], axis=0)
         ratio.append(float(middle @ away / (away @ away)))
@@ -135,7 +155,7 @@ def test_how_unlike_owners_are_is_the_same_in_any_unit_and_along_any_axes() -> N
 
     def apart(how: np.ndarray) -> np.ndarray:
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X @ how, y), strata=labels)))
-        d = laws._posterior[1]
+        d = laws._posterior[1][:, :-1]
         return np.median(np.sum((d @ laws.sample.metric) * d, axis=2) / 2 / laws.sample.optimum.value, axis=0)
 
     plain = apart(np.eye(P))
@@ -225,7 +245,7 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
         moved = np.array([best.theta for best in world.best])  # type: ignore[union-attr]
         rng = np.random.default_rng([0, 8, k])
         rng.standard_exponential(5 * each)
-        d = laws._posterior[1][rng.integers(len(laws._posterior[1]))]
+        d = laws._posterior[1][:, :-1][rng.integers(len(laws._posterior[1]))]
         np.testing.assert_allclose(moved - moved[0], d - d[0], atol=0.02 if squared else 0.2)
         if each == 150:
             # Owner 0 is 1.5 from the others along the first axis; 150 rows place it within about 0.1 (0.3 for classes).
@@ -242,7 +262,7 @@ def test_posterior_intervals_hold_each_owners_unlikeness() -> None:
     for seed in range(12):
         away = 0.25 * rng.normal(size=(5, P))
         laws = _laws(seed, away, 80)
-        d = laws._posterior[1]
+        d = laws._posterior[1][:, :-1]
         # Rows are uncorrelated and of variance 1, and noise too: on everybody's records u_i is |θ_i − θ*|² over f(θ*).
         apart = np.sum((away - away.mean(axis=0)) ** 2, axis=1)
         apart = apart / (1.0 + apart.mean())

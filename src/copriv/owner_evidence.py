@@ -21,6 +21,7 @@ unknown, under the prior of tables that nothing is known of (`unlikeness.unknown
 them is normal.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,10 +159,11 @@ def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], in
 
 def posterior(
     sample: PublicSample, rows_of: Sequence[Sequence[int]]
-) -> tuple[Float[Array, "draws owners"], Float[Array, "draws owners p"]]:
-    """Draws of u_i, and of each owner's best model less the common one."""
-    evidence, c = evidence_of(sample, rows_of), 2.0 * sample.optimum.value / sample.problem.n_parameters
-    rng = np.random.default_rng([len(evidence), 12])
+) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
+    """Draws of u_i, and of each owner's best model less the common one; last of public rows that are of nobody here."""
+    groups = [*rows_of, _of_nobody(sample, rows_of)]
+    evidence, c = evidence_of(sample, groups), 2.0 * sample.optimum.value / sample.problem.n_parameters
+    rng = np.random.default_rng([len(rows_of), 12])
     f = sample.optimum.value
     log = np.array(
         [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in NARROW]
@@ -170,7 +172,7 @@ def posterior(
     at, middles = np.log(LEVELS), np.log(MIDDLES)
     between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
     between /= between.sum(axis=2, keepdims=True)
-    by_owner = np.einsum("mwu,gsiu->gsmwi", between, like, optimize=True)
+    by_owner = np.einsum("mwu,gsiu->gsmwi", between, like[:, :, : len(rows_of)], optimize=True)
     prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / USUAL) ** 2
     none = np.where(SHIFTS == 0.0, np.log(max(len(SHIFTS) - 1, 1)), 0.0)
     weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=4) + prior[:, None] + none[:, None, None]
@@ -184,4 +186,27 @@ def posterior(
         at_level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
         away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
-    return levels, away
+    return levels[:, :-1], away - _of_all(evidence, groups, away, sample.metric)[:, None, :]
+
+
+def _of_nobody(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> list[int]:
+    """Public rows that are of none of these owners."""
+    of_somebody = {row for rows in rows_of for row in rows}
+    return [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
+
+
+def _of_all(
+    evidence: Sequence[Evidence],
+    groups: Sequence[Sequence[int]],
+    away: Float[Array, "draws groups p"],
+    metric: Float[Array, "p p"],
+) -> Float[Array, "draws p"]:
+    """What all public rows together have of these: θ* is their best model, so that Σ n_i⁰A_i(θ_i − θ*) = 0.
+
+    Drawn owner by owner, the sum is as far from nothing as θ* itself is unknown; worlds draw θ* too, and would have the
+    pool's best model twice as uncertain as it is.
+    """
+    times = Counter(map(tuple, groups))  # rows of a stratum that several owners are of
+    rows = np.array([one.rows / times[tuple(group)] for one, group in zip(evidence, groups, strict=True)])
+    follows = [(one.basis * one.curvature) @ one.basis.T @ metric for one in evidence]
+    return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), away, np.array(follows), optimize=True))

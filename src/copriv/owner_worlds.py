@@ -15,7 +15,8 @@ be given everybody's rows, and these would hold an owner's own model in a place 
 How far its best model is from the common one its own rows say, and the other owners' (`copriv.owner_evidence`).
 
 A mixture of rows has the best model of nobody: everybody's rows hold it back where an owner's own do not reach. So a law's
-targets are bent until its best model is a draw of θ* + d: everybody's rows by d, its own by what is left. Where a loss does
+targets are bent until its best model is a draw of θ* + d, d of all owners' rows together being nothing: each row is moved
+from its own owner's model to this one's, and θ* itself is drawn from rows that are moved to it. Where a loss does
 not say how (the hinge, a user's own), α_i = κ/(u_i f(θ*)) instead: an optimum over α rows is off by κ/α (`public_sample`).
 Classes that a logistic model's fit has few rows a parameter of are those of a law, θ* + d with θ* drawn from the posterior:
 what rows have of them, a fit would follow (decision 0015).
@@ -27,7 +28,6 @@ draws weights of rows seen it is the Bayesian bootstrap (Rubin 1981), owner by o
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -161,13 +161,13 @@ class OwnerLaws:
         return float(1.0 / max(widest - chance, 1.0 / MOST_ROWS))
 
     @cached_property
-    def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws owners p"]]:
+    def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
         return posterior(self.sample, self._rows)
 
     @cached_property
     def unlikeness(self) -> Unlikeness:
         """u of all owners by records: median and 90 % of its posterior."""
-        away, weights = self._posterior[1], self.sample.problem.terms.records
+        away, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
         apart = 0.5 * np.sum((away @ self.sample.metric) * away, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
         return Unlikeness(value, low, high, "strata")
@@ -198,9 +198,8 @@ class OwnerLaws:
         # Bent laws need everybody's rows for what features look like; others for what their best model is, too.
         α = np.full(len(n), self._of_features) if self._bends else κ / u
         α = np.maximum(α, np.maximum(LEAST_ROWS * p - own, 1e-3))
-        shape, mine = α[:, None] * base, np.zeros((len(n), len(rows)), dtype=bool)
+        shape = α[:, None] * base
         for i, place in enumerate(map(list, self._rows)):
-            mine[i, place] = True
             shape[i, place] += rows.weight[place]
         laws = rng.standard_gamma(shape)
         laws /= laws.sum(axis=1, keepdims=True)
@@ -215,16 +214,16 @@ class OwnerLaws:
             z = law.logits(rng, table.features)
             populations = tuple(
                 _of_odds(table.features, size * one / one.sum(), z + whole_of(table, problem) @ far)
-                for one, far, size in zip(laws, away, n, strict=True)
+                for one, far, size in zip(laws, away[:-1], n, strict=True)
             )
         else:
-            common = best_on(problem, Records(rows.features, law.targets, base), near)
+            common = best_on(problem, self._less(away, base), near)
             if common is None:
                 return None
-            near = common.theta
+            near, theirs = common.theta, self._said(away, table, row)
             populations = tuple(
-                self._bent(Records(table.features, table.target, one), near, far, its, float(size))
-                for one, far, its, size in zip(laws, away, mine[:, row], n, strict=True)
+                self._bent(Records(table.features, table.target, one), near, far, theirs, float(size))
+                for one, far, size in zip(laws, away[:-1], n, strict=True)
             )
         held = tuple(
             _part(law_i, rng.multinomial(size, law_i.weight / law_i.weight.sum()).astype(np.float64))
@@ -244,25 +243,52 @@ class OwnerLaws:
         bundle = bundles_of(problem.terms).of_owner
         return OwnerWorld(pool, held, populations, apart, float(n @ apart / n.sum()), best, bundle)
 
+    @cached_property
+    def _whose(self) -> Int[np.ndarray, " rows"]:
+        """The first owner that each public row is of; the last place is nobody's."""
+        whose = np.full(len(self.sample.problem.unbounded[0]), len(self._rows))
+        for i in reversed(range(len(self._rows))):
+            whose[list(self._rows[i])] = i
+        return whose
+
+    def _said(self, away: Float[Array, "owners p"], table: Records, row: Int[np.ndarray, " made"]) -> Array:
+        """What the model of each row's own owner says of it beyond the common one; row: which public row it is made of."""
+        return np.asarray(np.sum(whole_of(table, self.sample.problem) * away[self._whose[row]], axis=1))
+
+    def _less(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
+        """Everybody's rows as they would be if all owners had the common model, which they say alone.
+
+        Else what owners differ by would count as noise of the common model, and once more where laws of owners are drawn.
+        """
+        problem, rows, targets = self.sample.problem, self.sample.law.rows, self.sample.law.targets
+        theirs = self._said(away, rows, np.arange(len(rows)))
+        if isinstance(problem.loss, Squared | Huber):
+            return Records(rows.features, targets - theirs, weight)
+        if isinstance(problem.loss, Logistic):
+            z = targets * (whole_of(rows, problem) @ self.sample.optimum.theta)
+            weight = weight * expit(z) / expit(z + targets * theirs)
+        return Records(rows.features, targets, weight)
+
     def _bent(
-        self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], own: Any, size: float
+        self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], theirs: Array, size: float
     ) -> Records:
         """An owner's law, its targets (or how often each class is) such that its best model is common + away.
 
-        Everybody's rows are moved by `away`, its own only by what is left: they are where their owner is already.
+        Each row is moved from its own owner's model (which says `theirs` more than the common one) to this one's, its own
+        rows by what is left: what other owners differ by is no noise of this one's records.
         """
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
-        x, y, weight, own = law.features[some], law.target[some], law.weight[some], own[some]
+        x, y, weight, theirs = law.features[some], law.target[some], law.weight[some], theirs[some]
         weight = size * weight / weight.sum()
         whole = whole_of(law, problem)[some]
         if isinstance(problem.loss, Squared | Huber):
-            y = y + np.where(own, 0.0, whole @ away)
+            y = y + whole @ away - theirs
             now = best_on(problem, Records(x, y, weight), common + away)
             return Records(x, y if now is None else y + whole @ (common + away - now.theta), weight)
         if not isinstance(problem.loss, Logistic):
             return Records(x, y, weight)
         z = y * (whole @ common)
-        weight = weight * np.where(own, 1.0, expit(z + y * (whole @ away)) / expit(z))
+        weight = weight * expit(z + y * (whole @ away)) / expit(z + y * theirs)
         now = best_on(problem, Records(x, y, weight), common + away)
         if now is not None:
             weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
