@@ -130,6 +130,19 @@ def test_copies_are_one_observation():
     assert few.observations == 200  # rows of few levels agree by chance
 
 
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_a_pool_of_copies_has_as_few_different_rows(loss):
+    """90 records of about 30 originals, as many as public rows stand for. They were 90 different ones."""
+    X, y = table(3, 200, 2, labels=loss == "hinge")
+    again = np.random.default_rng(0).integers(0, 200, size=600)
+    law = Law(problem_of(X[again], y[again], loss=loss, records=(90,)))
+    assert law.plenty
+    for k in range(20):
+        rows = law.draw((0, k)).pool.unbounded[0]
+        assert len(np.unique(np.column_stack([rows.features, rows.target]), axis=0)) == len(rows) <= 90 * 0.35
+        assert rows.total == 90
+
+
 def test_worlds_are_as_far_apart_as_samples_are():
     """The spread of the worlds' optima is that of optima over fresh samples of the law (Var θ̂ = σ²/n₀ + σ²/n)."""
     X, y = table(5, 400, 2)

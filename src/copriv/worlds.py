@@ -267,7 +267,7 @@ class Law:
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
         tables = [self.with_tails(rng, x[told], y[told], counts[told])[0]] if told.any() else []
         if made.any():
-            at, weight = _copies(counts[made], np.minimum(counts[made], max(2 * SYNTHETIC // int(made.sum()), 2)))
+            at, weight = self._spread_over(counts[made], max(2 * SYNTHETIC // int(made.sum()), 2))
             again = Records(x[made][at], y[made][at], weight)
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
@@ -289,6 +289,13 @@ class Law:
         originals = max(round(n * len(self.rows) / self.raw.total), 1)
         found = rng.multinomial(originals, law)
         return np.asarray(rng.multinomial(n, found / originals))
+
+    def _spread_over(
+        self, counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"] | int
+    ) -> tuple[Int[np.ndarray, " made"], Array]:
+        """Rows that are found several times as so many different ones, at most; copies of one row stay copies of it."""
+        one = len(self.rows) < len(self.raw)
+        return _copies(counts, np.ones_like(counts) if one else np.minimum(counts, copies))
 
     @cached_property
     def targets(self) -> Array:
@@ -358,7 +365,7 @@ class Law:
         many = long_ | off
         if not many.any():
             return Records(x, y, counts.astype(np.float64)), same
-        at, weight = _copies(counts, np.where(many, np.minimum(max(COPIES // int(many.sum()), 2), counts), 1))
+        at, weight = self._spread_over(counts, np.where(many, max(COPIES // int(many.sum()), 2), 1))
         factor = np.ones(len(at))
         if tails[0] is not None and long_.any():
             t, which = tails[0].drawn(rng), long_[at]
