@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import copriv
-from copriv.errors import DataError
+from copriv.errors import CoprivError, DataError
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.home import COUNTS, Home, finished
 from copriv.losses import by_name
@@ -147,9 +147,53 @@ def test_the_intercept_is_added_and_the_shape_checked() -> None:
         copriv.finish(_agreement(intercept=True), np.zeros(P), (X, y))
 
 
+@pytest.mark.parametrize(
+    ("data", "more", "said"),
+    [
+        (np.ones((5, P)), {}, "data: must be the owner's rows"),
+        (None, {}, "data: must be the owner's rows"),
+        ((np.eye(P), np.ones(P)), {"public": (np.ones((5, 2)), np.ones(5))}, "public: 2 features"),
+        ((np.eye(P), np.ones(P)), {"seed": -1}, "seed"),
+    ],
+)
+def test_what_does_not_fit_is_said(data: object, more: dict[str, object], said: str) -> None:
+    with pytest.raises(CoprivError, match=said):
+        copriv.finish(_agreement(), np.ones(P), data, **more)
+
+
 def test_the_same_seed_gives_the_same_model() -> None:
     own = _rows(80, [1.0, 2.0, 3.0, 4.0], 6)
     once, again = (copriv.finish(_agreement(), np.ones(P), own, seed=3) for _ in range(2))
     assert np.array_equal(once, again)
     assert COUNTS[0] == 0.0
     assert np.isinf(COUNTS[-1])
+
+
+def test_an_owner_whose_level_alone_differs_keeps_the_slopes_of_the_common_model() -> None:
+    """One number is learned from 60 rows, and not thirteen: 60 rows say a level to 1/60 of the noise's variance."""
+    truth, above = np.linspace(-1.0, 1.0, 12), []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(60, 12))
+        y = X @ truth + 2.0 + rng.normal(size=60)
+        theta = copriv.finish(_agreement(intercept=True), np.append(truth, 0.0), (X, y))
+        above.append(float(np.square(theta - np.append(truth, 2.0)).sum()))  # E (xᵀθ − E y)² for such x
+    assert np.mean(above) < 0.06
+
+
+def test_every_fold_has_its_part_of_a_rare_class() -> None:
+    """Ten of a hundred: a fold that held out none of them would say nothing of how they are served."""
+    own = Records.of(
+        np.hstack([_rows(100, [1.0, 0.0, 0.0, 0.0], 0)[0], np.ones((100, 1))]), np.repeat([1.0, -1.0], [10, 90])
+    )
+    seen: list[int] = []
+
+    class Counting(Home):
+        def fitted(self, own, count, near, own_level=False):  # type: ignore[no-untyped-def]
+            seen.append(int((own.target > 0).sum()))
+            return self.centre
+
+    Counting(by_name("logistic", 0.5), 1e-3, np.zeros(P + 1), np.eye(P + 1), True)._held_out(
+        own, np.random.default_rng(0)
+    )
+    assert set(seen) == {8}

@@ -6,9 +6,13 @@ on its own n rows and at home,
     mean ℓ(θ; x, y)  +  g(θ)  +  (k/2n) (θ − θ_common)ᵀ M (θ − θ_common),
 
 M the curvature of public rows (or of its own where there are none): k is how many records the common model counts for.
-k = 0 is the owner alone, k = ∞ the common model as it came. Which k serves unseen rows is asked of the owner's own rows
-by cross-validation. Few rows do not say it well, so no single k is taken: each counts as often as it is best when the
-rows are drawn again (a Bayesian bootstrap of the losses held out), and the models are averaged.
+k = 0 is the owner alone, k = ∞ the common model as it came. Owners differ in their level (a base rate, a wage) before
+they differ in anything else, so every k is tried with the intercept tied and with it free: M then is what it leaves of
+the other parameters once the best intercept is taken (a Schur complement; a random intercept without a prior).
+
+Which of them serves unseen rows is asked of the owner's own rows by cross-validation, every fold with its part of the
+rare class. Few rows do not say it well, so no single one is taken: each counts as often as it is best when the rows are
+drawn again (a Bayesian bootstrap of the losses held out), and the models are averaged.
 
 Nothing here is private and nothing needs to be: the result is made by the owner, from its own records, for itself. It
 costs no budget because it does not leave. Whoever releases it releases what it says about the records.
@@ -18,11 +22,12 @@ personalisation by a proximal term; the choice of k by draws of held-out losses 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.optimize
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
 from copriv.errors import DataError
@@ -30,7 +35,7 @@ from copriv.problem import Problem
 from copriv.records import Records
 from copriv.shown import Shown
 from copriv.types import Array, LinearLoss, Loss, is_linear
-from copriv.validation import finite_array
+from copriv.validation import count, finite_array
 
 COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
@@ -51,6 +56,8 @@ class Finished(Shown):
     weights: Float[Array, " candidates"]
     """How often each was best; they add up to 1."""
     rows: int
+    own_level: Bool[np.ndarray, " candidates"] | None = None
+    """Whether a candidate's intercept is the owner's own, whatever its k."""
 
     @property
     def common_share(self) -> float:
@@ -68,7 +75,7 @@ def finish(
     seed: of the folds.
 
     Guarantee: none, and none is needed: the result is computed from the records and must stay with the owner.
-    Raises DataError where theta or the rows do not fit the agreement, InvalidInput on NaN.
+    Raises DataError where theta, the rows or the public rows do not fit the agreement, InvalidInput on NaN.
 
     >>> common = result.theta[0]
     >>> copriv.finish(agreement, common, data[0]).shape
@@ -81,6 +88,9 @@ def finished(
     agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
 ) -> Finished:
     """`finish`, with what it found on the way."""
+    if not isinstance(data, Records | tuple | list) or (not isinstance(data, Records) and len(data) not in (2, 3)):
+        raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
+    seed = count("seed", seed, 0)
     own = data if isinstance(data, Records) else Records.of(*data)
     only = {**agreement.owner[0].model_dump(), "name": "own", "records": own.units, "weight": None, "group": None}
     problem = Problem.of(agreement.replace(owner=[only]), [own], public)
@@ -90,7 +100,12 @@ def finished(
             f"theta: {len(centre)} numbers for {problem.n_parameters} parameters (features"
             f"{' and the intercept' if agreement.model.intercept else ''}); give the model of this agreement"
         )
-    home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem))
+    seen = problem.unbounded_public
+    if seen is not None and seen.n_parameters != own.n_parameters:
+        raise DataError(
+            f"public: {seen.n_parameters} features, and the owner's rows have {own.n_parameters}; give the same ones"
+        )
+    home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem), problem.terms.model.intercept)
     return home.finished(problem.owners[0], np.random.default_rng(seed))
 
 
@@ -120,32 +135,50 @@ class Home:
     """Of the regulariser g."""
     centre: Float[Array, " p"]
     metric: Float[Array, "p p"]
+    intercept: bool = False
+    """Whether the last parameter is one, which may then be the owner's own whatever the others are."""
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[float, bool], ...]:
+        """(k, own level): from what is most the owner's to what is most the common model's."""
+        free = COUNTS[1:-1] if self.intercept and len(self.centre) > 1 else ()
+        return (*((k, False) for k in COUNTS), *((k, True) for k in free))
 
     def finished(self, own: Records, rng: np.random.Generator) -> Finished:
-        """The mixture over k of models fitted on all of the owner's rows."""
+        """The mixture over candidates of models fitted on all of the owner's rows."""
         self.loss.check_target(own.target)
-        counts = np.array(COUNTS)
         held_out = self._held_out(own, rng)
         share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)
         best = np.argmin(share @ held_out, axis=1)
-        weights = np.bincount(best, minlength=len(counts)) / DRAWS
+        weights = np.bincount(best, minlength=len(self.candidates)) / DRAWS
         theta, model = np.zeros(len(self.centre)), self.centre
-        for k, weight in reversed(list(zip(counts, weights, strict=True))):
+        for (k, own_level), weight in reversed(list(zip(self.candidates, weights, strict=True))):
             if weight > 0:
-                model = self.fitted(own, float(k), model)
+                model = self.fitted(own, k, model, own_level)
                 theta += weight * model
-        return Finished(theta, counts, weights, own.units)
+        counts, free = zip(*self.candidates, strict=True)
+        return Finished(theta, np.array(counts), weights, own.units, np.array(free))
 
-    def fitted(self, own: Records, count: float, near: Float[Array, " p"]) -> Float[Array, " p"]:
-        """The model in which the common one counts for `count` records; `near` is where the search starts."""
-        if np.isinf(count):
+    def fitted(
+        self, own: Records, count: float, near: Float[Array, " p"], own_level: bool = False
+    ) -> Float[Array, " p"]:
+        """The model in which the common one counts for `count` records; `near` is where the search starts.
+
+        own_level: the common model says nothing of the intercept.
+        """
+        if np.isinf(count) and not own_level:
             return self.centre
         n = own.total
         # k = 0 keeps a trace of the prior: what neither rows nor g determine stays as it came.
-        pull = max(count, 1e-6) / n * self._unit(own) * self.metric
+        pull = max(count, 1e-6) / n * self._unit(own) * (self._without_level if own_level else self.metric)
         if is_linear(self.loss):
             return _newton(self.loss, own, self.strength, pull, self.centre, near)
         return self._by_gradients(own, pull, near)
+
+    @cached_property
+    def _without_level(self) -> Float[Array, "p p"]:
+        M = self.metric
+        return np.asarray(M - np.outer(M[:, -1], M[-1]) / M[-1, -1] + 1e-9 * M)
 
     def _unit(self, own: Records) -> float:
         """The metric's factor at which one unit is the curvature of one record: the largest that the loss has.
@@ -160,18 +193,23 @@ class Home:
         rows = len(own)
         if rows > ROWS:
             own, rows = _rows_of(own, rng.choice(rows, ROWS, replace=False)), ROWS
+        total = np.zeros((rows, len(self.candidates)))
         if rows == 1:
-            lost = np.full((1, len(COUNTS)), np.inf)
-            lost[0, -1] = 0.0  # one row cannot be held out: the common model as it came
-            return lost
-        total = np.zeros((rows, len(COUNTS)))
+            total[:] = np.inf
+            total[0, COUNTS.index(np.inf)] = 0.0  # one row cannot be held out: the common model as it came
+            return total
+        folds, two_classes = min(FOLDS, rows), len(np.unique(own.target)) == 2
         for _ in range(ROUNDS):
-            for out in np.array_split(rng.permutation(rows), min(FOLDS, rows)):
+            order = rng.permutation(rows)
+            if two_classes:
+                order = order[np.argsort(own.target[order], kind="stable")]
+                order = np.concatenate([order[i::folds] for i in range(folds)])  # each has its part of the rarer one
+            for out in np.array_split(order, folds):
                 kept = np.ones(rows, dtype=bool)
                 kept[out] = False
                 fold, model = _rows_of(own, kept), self.centre
-                for j in reversed(range(len(COUNTS))):
-                    model = self.fitted(fold, COUNTS[j], model)
+                for j, (k, own_level) in reversed(list(enumerate(self.candidates))):
+                    model = self.fitted(fold, k, model, own_level)
                     total[out, j] += self.loss.values(model, own.features[out], own.target[out])
         return total * (own.weight / ROUNDS)[:, None]
 
