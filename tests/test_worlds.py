@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from copriv import Agreement, Problem
 from copriv.errors import InvalidInput
 from copriv.public_sample import PublicSample
+from copriv.records import Records
 from copriv.tails import Tail
 from copriv.worlds import INTENSITIES, Law, some_of
 
@@ -253,6 +254,28 @@ def test_the_best_fitness_of_a_world_is_as_large_as_that_of_the_pool():
         problem = problem_of(*table(seed, 120, 12), records=(50_000,))
         best += [world.optimum.value for world in PublicSample(problem).worlds(4)]
     assert np.mean(best) == pytest.approx(1.0, abs=0.07)
+
+
+def halves_apart(problem):
+    """How much the mean of two halves' best models costs on all records: it lies between kinks, which rows make."""
+    raw = problem.unbounded[0]
+    rng = np.random.default_rng(0)
+    first = some_of(rng, raw.weight.astype(np.int64), int(raw.total) // 2)
+    models = []
+    for half in (first, raw.weight.astype(np.int64) - first):
+        some = half > 0
+        part = Records(raw.features[some], raw.target[some], half[some].astype(float))
+        models.append(problem.fitness_of(part).minimum(problem.optimum.theta, 1e-7).theta)
+    return problem.fitness.value(np.mean(models, axis=0)) / problem.optimum.value - 1.0
+
+
+def test_kinks_of_a_world_lie_as_close_as_the_pools():
+    """At a hundred rows that were there eighty times each, the mean of halves was ten times as far from the best."""
+    X, y = table(4, 8100, 4, labels=True)
+    real = Problem.of(problem_of(X, y, loss="hinge", records=(8000,)).terms, [(X[100:], y[100:])], (X[:100], y[:100]))
+    sample = PublicSample(problem_of(X[:100], y[:100], loss="hinge", records=(8000,)))
+    worlds = np.median([halves_apart(world) for world in sample.worlds(8)])
+    assert worlds < 6.0 * max(halves_apart(real), 1e-5), (worlds, halves_apart(real))
 
 
 @pytest.mark.parametrize("loss", [pytest.param("hinge", marks=pytest.mark.slow), "logistic"])

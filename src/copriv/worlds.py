@@ -49,6 +49,13 @@ CLASSES = 100
 is, and that of a world to the same ones again; a best fitness is small where classes hardly overlap, and κ/n₀ is much of it."""
 SYNTHETIC = 1500
 """Rows of a world where public rows are few."""
+KINKS = 40_000
+"""Numbers in them of a loss with a kink: it has one at every row, and runs end as far from the best model as rows lie apart."""
+MOST_SYNTHETIC = 5000
+APART = 20.0
+"""How far rows that such a world has many times are moved, each another way: so many times as rows lie apart on a line,"""
+FURTHEST = 0.1
+"""but no more than this share of their spread: what classes depend on may be a direction that moved rows do not keep."""
 MOVED = 0.3
 """How far a row of few is moved towards another one."""
 INTENSITIES = np.geomspace(1e-4, 0.9, 40)
@@ -267,12 +274,24 @@ class Law:
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
         tables = [self.with_tails(rng, x[told], y[told], counts[told])[0]] if told.any() else []
         if made.any():
-            at, weight = self._spread_over(counts[made], max(2 * SYNTHETIC // int(made.sum()), 2))
+            at, weight = self._spread_over(counts[made], max(2 * self._different // int(made.sum()), 2))
             again = Records(x[made][at], y[made][at], weight)
+            if self._kinked:
+                again = replace(again, features=self._little_apart(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
             tables.append(Records(again.features, self._model.drawn(rng, again.features), again.weight))
         return Records(*(np.concatenate([getattr(t, of) for t in tables]) for of in ("features", "target", "weight")))
+
+    @property
+    def _kinked(self) -> bool:
+        return self.labels and not self.problem.loss.smooth
+
+    @property
+    def _different(self) -> int:
+        """How many rows of a world are made, that nobody has seen."""
+        many = min(KINKS // self.problem.n_parameters, MOST_SYNTHETIC) if self._kinked else 0
+        return max(SYNTHETIC, many)
 
     @cached_property
     def _anew(self) -> Bool[np.ndarray, " rows"]:
@@ -382,7 +401,7 @@ class Law:
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
         law = rng.standard_exponential(self.observations + len(self.unseen))
-        M = min(n, max(SYNTHETIC, 10 * self.problem.n_parameters))
+        M = min(n, max(self._different, 10 * self.problem.n_parameters))
         x = self._features(rng, M, law)
         y = self._model.drawn(rng, x)
         counts = np.ones(M) if n == M else rng.multinomial(n, np.full(M, 1.0 / M))
@@ -410,6 +429,20 @@ class Law:
         chosen = np.where(numbers, moved, chosen)
         other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
         return np.where(rng.random(chosen.shape) < b, other, chosen)
+
+    def _little_apart(self, rng: np.random.Generator, x: Array) -> Array:
+        """The same rows, each moved towards another one, by less where that is far from all: its length is of few rows.
+
+        Along rows, because columns that vary together then still do.
+        """
+        rows = self.rows.features
+        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in rows.T], dtype=bool)
+        away = rows - rows.mean(axis=0)
+        spread = np.maximum(away.std(axis=0), 1e-300)
+        length = np.sqrt(np.sum(np.square(away / spread)[:, numbers], axis=1))
+        by = min(APART / len(rows), FURTHEST) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
+        towards = rng.integers(0, len(rows), size=len(x))
+        return np.where(numbers, x + (by[:, None] * away)[towards], x)
 
     @cached_property
     def _intensity(self) -> float:
