@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import log_expit
 
 from copriv import Agreement, Problem
 from copriv.errors import InvalidInput
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.tails import Tail
+from copriv.target_laws import ClassesOfFew, Regression, Sites
 from copriv.worlds import INTENSITIES, Law, some_of
 
 
@@ -360,3 +362,74 @@ def test_few_events_among_many_rows_keep_what_features_are():
     )
     many = np.where(rng.random(600) < 0.5, 1.0, -1.0)
     assert not Law(problem_of(X, many, loss="logistic", c=1e-3)).few_events
+
+
+def test_the_posterior_of_classes_is_that_of_quadrature():
+    """One column, twelve rows that are apart: margins may be endless, and Laplace's approximation stands at a tenth of them."""
+    x = np.linspace(-1.0, 1.0, 12)
+    y = np.sign(x)
+    model = ClassesOfFew(Records(x[:, None], y, np.ones(12)))
+    z = x / x.std()
+    theta, c = np.sinh(np.linspace(-3.0, 6.5, 1500))[:, None], np.linspace(-25.0, 25.0, 301)
+    told = sum(log_expit(b * (theta * a + c)) for a, b in zip(z, y, strict=True)) - 0.02 * c**2
+    prior = sum(np.exp(-0.5 * theta**2 / w) / np.sqrt(w) for w in ClassesOfFew.WIDTHS)
+    density = (np.exp(told) * prior).sum(axis=1) * np.cosh(np.linspace(-3.0, 6.5, 1500))
+    below = np.cumsum(density) / density.sum()
+    for level in (0.1, 0.5, 0.9):
+        at = float(np.interp(level, below, theta[:, 0]))
+        assert np.mean(model.draws[:, 0] < at) == pytest.approx(level, abs=0.08)
+
+
+def test_moments_of_sites_are_those_of_quadrature():
+    """The normal law that a chain begins at, of few rows: mean and spread of θ under one width."""
+    x, prior = np.linspace(-1.0, 1.0, 12) / np.linspace(-1.0, 1.0, 12).std(), np.array([1 / 100.0])
+    mean, precision, evidence = Sites(np.abs(x)[:, None]).matched(prior)
+    theta = np.linspace(-40.0, 60.0, 20001)
+    told = log_expit(np.abs(x)[:, None] * theta).sum(axis=0) - 0.5 * theta**2 / 100 - 0.5 * np.log(200 * np.pi)
+    density = np.exp(told)
+    whole, first = density.sum() * 0.005, (density * theta).sum() / density.sum()
+    second = (density * np.square(theta - first)).sum() / density.sum()
+    assert evidence == pytest.approx(np.log(whole), abs=0.3)
+    assert mean[0] == pytest.approx(first, rel=0.1)
+    assert 1.0 / precision[0, 0] == pytest.approx(second, rel=0.25)
+
+
+def test_means_of_many_columns_that_are_off_by_chance_are_not_means():
+    """Thirty columns about 0, fifty rows: worlds' means are off by a little in all, and were by 2·30/50, so that a model
+    without a constant found one in them. Of columns whose means are far off 0, worlds keep what is seen."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(50, 30))
+    for away, least, most in ((0.0, 0.0, 0.45), (4.0, 0.6, 2.4)):
+        law = Law(problem_of(x + away, x[:, 0], records=(9000,)))
+        tables = [law.draw((i,)).pool.unbounded[0] for i in range(12)]
+        off = [np.square(t.weight @ t.features / t.weight.sum() - away).sum() for t in tables]
+        assert least < np.mean(off) < most
+
+
+def test_a_fit_to_rows_that_stand_for_many_records_takes_no_more_noise_for_signal_than_to_them():
+    """1,500 rows for 40,000 records: a fit of 61 numbers took 61/1500 of the noise, and takes 61/40,000, as all of them."""
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(1500, 60))
+    model = Regression(Records(x[:200], rng.normal(size=200), np.ones(200)))
+    whole, share, left = np.column_stack([x, np.ones(1500)]), [], []
+    for seed in range(30):
+        few, many = (model.drawn(np.random.default_rng(seed), x, records) for records in (1500, 40_000))
+        noise = few - many
+        at = whole @ np.linalg.lstsq(whole, noise, rcond=None)[0]
+        assert np.square(at).sum() > 0.9 * np.square(noise).sum()  # it is noise that a model can follow that goes
+        share.append(np.square(at).mean())
+        left.append(np.square(many - whole @ np.linalg.lstsq(whole, many, rcond=None)[0]).mean())
+    taken = (1 - np.sqrt(1500 / 40_000)) ** 2 * 61 / 1500
+    assert np.mean(share) == pytest.approx(taken * np.mean(left), rel=0.2)
+
+
+def test_rows_of_a_world_of_many_records_are_of_both_classes():
+    """A row that stands for 27 records is of each class as often as chance has it, and not of one 27 times."""
+    x, y = table(12, 100, 30, labels=True)
+    law = Law(problem_of(x, y, loss="logistic", records=(40_000,)))
+    rows = law.draw((1,)).pool.unbounded[0]
+    assert rows.units == 40_000
+    _, which = np.unique(rows.features, axis=0, return_inverse=True)
+    assert which.max() + 1 == 1500
+    assert len(rows) > 1.2 * 1500
+    assert set(np.unique(np.bincount(which.ravel(), weights=rows.weight))) == {26.0, 27.0}

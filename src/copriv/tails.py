@@ -72,6 +72,15 @@ class Tail:
         mean = self.mean_excess * float(np.exp(rng.normal() / np.sqrt(max(self.rows, 1))))
         return replace(self, shape=shape, mean_excess=mean)
 
+    def drawn_of_few(self, rng: np.random.Generator) -> "Tail":
+        """The same where few rows tell: a mean of so many long excesses is most often far below what it is a mean of.
+
+        What is seen is divided by a mean of as many excesses of that shape, about 1: no rule of thumb for its error.
+        """
+        shape = float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST))
+        of_one = replace(self, shape=shape, mean_excess=1.0).excesses(rng, max(self.rows, 1))
+        return replace(self, shape=shape, mean_excess=self.mean_excess / float(of_one.mean()))
+
     def longer(self, errors: float = 1.0) -> "Tail":
         """The tail with a shape so many standard errors longer."""
         return replace(self, shape=min(self.shape + errors * self.error, LONGEST))

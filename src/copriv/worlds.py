@@ -18,7 +18,8 @@ Public rows decide the law, and how surely depends on how many there are for a p
 * *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
   are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
   unknown, uniform in the logit of R²; and features from the rows, moved towards one another and smoothed towards
-  uncorrelated ones as far as left-out rows make likely, so that there are more directions than rows.
+  uncorrelated ones as far as left-out rows make likely, so that there are more directions than rows. Rows made stand
+  for more records than there are of them, and leave a fit as much noise to follow as those records would.
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
@@ -32,14 +33,13 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Int
-from scipy.special import expit
 
 from copriv.errors import NotCertified
 from copriv.losses import Huber, OfMargin, Squared
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.tails import Tail
-from copriv.target_laws import Classes, Regression, levels_of, tail_of
+from copriv.target_laws import Classes, ClassesOfFew, Regression, levels_of, tail_of
 from copriv.types import Array
 
 PLENTY = 10
@@ -60,6 +60,8 @@ MOVED = 0.3
 """How far a row of few is moved towards another one."""
 INTENSITIES = np.geomspace(1e-4, 0.9, 40)
 """How far correlations of few rows may be shrunk."""
+OFF = np.geomspace(1e-5, 1e5, 41)
+"""How far means of columns may be off 0 (its square, in units of spread)."""
 EXACTLY = 1e-9
 """A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
 EXACT_DRAW = 10**9
@@ -140,6 +142,11 @@ class Law:
         return raw.distinct() if copied else raw
 
     @property
+    def copied(self) -> bool:
+        """Whether rows are copies, as those of the pool then are."""
+        return len(self.rows) < len(self.raw)
+
+    @property
     def observations(self) -> int:
         """How many rows there are, copies counted once."""
         return len(self.rows)
@@ -187,7 +194,9 @@ class Law:
 
     @cached_property
     def _model(self) -> "Regression | Classes":
-        return (Classes if self.labels else Regression)(self.rows)
+        if not self.labels:
+            return Regression(self.rows)
+        return (Classes if self.plenty else ClassesOfFew)(self.rows)
 
     def logits(self, rng: np.random.Generator, x: Array) -> Array:
         """Of classes: log odds of rows under one draw of the posterior of a model of them."""
@@ -229,32 +238,25 @@ class Law:
         """
         rng = np.random.default_rng(0)
         if self.plenty and self.few_events:
+            assert isinstance(self._model, Classes)
             # Features of the rows as they are: what classes depend on may be a direction that moved rows do not keep.
             x = self._with_unseen(rng)
             often = np.append(self.rows.weight, np.ones(len(self.unseen)))
-            chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
-            return _both_classes(x, often * self.raw.total / often.sum(), chance)
+            return _both_classes(x, often * self.raw.total / often.sum(), self._model.chance(x))
         if self.plenty:
             if not len(self.unseen):
                 return self.raw
             more = self._with_unseen(rng)[self.observations :]
-            plain, one = self._model.predicted(more, self._model.mean), np.ones(len(more))
-            y, x, weight = plain, more, one
-            if self.labels:
-                x, y, weight = (
-                    np.vstack([x, x]),
-                    np.concatenate([one, -one]),
-                    np.concatenate([expit(plain), expit(-plain)]),
-                )
-            raw = self.raw
-            return Records(
-                np.vstack([raw.features, x]), np.concatenate([raw.target, y]), np.concatenate([raw.weight, weight])
-            )
+            one, raw = np.ones(len(more)), self.raw
+            if isinstance(self._model, Classes):
+                made = _both_classes(more, one, self._model.chance(more))
+            else:
+                made = Records(more, self._model.predicted(more, self._model.mean), one)
+            return Records.concatenate([raw, made])
         M = max(SYNTHETIC, 10 * self.problem.n_parameters)
         x, share = self._features(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
         if isinstance(self._model, Classes):
-            chance = np.clip(expit(self._model.predicted(x, self._model.mean)), 1e-9, 1 - 1e-9)
-            return _both_classes(x, np.full(M, share), chance)
+            return _both_classes(x, np.full(M, share), self._model.chance(x))
         return Records(x, self._model.expected(rng, x), np.full(M, share))
 
     def draw(self, seed: tuple[int, ...]) -> World:
@@ -280,7 +282,12 @@ class Law:
                 again = replace(again, features=self._little_apart(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
-            tables.append(Records(again.features, self._model.drawn(rng, again.features), again.weight))
+            # Of copies each has the class of the one that they are copies of.
+            if isinstance(self._model, Classes) and not self.copied:
+                again = self._model.told(rng, again.features, again.weight)
+            else:
+                again = Records(again.features, self._model.drawn(rng, again.features), again.weight)
+            tables.append(again)
         return Records(*(np.concatenate([getattr(t, of) for t in tables]) for of in ("features", "target", "weight")))
 
     @property
@@ -303,7 +310,7 @@ class Law:
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
         """How often each row is in the pool; where rows are copies of few, as few of them are."""
-        if len(self.rows) == len(self.raw):
+        if not self.copied:
             return np.asarray(rng.multinomial(n, law))
         originals = max(round(n * len(self.rows) / self.raw.total), 1)
         found = rng.multinomial(originals, law)
@@ -313,8 +320,7 @@ class Law:
         self, counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"] | int
     ) -> tuple[Int[np.ndarray, " made"], Array]:
         """Rows that are found several times as so many different ones, at most; copies of one row stay copies of it."""
-        one = len(self.rows) < len(self.raw)
-        return _copies(counts, np.ones_like(counts) if one else np.minimum(counts, copies))
+        return _copies(counts, np.ones_like(counts) if self.copied else np.minimum(counts, copies))
 
     @cached_property
     def targets(self) -> Array:
@@ -401,18 +407,24 @@ class Law:
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
         law = rng.standard_exponential(self.observations + len(self.unseen))
-        M = min(n, max(self._different, 10 * self.problem.n_parameters))
-        x = self._features(rng, M, law)
-        y = self._model.drawn(rng, x)
-        counts = np.ones(M) if n == M else rng.multinomial(n, np.full(M, 1.0 / M))
-        if len(self.rows) < len(self.raw):
-            originals = max(round(n * len(self.rows) / self.raw.total), 1)
-            counts = rng.multinomial(n, rng.multinomial(originals, np.full(M, 1.0 / M)) / originals)
+        originals = max(round(n * len(self.rows) / self.raw.total), 1) if self.copied else n
+        M = min(originals, max(self._different, 10 * self.problem.n_parameters))
+        x = self._features(rng, M, law, originals)
+        often = originals // M + (rng.permutation(M) < originals % M).astype(np.int64)
+        if isinstance(self._model, Classes):
+            made = self._model.told(rng, x, often.astype(np.float64))
+        else:
+            made = Records(x, self._model.drawn(rng, x, originals), often.astype(np.float64))
+        if not self.copied:
+            return made
+        counts = rng.multinomial(n, made.weight / originals)
         some = counts > 0
-        return Records(x[some], y[some], counts[some].astype(np.float64))
+        return Records(made.features[some], made.target[some], counts[some].astype(np.float64))
 
-    def _features(self, rng: np.random.Generator, number: int, law: Array) -> Array:
+    def _features(self, rng: np.random.Generator, number: int, law: Array, records: float = np.inf) -> Array:
         """Rows drawn by their weights, few of them twice, and some numbers in them taken from other rows.
+
+        They stand for so many `records`, which have means as near to the law's.
 
         In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = `MOVED`, m the
         mean. Variances and correlations stay, and a table of few rows has as many different ones as the pool would:
@@ -428,7 +440,35 @@ class Law:
         moved = mean + np.sqrt(1.0 - MOVED**2) * (chosen - mean) + MOVED * (towards - mean)
         chosen = np.where(numbers, moved, chosen)
         other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
-        return np.where(rng.random(chosen.shape) < b, other, chosen)
+        made = np.where(rng.random(chosen.shape) < b, other, chosen)
+        by_chance = np.where(numbers, (1.0 - np.sqrt(number / max(records, number))) * (made.mean(axis=0) - mean), 0.0)
+        return made - by_chance + self._towards_zero(rng, numbers, mean)
+
+    def _towards_zero(self, rng: np.random.Generator, numbers: Bool[np.ndarray, " p"], mean: Array) -> Array:
+        """What to add to columns of numbers, so that many means off 0 by chance are not taken for means that are off 0.
+
+        Means of n rows are off by p/n in all, in units of spread, and drawn again by as much more: a model without a
+        constant would find one in them. Under a prior N(0, v) of each, means are N(0, v + a/n) along a direction of
+        correlations with spread a, which tells v; the share v/(v + a/n) of what is seen stays.
+        """
+        x = self.rows.features
+        at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
+        # Columns whose mean is 0 were given it, on these rows: where it is in the pool is as unknown as it ever was.
+        told = numbers & (np.abs(at) > 1e-9 * spread)
+        shift = np.zeros(x.shape[1])
+        if told.sum() < 2:
+            return shift
+        z = (x[:, told] - at[told]) / spread[told]
+        a, U = np.linalg.eigh((1.0 - self._intensity) * z.T @ z / n + self._intensity * np.eye(z.shape[1]))
+        seen, drawn = U.T @ (at[told] / spread[told]), U.T @ (mean[told] / spread[told])
+        error = np.maximum(a, 1e-12) / n
+        off = OFF[:, None] + error
+        log = -0.5 * (np.log(off) + np.square(seen) / off).sum(axis=1)
+        likely = np.exp(log - log.max())
+        v = float(rng.choice(OFF, p=likely / likely.sum()))
+        kept = v / (v + error)
+        shift[told] = spread[told] * (U @ (kept * seen + np.sqrt(kept) * (drawn - seen) - drawn))
+        return shift
 
     def _little_apart(self, rng: np.random.Generator, x: Array) -> Array:
         """The same rows, each moved towards another one, by less where that is far from all: its length is of few rows.
