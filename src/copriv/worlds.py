@@ -282,8 +282,8 @@ class Law:
                 again = replace(again, features=self._little_apart(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
-            # Of copies each has the class of the one that they are copies of.
-            if isinstance(self._model, Classes) and not self.copied:
+            # Of copies each has the class of the one that they are copies of; a kink lies where a row of one class does.
+            if isinstance(self._model, Classes) and not self.copied and not self._kinked:
                 again = self._model.told(rng, again.features, again.weight)
             else:
                 again = Records(again.features, self._model.drawn(rng, again.features), again.weight)
