@@ -8,11 +8,12 @@ from scipy.special import log_expit
 
 from copriv import Agreement, Problem
 from copriv.errors import InvalidInput
+from copriv.feature_laws import INTENSITIES
 from copriv.public_sample import PublicSample
 from copriv.records import Records
 from copriv.tails import Tail
 from copriv.target_laws import ClassesOfFew, Regression, Sites
-from copriv.worlds import INTENSITIES, Law, some_of
+from copriv.worlds import Law, some_of
 
 
 def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):
@@ -96,7 +97,7 @@ def test_how_far_correlations_are_shrunk_is_what_rows_left_out_make_likely():
 
         best = min(INTENSITIES, key=unlikely)
         law = Law(problem_of(x, x @ np.ones(p)))
-        assert law._intensity == pytest.approx(best, rel=1e-9)
+        assert law.features.intensity == pytest.approx(best, rel=1e-9)
 
 
 def test_few_rows_of_correlated_columns_stay_as_correlated():

@@ -23,7 +23,8 @@ Public rows decide the law, and how surely depends on how many there are for a p
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
-What targets of features are under the posterior: `copriv.target_laws`.
+What features are like where rows are few, and levels that none has: `copriv.feature_laws`. What targets of given features are
+under the posterior: `copriv.target_laws`.
 
 Worlds in which owners differ are made of these: `copriv.unlike_worlds`, `copriv.owner_worlds`.
 """
@@ -35,11 +36,12 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from copriv.errors import NotCertified
+from copriv.feature_laws import FeatureLaw
 from copriv.losses import Huber, OfMargin, Squared
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.tails import Tail
-from copriv.target_laws import Classes, ClassesOfFew, Regression, levels_of, tail_of
+from copriv.target_laws import Classes, ClassesOfFew, Regression, tail_of
 from copriv.types import Array
 
 PLENTY = 10
@@ -52,16 +54,6 @@ SYNTHETIC = 1500
 KINKS = 40_000
 """Numbers in them of a loss with a kink: it has one at every row, and runs end as far from the best model as rows lie apart."""
 MOST_SYNTHETIC = 5000
-APART = 20.0
-"""How far rows that such a world has many times are moved, each another way: so many times as rows lie apart on a line,"""
-FURTHEST = 0.1
-"""but no more than this share of their spread: what classes depend on may be a direction that moved rows do not keep."""
-MOVED = 0.3
-"""How far a row of few is moved towards another one."""
-INTENSITIES = np.geomspace(1e-4, 0.9, 40)
-"""How far correlations of few rows may be shrunk."""
-OFF = np.geomspace(1e-5, 1e5, 41)
-"""How far means of columns may be off 0 (its square, in units of spread)."""
 EXACTLY = 1e-9
 """A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
 EXACT_DRAW = 10**9
@@ -204,30 +196,14 @@ class Law:
         return self._model.logits(rng, x)
 
     @cached_property
+    def features(self) -> FeatureLaw:
+        """What the rows say of features."""
+        return FeatureLaw.of(self.rows.features, self.modelled)
+
+    @property
     def unseen(self) -> Int[np.ndarray, " levels"]:
-        """Columns of zeros beside columns of zeros and ones: levels that no public row has, and that the pool may.
-
-        A column of zeros among numbers is taken for what it is: constant.
-        """
-        x = self.rows.features
-        if not self.modelled or not levels_of(x).any():
-            return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(~x.any(axis=0))
-
-    def _with_unseen(self, rng: np.random.Generator) -> Array:
-        """Features of the rows, and below them one more row for each level that none has.
-
-        That is the rule of succession: each row, and each level once more, has a share of the law that is exponential.
-        Such a row is like another one but for its level; where each row has one level in all, in the other's place.
-        """
-        x = self.rows.features
-        if not len(self.unseen):
-            return x
-        more, levels = x[rng.integers(0, len(x), size=len(self.unseen))].copy(), levels_of(x)
-        if (x[:, levels].sum(axis=1) == 1.0).all():
-            more[:, levels] = 0.0
-        more[np.arange(len(more)), self.unseen] = 1.0
-        return np.vstack([x, more])
+        """Levels that no public row has, and that the pool may."""
+        return self.features.unseen
 
     @cached_property
     def smoothed(self) -> Records:
@@ -240,13 +216,13 @@ class Law:
         if self.plenty and self.few_events:
             assert isinstance(self._model, Classes)
             # Features of the rows as they are: what classes depend on may be a direction that moved rows do not keep.
-            x = self._with_unseen(rng)
+            x = self.features.with_unseen(rng)
             often = np.append(self.rows.weight, np.ones(len(self.unseen)))
             return _both_classes(x, often * self.raw.total / often.sum(), self._model.chance(x))
         if self.plenty:
             if not len(self.unseen):
                 return self.raw
-            more = self._with_unseen(rng)[self.observations :]
+            more = self.features.with_unseen(rng)[self.observations :]
             one, raw = np.ones(len(more)), self.raw
             if isinstance(self._model, Classes):
                 made = _both_classes(more, one, self._model.chance(more))
@@ -254,7 +230,7 @@ class Law:
                 made = Records(more, self._model.predicted(more, self._model.mean), one)
             return Records.concatenate([raw, made])
         M = max(SYNTHETIC, 10 * self.problem.n_parameters)
-        x, share = self._features(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
+        x, share = self.features.drawn(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
         if isinstance(self._model, Classes):
             return _both_classes(x, np.full(M, share), self._model.chance(x))
         return Records(x, self._model.expected(rng, x), np.full(M, share))
@@ -272,14 +248,14 @@ class Law:
         rows, law = self.rows, rng.standard_exponential(self.observations + len(self.unseen))
         law[: len(rows)] *= rows.weight if len(rows) == len(self.raw) else 1.0
         counts = self._counts(rng, n, law / law.sum())
-        x, y = self._with_unseen(rng), np.append(self.targets, np.ones(len(self.unseen)))
+        x, y = self.features.with_unseen(rng), np.append(self.targets, np.ones(len(self.unseen)))
         told, made = (counts > 0) & ~self._anew, (counts > 0) & self._anew
         tables = [self.with_tails(rng, x[told], y[told], counts[told])[0]] if told.any() else []
         if made.any():
             at, weight = self._spread_over(counts[made], max(2 * self._different // int(made.sum()), 2))
             again = Records(x[made][at], y[made][at], weight)
             if self._kinked:
-                again = replace(again, features=self._little_apart(rng, again.features))
+                again = replace(again, features=self.features.little_apart(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
             # Of copies each has the class of the one that they are copies of; a kink lies where a row of one class does.
@@ -409,7 +385,7 @@ class Law:
         law = rng.standard_exponential(self.observations + len(self.unseen))
         originals = max(round(n * len(self.rows) / self.raw.total), 1) if self.copied else n
         M = min(originals, max(self._different, 10 * self.problem.n_parameters))
-        x = self._features(rng, M, law, originals)
+        x = self.features.drawn(rng, M, law, originals)
         often = originals // M + (rng.permutation(M) < originals % M).astype(np.int64)
         if isinstance(self._model, Classes):
             made = self._model.told(rng, x, often.astype(np.float64))
@@ -420,94 +396,6 @@ class Law:
         counts = rng.multinomial(n, made.weight / originals)
         some = counts > 0
         return Records(made.features[some], made.target[some], counts[some].astype(np.float64))
-
-    def _features(self, rng: np.random.Generator, number: int, law: Array, records: float = np.inf) -> Array:
-        """Rows drawn by their weights, few of them twice, and some numbers in them taken from other rows.
-
-        They stand for so many `records`, which have means as near to the law's.
-
-        In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = `MOVED`, m the
-        mean. Variances and correlations stay, and a table of few rows has as many different ones as the pool would:
-        else targets that differ on equal rows make noise of what a model could fit.
-
-        With a share b of the numbers drawn anew from their column, columns keep their law, binary ones and counts too, and
-        correlations fall by (1 − b)², which is 1 − `_intensity`.
-        """
-        x, law = self._with_unseen(rng), law / law.sum()
-        chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self._intensity)
-        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)
-        towards, mean = x[rng.choice(len(x), size=number, p=law)], law @ x
-        moved = mean + np.sqrt(1.0 - MOVED**2) * (chosen - mean) + MOVED * (towards - mean)
-        chosen = np.where(numbers, moved, chosen)
-        other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
-        made = np.where(rng.random(chosen.shape) < b, other, chosen)
-        by_chance = np.where(numbers, (1.0 - np.sqrt(number / max(records, number))) * (made.mean(axis=0) - mean), 0.0)
-        return made - by_chance + self._towards_zero(rng, numbers, mean)
-
-    def _towards_zero(self, rng: np.random.Generator, numbers: Bool[np.ndarray, " p"], mean: Array) -> Array:
-        """What to add to columns of numbers, so that many means off 0 by chance are not taken for means that are off 0.
-
-        Means of n rows are off by p/n in all, in units of spread, and drawn again by as much more: a model without a
-        constant would find one in them. Under a prior N(0, v) of each, means are N(0, v + a/n) along a direction of
-        correlations with spread a, which tells v; the share v/(v + a/n) of what is seen stays.
-        """
-        x = self.rows.features
-        at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
-        # Columns whose mean is 0 were given it, on these rows: where it is in the pool is as unknown as it ever was.
-        told = numbers & (np.abs(at) > 1e-9 * spread)
-        shift = np.zeros(x.shape[1])
-        if told.sum() < 2:
-            return shift
-        z = (x[:, told] - at[told]) / spread[told]
-        a, U = np.linalg.eigh((1.0 - self._intensity) * z.T @ z / n + self._intensity * np.eye(z.shape[1]))
-        seen, drawn = U.T @ (at[told] / spread[told]), U.T @ (mean[told] / spread[told])
-        error = np.maximum(a, 1e-12) / n
-        off = OFF[:, None] + error
-        log = -0.5 * (np.log(off) + np.square(seen) / off).sum(axis=1)
-        likely = np.exp(log - log.max())
-        v = float(rng.choice(OFF, p=likely / likely.sum()))
-        kept = v / (v + error)
-        shift[told] = spread[told] * (U @ (kept * seen + np.sqrt(kept) * (drawn - seen) - drawn))
-        return shift
-
-    def _little_apart(self, rng: np.random.Generator, x: Array) -> Array:
-        """The same rows, each moved towards another one, by less where that is far from all: its length is of few rows.
-
-        Along rows, because columns that vary together then still do.
-        """
-        rows = self.rows.features
-        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in rows.T], dtype=bool)
-        away = rows - rows.mean(axis=0)
-        spread = np.maximum(away.std(axis=0), 1e-300)
-        length = np.sqrt(np.sum(np.square(away / spread)[:, numbers], axis=1))
-        by = min(APART / len(rows), FURTHEST) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
-        towards = rng.integers(0, len(rows), size=len(x))
-        return np.where(numbers, x + (by[:, None] * away)[towards], x)
-
-    @cached_property
-    def _intensity(self) -> float:
-        """α: correlations R count as (1 − α)R + αI, as likely as rows left out one by one make it.
-
-        What an unknown parameter costs depends on the directions in which rows hardly vary, and likelihood sees those; the
-        least squared error (Ledoit and Wolf) sees the others, and would widen a direction of correlated columns tenfold.
-        With G = (1 − α)·R·n/(n − 1) + αI, β = (1 − α)·n/(n − 1)² and r = zᵀG⁻¹z the others of a row have, about their own
-        mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
-        """
-        x = self.rows.features
-        spread = x.std(axis=0)
-        varied = x[:, spread > 0] / spread[spread > 0]
-        n = len(varied)
-        if varied.shape[1] < 2 or n < 3:
-            return 0.0
-        varied = varied - varied.mean(axis=0)
-        a, U = np.linalg.eigh(varied.T @ varied / n)
-        squares, found = np.square(varied @ U), []
-        for α in INTENSITIES:
-            G = (1.0 - α) * n / (n - 1) * np.maximum(a, 0.0) + α
-            r = squares @ (1.0 / G)
-            left = np.maximum(1.0 - (1.0 - α) * n / (n - 1) ** 2 * r, 1e-12)
-            found.append(float(np.log(G).sum() + np.mean(np.log(left) + (n / (n - 1)) ** 2 * r / left)))
-        return float(INTENSITIES[int(np.argmin(found))])
 
 
 def _copies(
