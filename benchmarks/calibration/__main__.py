@@ -22,11 +22,12 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds a problem may take")
     parser.add_argument("--out", type=Path, default=None, help="rows; build/calibration-SEED.jsonl by default")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
+    parser.add_argument("--note", default="", help="what a reader must know of these measurements")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     out = given.out or Path("build") / f"calibration-{given.seed}.jsonl"
     rows = run(given.seed, given.problems, given.workers, given.limit, out, given.first)
-    text = page(rows, given.seed)
+    text = page(rows, given.seed, given.note)
     if given.page:
         PAGE.write_text(text, encoding="utf-8")
     print(text)

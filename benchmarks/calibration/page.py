@@ -10,8 +10,8 @@ PAGE = Path("docs/reference/calibration.md")
 Row = dict[str, Any]
 
 
-def page(rows: Sequence[Row], seed: int) -> str:
-    """Markdown."""
+def page(rows: Sequence[Row], seed: int, note: str = "") -> str:
+    """Markdown; note: what a reader must know beside what is made here."""
     ran = [row for row in rows if "runs" in row]
     refused = [row for row in rows if "refused" in row]
     broken = [row for row in rows if "crashed" in row or row.get("hung")]
@@ -27,6 +27,7 @@ def page(rows: Sequence[Row], seed: int) -> str:
         f"{len(rows)} problems: {len(ran)} ran, {len(refused)} were refused, {len(broken)} crashed or did not finish, "
         f"{len(warned)} printed a warning.",
         "",
+        *([note, ""] if note else []),
     ]
     if ran:
         out += _coverage(ran) + _reliability(ran) + _centre(ran) + _verdicts(ran) + _worst(ran)
