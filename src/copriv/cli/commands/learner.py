@@ -1,6 +1,5 @@
 """`copriv learner`: wait for owners, conduct the run, write the model."""
 
-import asyncio
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -10,7 +9,7 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
-from copriv.cli.commands.party import check_address, check_folder, party_keys, stoppable
+from copriv.cli.commands.party import check_address, check_folder, party_keys, run_stoppably
 from copriv.cli.commands.watching import Ui, UiPort, watched
 from copriv.cli.show.console import log, out, waiting
 from copriv.cli.show.output import replace_file
@@ -127,7 +126,7 @@ def command(
                 on_listening=listening,
             )
             with going_on(how):
-                outcome = asyncio.run(stoppable(look(conducted.run())))
+                outcome = run_stoppably(look(conducted.run()))
         seconds = time.monotonic() - begun
         record = run_record(conductor, seconds) | {"realised": realised(conductor, None, seconds), "forecast": None}
         result = Model(terms, conductor.model, dictionary, record)

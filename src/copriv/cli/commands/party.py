@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,18 @@ def party_keys(folder: Path | None, role: str, name: str | None = None) -> Any:
     return keys
 
 
-async def stoppable(work: Any) -> Any:
-    """Ctrl-C and SIGTERM end `work` between two messages, so that files are closed as they should be."""
+def run_stoppably(work: Awaitable[Any]) -> Any:
+    """The outcome of `work`. Ctrl-C and SIGTERM end it between two messages, so that files are closed as they should be.
+
+    Raises KeyboardInterrupt then, here and not within: a loop leaves such a task behind, and says so whenever it is collected.
+    """
+    try:
+        return asyncio.run(_stoppable(work))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+async def _stoppable(work: Awaitable[Any]) -> Any:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     stops: list[Callable[[], object]] = []
@@ -53,8 +63,6 @@ async def stoppable(work: Any) -> Any:
         stops.append(lambda number=number: loop.remove_signal_handler(number))  # type: ignore[misc]
     try:
         return await task
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
     finally:
         for stop in stops:
             stop()

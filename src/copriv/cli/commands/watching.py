@@ -1,6 +1,5 @@
 """`--ui` of `copriv learner` and `copriv owner serve`: a page beside the process, which only looks, pauses and stops."""
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from copriv.cli.commands.party import stoppable
+from copriv.cli.commands.party import run_stoppably
 from copriv.cli.commands.ui import needed
 from copriv.cli.show.console import log
 from copriv.errors import CoprivError
@@ -84,7 +83,7 @@ def owner_watch(name: str, fingerprint: str, learner: str, promise: str) -> "Own
 def serving(serve: Callable[[], Awaitable[str]], file: "LedgerFile", watch: "OwnerWatch | None", port: int) -> str:
     """Answer to the end, with a page beside it where one is wanted; why it ended."""
     if watch is None:
-        return str(asyncio.run(stoppable(serve())))
+        return str(run_stoppably(serve()))
     from copriv.ui.live import beside, shown
     from copriv.ui.server import take_place
 
@@ -93,7 +92,7 @@ def serving(serve: Callable[[], Awaitable[str]], file: "LedgerFile", watch: "Own
 
     look()
     with shown(watch.watch, take_place(port=port), log):
-        reason = str(asyncio.run(stoppable(beside(serve(), look))))
+        reason = str(run_stoppably(beside(serve(), look)))
         watch.over = reason
         look()
     return reason
