@@ -159,9 +159,9 @@ def test_a_link_is_followed_on_the_very_page_that_is_open(visitor):
     page = visitor.enter()
     links = []
     for typed in ("From here", "Something else"):
-        before = page.evaluate("location.hash")
         name(page, 0).fill(typed)
-        until(page, f"location.hash !== '{before}'")
+        # The name itself, and not the first change: a page that has just opened writes its own state there, too.
+        until(page, f"atob(location.hash.slice(1).replaceAll('-', '+').replaceAll('_', '/')).includes('{typed}')")
         links.append(page.evaluate("location.hash"))
     link = links[0]
     page.evaluate("link => { document.documentElement.dataset.ready = ''; location.hash = link; }", link)
