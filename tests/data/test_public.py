@@ -10,6 +10,7 @@ import pytest
 
 import copriv
 from copriv.data import load_consortium, tables
+from copriv.data.public import strata_of
 from copriv.errors import AgreementError, DataError
 from copriv.network.setup import make_consortium, public_records
 from copriv.problem import Problem
@@ -172,3 +173,11 @@ def test_no_data_is_an_error_and_not_lending_club() -> None:
     given = [(x, x.sum(axis=1)) for x in rng.uniform(size=(2, 100, 3))]
     result = copriv.simulate(agreement, given, runs=2)
     assert (result.dataset, result.source) == ("given", "given")
+
+
+def test_a_file_that_holds_whole_numbers_as_decimals_names_owners_all_the_same(tmp_path: Path) -> None:
+    """An owner called "1" is the one of rows that say 1.0; 1.5 and text stay as they are."""
+    path = tmp_path / "rows.parquet"
+    pa.parquet.write_table(pa.table({"whose": [1.0, 2.0, 1.5], "named": ["a", "1.0", "b"]}), path)
+    assert strata_of(path, "whose") == ("1", "2", "1.5")
+    assert strata_of(path, "named") == ("a", "1.0", "b")
