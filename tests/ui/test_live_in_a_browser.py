@@ -137,7 +137,7 @@ def test_a_run_is_stopped_from_its_page(visitors, tmp_path):
         assert learner.poll() is None
         page.get_by_role("button", name="Stop the run").click()
         page.get_by_role("button", name="Yes, stop").click()
-        visitor.context.close()
+        page.close()  # at once: what was wished for is on its way. (With its whole browser, all that is on its way ends.)
         assert learner.wait(60) == 130
 
 

@@ -78,8 +78,8 @@ function clock(seconds) {
 export function stopButton() {
   const dialog = byId("sure");
   byId("stop").addEventListener("click", () => dialog.showModal());
-  dialog.addEventListener("close", () => {
-    if (dialog.returnValue === "yes") leave("/api/stop", {}).catch(() => {});
-    dialog.returnValue = "";
+  // At the click itself: that the dialog has closed is told later, and by then the window may be gone.
+  dialog.querySelector("form").addEventListener("submit", (event) => {
+    if (event.submitter?.value === "yes") leave("/api/stop", {}).catch(() => {});
   });
 }
