@@ -97,3 +97,21 @@ def test_the_same_peer_adds_the_noise_that_its_steps_cost() -> None:
     for i, n in enumerate((40, 80)):
         scale = 2.0 * 0.5 / n * gaussian_multiplier(1, 1.0, peers.DELTA)
         assert moved[i, j : j + RUNS].std() == pytest.approx(scale, rel=0.1)
+
+
+def test_settings_chosen_by_other_rows_are_not_chosen_by_those_that_judge_them() -> None:
+    """Held-out halves that want opposite models: in hindsight a compromise, by other rows the wrong one for each half."""
+    from benchmarks.unlike.peer import tuned
+
+    from copriv.losses import Squared
+
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(400, 1))
+    train = [Records.of(x[:300], x[:300, 0])]
+    public = Records.of(rng.normal(size=(50, 1)), rng.normal(size=50))
+    halves = np.where(np.arange(100) % 2 == 0, 1.0, 0.0)  # slope 1 where rows are even, 0 where they are odd
+    torn = tuned(Squared(), 0.0, train, [Records.of(x[300:], x[300:, 0] * halves)], public, np.zeros(1), 1e6)
+    assert torn.by_other_rows[0] > 1.5 * torn.in_hindsight[0]
+    # Where halves want the same, both ways choose much the same.
+    same = tuned(Squared(), 0.0, train, [Records.of(x[300:], x[300:, 0] + 0.1)], public, np.zeros(1), 1e6)
+    assert same.in_hindsight[0] <= same.by_other_rows[0] <= 1.05 * same.in_hindsight[0]

@@ -10,6 +10,7 @@ from benchmarks.calibration.problems import Drawn
 from copriv import Problem, forecast, simulate
 from copriv.errors import CoprivError
 from copriv.fitness import relative_fitness
+from copriv.forecast.ends import quantiles
 from copriv.public_sample import PublicSample
 from copriv.types import Array
 
@@ -77,4 +78,4 @@ def _levels(plan: Any) -> list[list[float]] | None:
     draws = getattr(plan, "draws", None)
     if draws is None:
         return None
-    return [[q, *np.quantile(draws, [0.5 - q / 2, 0.5 + q / 2]).tolist()] for q in LEVELS]
+    return [[q, *quantiles(draws, [0.5 - q / 2, 0.5 + q / 2]).tolist()] for q in LEVELS]

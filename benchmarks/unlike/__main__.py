@@ -31,15 +31,15 @@ def main() -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     had, begun = {row["cell"] for row in rows}, time.monotonic()
-    for split, number, epsilon, shuffled, public, known in cells(given.quick):
+    for split, number, epsilon, shuffled, public, known, seed in cells(given.quick):
         cell = f"{split.name}, {number or 'all'} owners, eps {epsilon:g}, "
         cell += f"{'shuffled' if shuffled else 'as they are'}, public rows of {public}, {known} known"
         if cell in had or given.only not in cell or time.monotonic() - begun > given.limit:
             continue
-        cut = owners(given.data, split, number, shuffled, public=public)
+        cut = owners(given.data, split, number, shuffled, seed, public)
         if cut is None:
             continue
-        facts = {"cell": cell, "split": split.name, "owners_asked": number, "epsilon": epsilon}
+        facts = {"cell": cell, "split": split.name, "owners_asked": number, "epsilon": epsilon, "seed": seed}
         facts |= {"shuffled": shuffled, "public": public, "known": known, "loss": split.loss}
         try:
             row = {**facts, **measure(cut, split.loss, epsilon, known)}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import copriv
-from benchmarks.unlike.peer import best_in_hindsight
+from benchmarks.unlike.peer import Tuned, tuned
 from benchmarks.unlike.tables import Owners
 from copriv import losses
 from copriv.home import Home, finished
@@ -55,7 +55,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         for choice in tried.values()
     )
     found = float(measured.relative_fitness.final["median"])
-    peer, peer_words = _peer(owners, terms, epsilon)
+    peer = _peer(owners, terms, epsilon)
     return {
         "records": [len(y) for _, y in owners.train],
         "low": float(ψ.low[-1]),
@@ -68,10 +68,12 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         "unlikeness": told.unlikeness.value,
         "public_measured": public_only(terms, owners),
         "owners": [
-            {**row, "own_peer_loss": float(lost)}
-            for row, lost in zip(_verdicts(told, measured, owners, loss), peer, strict=True)
+            {**row, "own_peer_loss": float(lost), "own_peer_tuned_loss": float(by_others)}
+            for row, lost, by_others in zip(
+                _verdicts(told, measured, owners, loss), peer.in_hindsight, peer.by_other_rows, strict=True
+            )
         ],
-        "peer": peer_words,
+        "peer": peer.words,
         "seconds": seconds,
         "seconds_in_all": time.perf_counter() - begun,
     }
@@ -90,14 +92,14 @@ def public_only(terms: copriv.Agreement, owners: Owners) -> float:
     return psi(Problem.of(terms, owners.train, owners.public), model)
 
 
-def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> tuple[Any, str]:
-    """Each owner's loss on its held-out rows under the peer's best setting, at the same ε."""
+def _peer(owners: Owners, terms: copriv.Agreement, epsilon: float) -> Tuned:
+    """Each owner's loss on its held-out rows under the peer's settings, at the same ε."""
     loss, strength = losses.named(terms.model.loss), terms.model.regularization
     train, test = ([_with_one(*rows) for rows in each] for each in (owners.train, owners.test))
     public = _with_one(*owners.public)
     zero = np.zeros(public.n_parameters)
     start = Home(loss, strength, zero, np.eye(len(zero))).fitted(public, 0.0, zero)
-    return best_in_hindsight(loss, strength, train, test, public, start, epsilon)  # type: ignore[arg-type]
+    return tuned(loss, strength, train, test, public, start, epsilon)  # type: ignore[arg-type]
 
 
 def events(target: Any, loss: str) -> int | None:

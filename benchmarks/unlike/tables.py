@@ -135,29 +135,31 @@ def _labels(frame: Any, key: str, in_order: bool, number: int, rng: np.random.Ge
     return label
 
 
-def cells(quick: bool) -> Iterator[tuple[Split, int, float, bool, str, str]]:
-    """(split, owners, ε, shuffled, which rows are public, what is known), in an order that is balanced wherever it stops.
+def cells(quick: bool) -> Iterator[tuple[Split, int, float, bool, str, str, int]]:
+    """(split, owners, ε, shuffled, which rows are public, what is known, seed), in an order that is balanced wherever it stops.
+
+    Every number of owners and ε has public rows of its own, so that what is measured does not hang on one draw of them.
 
     known: "nothing", "strata" or "alike". First the groups as they are, all owners; then a round of all splits for each
     number of owners and ε, each table shuffled once in it; among them many small owners, and public rows of one owner.
     """
     own = [split for split in SPLITS if split.table.startswith("unlike/")]
     cut = [split for split in SPLITS if split not in own]
-    for epsilon in (0.3, 3.0):
+    for turn, epsilon in enumerate((0.3, 3.0)):
         for split in own:
             for known in ("nothing", "strata"):
-                yield split, 0, epsilon, False, "all", known
+                yield split, 0, epsilon, False, "all", known, turn
     few = (10, 3) if quick else (10, 3, 30)
     rounds = [(10, 1.0), (10, 0.1), (10, 10.0), *((n, ε) for ε in (1.0, 0.1, 10.0) for n in few if n != 10)]
     for turn, (number, epsilon) in enumerate(rounds):
         for i, split in enumerate(cut):
             for known in ("nothing", "strata"):
-                yield split, number, epsilon, False, "all", known
+                yield split, number, epsilon, False, "all", known, turn
             if (i + turn) % 3 == 0:
                 for known in ("nothing", "alike"):
-                    yield split, number, epsilon, True, "all", known
+                    yield split, number, epsilon, True, "all", known, turn
         if turn == 0:
             for split in (cut[1], cut[3]):
                 for known in ("nothing", "strata"):
-                    yield split, 100, 1.0, False, "all", known
-                yield split, 10, 1.0, False, "one owner", "nothing"
+                    yield split, 100, 1.0, False, "all", known, turn
+                yield split, 10, 1.0, False, "one owner", "nothing", turn

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError
+from copriv.forecast.ends import quantiles
 from copriv.forecast.exact.moments import OwnerKinds
 from copriv.forecast.exact.recursion import moments_of
 from copriv.mechanisms import GradientNoise, Guarantee
@@ -158,14 +159,14 @@ def assess(
     k = simulated[0].k
     by_world = np.stack([one.relative_fitness for one in simulated])
     ψ = by_world.reshape(-1, len(k))
-    low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95], axis=0)
+    low, high = quantiles(by_world)
     mean, kind = ψ.mean(axis=0), "simulated"
     if all(one.clipped == 0 for one in simulated) and not (few and apart) and (unlike is None or agreement.synchronous):
         exact = [_exact_mean(world(problem.terms)) for world in worlds[:1]]
         if exact[0] is not None:
             exact += [_exact_mean(world(problem.terms)) for world in worlds[1:]]
             mean, kind = np.mean([one for one in exact if one is not None], axis=0)[k - k[0]], "exact"
-    band = Band(k, mean, median, np.minimum(low, mean), np.maximum(high, mean))
+    band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
     models = np.stack([one.theta for one in simulated])
     return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]

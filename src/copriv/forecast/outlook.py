@@ -19,6 +19,7 @@ from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
 from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
+from copriv.forecast.ends import quantiles
 from copriv.forecast.generalisation import Generalisation, generalisation_of
 from copriv.forecast.judgement import OwnRecords as OwnRecords
 from copriv.forecast.judgement import judged
@@ -430,7 +431,7 @@ def forecast(
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
         subset = members.number
-    low, high = np.quantile(seen.public, [0.05, 0.95])
+    low, high = quantiles(seen.public[:, None])
     owners, public_only = (
         owners_of(problem.terms, members, recommended, seen, subset, starts),
         float(np.median(seen.public)),

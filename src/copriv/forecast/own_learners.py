@@ -16,6 +16,7 @@ from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess
+from copriv.forecast.ends import quantiles
 from copriv.forecast.judgement import judged
 from copriv.forecast.outlook import worlds_unlike
 from copriv.mechanisms import Guarantee, OneAnswer
@@ -131,12 +132,12 @@ def forecast_own_learners(
     made = []
     for i, owner in enumerate(problem.terms.owner):
         ψ = drawn[:, list(kinds).index((owner.records, owner.epsilon, owner.delta, owner.overlap))]
-        low, median, high = np.quantile(ψ, [0.05, 0.5, 0.95])
+        low, high = quantiles(ψ)
         pays = without.pays(ψ, i)
         made.append(
             LearnerForecast(
                 owner.name, owner.records, owner.epsilon, float(np.median(without.alone(i))),
-                float(common.relative_fitness.median[-1]), float(median), float(low), float(high), pays > 0.5, pays,
+                float(common.relative_fitness.median[-1]), float(np.median(ψ)), float(low), float(high), pays > 0.5, pays,
             )
         )  # fmt: skip
     return OwnLearnersForecast(common.agreement, float(np.median(without.public)), tuple(made))

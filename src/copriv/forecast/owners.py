@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
+from copriv.forecast.ends import quantiles
 from copriv.forecast.judgement import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
 from copriv.forecast.value import Consortium
 from copriv.shown import Shown
@@ -137,7 +138,7 @@ def _of_kind(
     usual = float(np.median(target))
     least = members.break_even(i, usual)
     probability = judged.pays(recommended.draws, i)
-    low, high = np.quantile(alone, [0.05, 0.95])
+    low, high = quantiles(alone)
     together, own = members.together(), float(np.median(alone))
     typically = together < BETTER * min(own, float(np.median(judged.public))), together < BETTER * usual
     # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
