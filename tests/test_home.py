@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import copriv
-from copriv.errors import CoprivError, DataError
+from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.fitness import Box, Fitness, Regularizer
 from copriv.home import COUNTS, Home, finished
 from copriv.losses import by_name
@@ -197,3 +197,83 @@ def test_every_fold_has_its_part_of_a_rare_class() -> None:
         own, np.random.default_rng(0)
     )
     assert set(seen) == {8}
+
+
+def test_a_person_is_held_out_with_all_its_rows() -> None:
+    """Six rows of a person that say the same would say of one another how well each is served."""
+    rng = np.random.default_rng(0)
+    person = rng.permutation(np.repeat(np.arange(20), 6))
+    X, y = rng.normal(size=(20, P))[person], rng.normal(size=20)[person]
+    own, seen = Records.of_persons(np.column_stack([X[:, :3], person]), y, person), []
+
+    class Counting(Home):
+        def fitted(self, own, count, near, own_level=False):  # type: ignore[no-untyped-def]
+            seen.append(set(own.features[:, 3].astype(int).tolist()))
+            return self.centre
+
+    found = Counting(by_name("squared"), 1e-3, np.zeros(P), np.eye(P))._held_out(own, np.random.default_rng(0))
+    assert {len(one) for one in seen} == {16}
+    np.testing.assert_allclose(found[:, 0], np.square(y[[int(np.argmax(person == i)) for i in range(20)]]))
+
+
+def test_rows_of_persons_that_repeat_themselves_are_not_taken_for_more_persons() -> None:
+    """Noise of 8 persons with 25 equal rows each was fitted as 200 rows would allow."""
+    truth, away = np.linspace(-1.0, 1.0, P), []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        person = rng.permutation(np.repeat(np.arange(8), 25))
+        X = rng.normal(size=(8, P))
+        y = X @ truth + 3.0 * rng.normal(size=8)
+        theta = copriv.finish(_agreement(), truth, Records.of_persons(X[person], y[person], person))
+        away.append(float(np.square(theta - truth).sum()))
+    assert np.mean(away) < 3.0
+
+
+@pytest.mark.parametrize(
+    ("theta", "rows", "public", "said"),
+    [
+        (1e300, 1.0, None, "theta: a number is 1e\\+300 in size"),
+        (1.0, 1e200, None, "features: a number is 1e\\+200"),
+        (1.0, 1.0, 1e200, "public: features: a number is 1e\\+200"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_what_would_overflow_is_refused_in_words(theta: float, rows: float, public: float | None, said: str) -> None:
+    shown = None if public is None else (public * np.eye(P), np.ones(P))
+    with pytest.raises(InvalidInput, match=said):
+        copriv.finish(_agreement(), np.full(P, theta), (rows * np.eye(P), np.arange(P)), public=shown)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])
+def test_nothing_overflows_below_what_is_refused(loss: str) -> None:
+    X, y = _rows(20, [1.0, 2.0, 3.0, 4.0], 1, loss)
+    assert np.isfinite(copriv.finish(_agreement(loss, True), np.full(P + 1, 1e49), (1e49 * X / 4.0, y))).all()
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])
+def test_features_that_are_all_0_leave_the_common_model(loss: str) -> None:
+    X, y = _rows(20, [1.0, 2.0, 3.0, 4.0], 1, loss)
+    free, common = _agreement(loss).replace(model={"regularization": 0.0}), np.array([1.0, -1.0, 0.5, 7.0])
+    np.testing.assert_allclose(copriv.finish(free, common, (0.0 * X, y)), common, rtol=1e-6)
+
+
+def test_weights_that_are_less_than_one_record_are_said_to_be() -> None:
+    with pytest.raises(DataError, match="weigh 0\\.3 together"):
+        copriv.finish(_agreement(), np.ones(P), (np.eye(P)[:3], np.ones(3), np.full(3, 0.1)))
+
+
+def test_records_that_several_owners_hold_can_be_finished_at_home() -> None:
+    own = _rows(50, [1.0, -1.0, 0.5, 0.0], 4)
+    shared = _agreement().replace(owner={"overlap": 2})
+    assert np.array_equal(copriv.finish(shared, np.ones(P), own), copriv.finish(_agreement(), np.ones(P), own))
+
+
+def test_a_level_is_found_though_no_row_is_near_a_kink() -> None:
+    """Curvature is 0 there: the step was as good as endless, and halved too seldom ended at a level of −45 million."""
+    rng = np.random.default_rng(18)
+    own = Records.of(np.hstack([0.01 * rng.normal(size=(40, P)), np.ones((40, 1))]), np.repeat([1.0, -1.0], [15, 25]))
+    home = Home(by_name("hinge"), 0.0, np.append(np.ones(P), 0.0), np.eye(P + 1), True)
+    theta = home.fitted(own, 0.3, home.centre, True)
+    lost = by_name("hinge").values(theta, own.features, own.target).mean()
+    assert lost < 1.02 * 2.0 * 15 / 40

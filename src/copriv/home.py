@@ -30,7 +30,7 @@ import scipy.optimize
 from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
-from copriv.errors import DataError
+from copriv.errors import DataError, InvalidInput
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.shown import Shown
@@ -42,6 +42,8 @@ COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
 ROWS = 5_000
 """Rows that cross-validation looks at: k does not depend on how many there are beyond that."""
+LARGEST = 1e50
+"""Of a number that is squared on the way, more than once."""
 ROUNDED = 0.05
 """A kink is spread over this part of the targets' range, to either side."""
 
@@ -56,6 +58,7 @@ class Finished(Shown):
     weights: Float[Array, " candidates"]
     """How often each was best; they add up to 1."""
     rows: int
+    """Of the owner; persons, where they are the units."""
     own_level: Bool[np.ndarray, " candidates"] | None = None
     """Whether a candidate's intercept is the owner's own, whatever its k."""
 
@@ -75,7 +78,9 @@ def finish(
     seed: of the folds.
 
     Guarantee: none, and none is needed: the result is computed from the records and must stay with the owner.
-    Raises DataError where theta, the rows or the public rows do not fit the agreement, InvalidInput on NaN.
+    Where persons are the units (`Records.of_persons`) they are held out whole, and count alike.
+    Raises DataError where theta, the rows or the public rows do not fit the agreement, InvalidInput on NaN and on numbers
+    whose squares would overflow.
 
     >>> common = result.theta[0]
     >>> copriv.finish(agreement, common, data[0]).shape
@@ -92,7 +97,10 @@ def finished(
         raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
     seed = count("seed", seed, 0)
     own = data if isinstance(data, Records) else Records.of(*data)
-    only = {**agreement.owner[0].model_dump(), "name": "own", "records": own.units, "weight": None, "group": None}
+    if own.units == 0:
+        raise DataError(f"weight: the rows weigh {own.total:g} together; weights count records, give 1 or more in all")
+    mine = {"name": "own", "records": own.units, "weight": None, "group": None, "overlap": 1}
+    only = {**agreement.owner[0].model_dump(), **mine}
     problem = Problem.of(agreement.replace(owner=[only]), [own], public)
     centre = finite_array("theta", theta, 1)
     if len(centre) != problem.n_parameters:
@@ -105,8 +113,19 @@ def finished(
         raise DataError(
             f"public: {seen.n_parameters} features, and the owner's rows have {own.n_parameters}; give the same ones"
         )
+    _refuse_what_overflows("theta", centre, "give the common model that copriv learner wrote")
+    for whose, records in (("", own), ("public: ", seen)):
+        if records is not None:
+            _refuse_what_overflows(f"{whose}features", records.features, "give features in another unit")
+            _refuse_what_overflows(f"{whose}target", records.target, "give targets in another unit")
     home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem), problem.terms.model.intercept)
     return home.finished(problem.owners[0], np.random.default_rng(seed))
+
+
+def _refuse_what_overflows(name: str, values: Array, remedy: str) -> None:
+    largest = float(np.abs(values).max())
+    if largest > LARGEST:
+        raise InvalidInput(f"{name}: a number is {largest:.3g} in size, and squares of such overflow; {remedy}")
 
 
 def _metric(problem: Problem) -> Float[Array, "p p"]:
@@ -123,7 +142,7 @@ def _moments(records: Records) -> Float[Array, "p p"]:
     moments = (records.features * share[:, None]).T @ records.features
     # Directions in which no row lies are held by the common model all the same; columns in units of their own.
     each = np.diag(moments)
-    return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean())))
+    return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean() or 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +167,7 @@ class Home:
         """The mixture over candidates of models fitted on all of the owner's rows."""
         self.loss.check_target(own.target)
         held_out = self._held_out(own, rng)
-        share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)
+        share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)  # of rows, or of persons
         best = np.argmin(share @ held_out, axis=1)
         weights = np.bincount(best, minlength=len(self.candidates)) / DRAWS
         theta, model = np.zeros(len(self.centre)), self.centre
@@ -188,30 +207,41 @@ class Home:
         bend = getattr(self.loss, "curvature", np.inf)
         return float(bend) if np.isfinite(bend) else 1.0 / max(float(np.ptp(own.target)), 1e-9)
 
-    def _held_out(self, own: Records, rng: np.random.Generator) -> Float[Array, "rows candidates"]:
-        """Each row's loss under models that did not see it, for each k; a mean over rounds of folds."""
-        rows = len(own)
-        if rows > ROWS:
-            own, rows = _rows_of(own, rng.choice(rows, ROWS, replace=False)), ROWS
-        total = np.zeros((rows, len(self.candidates)))
-        if rows == 1:
+    def _held_out(self, own: Records, rng: np.random.Generator) -> Float[Array, "units candidates"]:
+        """Each unit's loss under models that did not see it, for each k; a mean over rounds of folds.
+
+        A person is held out with all its rows: the others would say what the held-out one is like.
+        """
+        if len(own) > ROWS:
+            own = _rows_of(own, rng.choice(len(own), ROWS, replace=False))
+        unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
+        units = int(unit.max()) + 1
+        total = np.zeros((len(own), len(self.candidates)))
+        if units == 1:
             total[:] = np.inf
-            total[0, COUNTS.index(np.inf)] = 0.0  # one row cannot be held out: the common model as it came
-            return total
-        folds, two_classes = min(FOLDS, rows), len(np.unique(own.target)) == 2
+            total[:, COUNTS.index(np.inf)] = 0.0  # one cannot be held out: the common model as it came
+            return total[:1]
+        folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
+        level = np.bincount(unit, own.target) / np.bincount(unit)
         for _ in range(ROUNDS):
-            order = rng.permutation(rows)
+            order = rng.permutation(units)
             if two_classes:
-                order = order[np.argsort(own.target[order], kind="stable")]
+                order = order[np.argsort(level[order], kind="stable")]
                 order = np.concatenate([order[i::folds] for i in range(folds)])  # each has its part of the rarer one
-            for out in np.array_split(order, folds):
-                kept = np.ones(rows, dtype=bool)
+            for chosen in np.array_split(order, folds):
+                out = chosen if own.person is None else np.flatnonzero(np.isin(unit, chosen))
+                kept = np.ones(len(own), dtype=bool)
                 kept[out] = False
                 fold, model = _rows_of(own, kept), self.centre
                 for j, (k, own_level) in reversed(list(enumerate(self.candidates))):
                     model = self.fitted(fold, k, model, own_level)
                     total[out, j] += self.loss.values(model, own.features[out], own.target[out])
-        return total * (own.weight / ROUNDS)[:, None]
+        total *= (own.weight / ROUNDS)[:, None]
+        if own.person is None:
+            return total
+        lost = np.zeros((units, len(self.candidates)))
+        np.add.at(lost, unit, total)
+        return lost
 
     def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
         """For a loss of which only values and gradients are known."""
@@ -230,7 +260,8 @@ class Home:
 
 
 def _rows_of(records: Records, rows: Any) -> Records:
-    return Records(records.features[rows], records.target[rows], records.weight[rows])
+    whose = None if records.person is None else records.person[rows]
+    return Records(records.features[rows], records.target[rows], records.weight[rows], whose)
 
 
 def _width(loss: LinearLoss, own: Records) -> float:
@@ -246,7 +277,8 @@ def _newton(
     """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
 
     φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too.
-    Newton's step, halved until the slope along it has not turned up by more than half of what it was.
+    Newton's step, halved until the slope along it has not turned up by more than half of what it was. Where no row is near a
+    kink the curvature is next to none and the step as good as endless: it is halved as often as that takes.
     """
     x, y, share = own.features, own.target, own.weight / own.total
     h, still = _width(loss, own), strength * np.eye(len(centre)) + pull
@@ -268,7 +300,7 @@ def _newton(
         A += 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
         step = -np.linalg.solve(A, g)
         down, length = float(g @ step), 1.0
-        while (along := slope(theta + length * step)) @ step > -0.5 * down and length > 1e-6:
+        while (along := slope(theta + length * step)) @ step > -0.5 * down and length > 1e-30:
             length *= 0.5
         theta, g = theta + length * step, along
         if np.abs(g).max() <= 1e-9 * (first + 1e-300) or -down <= 1e-14:

@@ -8,6 +8,7 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run
+from copriv.errors import CoprivError
 from copriv.network.model import Model
 
 AGREED = Agreement.of(
@@ -75,3 +76,60 @@ def test_a_table_that_is_not_as_agreed(home: Path, capsys: pytest.CaptureFixture
     assert _finish(home) == 3
     assert not (home / "own.json").exists()
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_was_made_at_home_is_no_common_model(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has seen the rows that would be held out, so that they say nothing of it."""
+    assert _finish(home) == 0
+    (home / "own.json").replace(home / "common.json")
+    assert _finish(home) != 0
+    assert "give the common model" in capsys.readouterr().err
+    assert not (home / "own.json").exists()
+
+
+@pytest.mark.parametrize("name", ["own.csv", "common.json"])
+def test_what_is_read_is_not_written_over(home: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    before = (home / name).read_bytes()
+    assert _finish(home, "--out", str(home / name)) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert (home / name).read_bytes() == before
+
+
+def test_it_is_not_exported_to_a_server_and_other_formats_are_this_accounts(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("skops")
+    assert _finish(home) == 0
+    assert run(["export", str(home / "own.json"), "--mlflow", (home / "runs").as_uri()]) == 2
+    assert "must not leave" in capsys.readouterr().err
+    assert not (home / "runs").exists()
+    (home / "own.skops").touch(0o644)
+    assert run(["export", str(home / "own.json"), "--skops", str(home / "own.skops")]) == 0
+    assert (home / "own.skops").stat().st_mode & 0o077 == 0
+
+
+def test_it_is_not_logged_from_python_either(home: Path) -> None:
+    pytest.importorskip("mlflow")
+    from copriv.network.exports import log_to_mlflow
+
+    assert _finish(home) == 0
+    with pytest.raises(CoprivError, match="must not leave"):
+        log_to_mlflow(Model.load(home / "own.json"), (home / "runs").as_uri(), "x", home / "own.json")
+
+
+def test_rows_of_a_person_count_as_one_where_persons_are_the_units(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each of 60 rows five times, as a person's: the same model's data, and 60 persons. Without the column it is said."""
+    agreed = AGREED.replace(owner={"unit": "who", "unit_records": 5})
+    (home / "common.json").write_text(Model(agreed, np.array([0.5, 0.5]), None, {"run": "1"}).to_json())
+    assert _finish(home) == 3
+    assert "who" in capsys.readouterr().err
+    first, *rows = (home / "own.csv").read_text().split()
+    (home / "own.csv").write_text(
+        "\n".join([f"{first},who", *(f"{row},p{i}" for i, row in enumerate(rows) for _ in range(5))]) + "\n"
+    )
+    assert _finish(home) == 0
+    assert "your 300 rows of 60 persons" in " ".join(capsys.readouterr().out.split())
+    made = json.loads((home / "own.json").read_text())["record"]["finished_at_home"]
+    assert (made["rows"], made["persons"]) == (300, 60)

@@ -1,6 +1,7 @@
 """Where a run's model goes besides its own file: ONNX for any language, and MLflow for teams that keep their runs there.
 
-Everything that is written is in the model file already, and public: the agreement, θ, and how the run went.
+Everything that is written is in the model file already, and public: the agreement, θ, and how the run went. A model that an
+owner made at home is not public, and is not logged.
 """
 
 import tempfile
@@ -31,8 +32,13 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
 
     Parameters are the agreement's; metrics are what was answered, spent and, where it is known, expected and realised;
     artifacts are the agreement (a file that can be read back), the model file, and the report. Raises CoprivError
-    without the extra [mlflow], or where MLflow cannot write at `uri`.
+    without the extra [mlflow], where MLflow cannot write at `uri`, and for a model that an owner made at home.
     """
+    if model.at_home:
+        raise CoprivError(
+            "mlflow: an owner made this model at home from its own records; it is not private and must not leave, so it "
+            "is not logged. Give the common model, as copriv learner wrote it"
+        )
     try:
         import mlflow
         from mlflow.exceptions import MlflowException

@@ -1,7 +1,8 @@
 """What a run gives: the model with all that is needed to use it, and predictions from it.
 
 The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
-run went. `to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
+run went. One that an owner made at home from its own records (`Model.at_home`) is the exception: it says so, and is not logged.
+`to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
 """
 
 import json
@@ -93,18 +94,32 @@ class Model(Shown):
         records = Records.of(x, encoded.target)
         return (records.with_intercept() if self.agreement.model.intercept else records).features
 
+    @property
+    def at_home(self) -> bool:
+        """Whether an owner made it from its own records, for itself: it is not private and must not leave."""
+        return "finished_at_home" in self.record or "learned_at_home" in self.record
+
     def finished(self, table: object, seed: int = 0) -> "Model":
         """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.finish`).
 
         It is made from the owner's records and has no guarantee: the file says so, and nothing sends it.
-        Raises DataError where the table is not as agreed, or has no target.
+        Raises DataError where the table is not as agreed, or has no target; InvalidInput where this one was made from an
+        owner's records itself: rows cannot say how well a model serves that has seen them.
         """
-        read, schema = self._table(table)
+        if self.at_home:
+            raise InvalidInput(
+                "model: an owner made it at home from its own records, which it has seen; give the common model, as "
+                "copriv learner wrote it"
+            )
+        read, schema = self._table(table, self.agreement.owner_tables[0].unit)
         encoded = schema.encode(read)
         x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
-        own = finished(self.agreement, self.theta, Records.of(x, encoded.target), seed=seed)
+        persons = encoded.unit
+        rows = Records.of(x, encoded.target) if persons is None else Records.of_persons(x, encoded.target, persons)
+        own = finished(self.agreement, self.theta, rows, seed=seed)
         note = {
-            "rows": own.rows,
+            "rows": len(rows),
+            **({} if persons is None else {"persons": own.rows}),
             "common_share": own.common_share,
             "private": False,
             "note": "Made by an owner from its own records, for itself. No budget was spent because nothing is "
@@ -151,8 +166,8 @@ class Model(Shown):
             raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
         skops.io.dump(self.to_sklearn(), path)
 
-    def _table(self, table: object) -> tuple[nw.DataFrame[Any], Schema]:
-        found, schema = own_table(self.agreement, table, None)
+    def _table(self, table: object, unit: str | None = None) -> tuple[nw.DataFrame[Any], Schema]:
+        found, schema = own_table(self.agreement, table, unit)
         return read_table(found, schema.names), schema
 
 

@@ -166,6 +166,5 @@ def _named(authority: bytes, certificate: object) -> Asker | None:
 
 def _record(path: Path, verdict: Verdict) -> dict[str, Any]:
     """Only of the run's own model: one that was finished or learned at home is made of records."""
-    record = Model.load(path).record
-    at_home = "finished_at_home" in record or "learned_at_home" in record
-    return record if record.get("run") == verdict.run and not at_home else {}
+    model = Model.load(path)
+    return model.record if model.record.get("run") == verdict.run and not model.at_home else {}

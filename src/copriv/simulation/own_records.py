@@ -77,4 +77,5 @@ def _held_out(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows
 
 
 def _rows_of(raw: Records, kept: Bool[np.ndarray, " rows"]) -> Records:
-    return Records(raw.features[kept], raw.target[kept], raw.weight[kept])
+    whose = None if raw.person is None else raw.person[kept]
+    return Records(raw.features[kept], raw.target[kept], raw.weight[kept], whose)

@@ -35,6 +35,15 @@ def command(
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
     loaded = Model.load(model)
+    if loaded.at_home:
+        if mlflow is not None:
+            raise UsageError(
+                f"--mlflow: an owner made {model} at home from its own records; it is not private and must not leave. "
+                "Give the common model, as copriv learner wrote it"
+            )
+        for file in filter(None, (skops, onnx)):
+            file.touch()
+            file.chmod(0o600)  # before there is anything in it
     if skops is not None:
         loaded.save_skops(skops)
         out().print(f"Wrote {skops}")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson
-from copriv.cli.commands.party import check_folder
+from copriv.cli.commands.party import check_folder, check_not_read
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_own_file
 from copriv.cli.show.words import percent
@@ -24,16 +24,18 @@ def command(
     from copriv.network.model import Model
 
     check_folder("--out", to)
+    check_not_read("--out", to, model, data)
     common = Model.load(model)
     own = common.finished(data, seed=seed)
     replace_own_file(to, own.to_json().encode())
     found = own.record["finished_at_home"]
+    whose = f" of {found['persons']:,} persons" if "persons" in found else ""
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.finished/1", "path": str(to), **found}, indent=2))
     else:
         typer.echo(
             f"Your own model is in {to}: about {percent(found['common_share'])} of it is the common model, the rest "
-            f"your {found['rows']:,} rows. It is made from your records and is not private: keep it. Nothing was sent "
+            f"your {found['rows']:,} rows{whose}. It is made from your records and is not private: keep it. Nothing was sent "
             "and no budget was spent."
         )
     log(f"use it with: copriv predict {to} TABLE")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson
-from copriv.cli.commands.party import check_folder
+from copriv.cli.commands.party import check_folder, check_not_read
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_own_file
 from copriv.cli.show.words import listed
@@ -32,6 +32,7 @@ def command(
     from copriv.network.own_model import own_model
 
     check_folder("--out", to)
+    check_not_read("--out", to, run, data, model or run.with_suffix(".json"))
     try:
         authority = None if keys is None else (keys / "ca.pem").read_bytes()
     except OSError as error:

@@ -22,6 +22,12 @@ def check_folder(option: str, file: Path | None) -> None:
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
 
 
+def check_not_read(option: str, file: Path, *read: Path) -> None:
+    """Refuse to write over what the command reads: an owner's records would be gone."""
+    if file.exists() and any(one.exists() and file.samefile(one) for one in read):
+        raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
+
+
 def party_keys(folder: Path | None, role: str, name: str | None = None) -> Any:
     """The keys in a folder, which must be those of this role and name. Raises KeysRefused."""
     from copriv.network.keys import Keys, KeysRefused
