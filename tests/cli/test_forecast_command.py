@@ -118,6 +118,20 @@ def test_without_details_the_answer_is_one_screen(copriv, file, prepared, outloo
     assert "--details" in lines[-1]
 
 
+@pytest.mark.parametrize("more", [[], ["--details"], ["--without", "large"]])
+def test_a_stratum_of_which_no_public_row_is_known_to_be_is_said_to_be_unused(
+    copriv, file, prepared, monkeypatch, outlook, more
+):
+    said = "owner.stratum is not used: data.strata names no column of the public rows."
+    assert said not in copriv("forecast", str(file), *more).out
+    named = outlook.agreed.agreement.replace(owner={"stratum": "hills"})
+    told = replace(outlook, agreed=replace(outlook.agreed, agreement=named))
+    monkeypatch.setattr(command, "forecast", lambda agreement, **options: told)
+    shown = copriv("forecast", str(file), *more).out
+    assert said in " ".join(shown.split())
+    assert more == ["--details"] or len(shown.splitlines()) <= 24
+
+
 def test_what_it_takes_and_what_if_are_answered(copriv, file, prepared, outlook):
     done = copriv("forecast", file, "--target", "2%", "--without", "large", "--json")
     document = json.loads(done.out)

@@ -39,7 +39,7 @@ def lines(agreement: Agreement, outlook: Forecast, more: Sequence[str] = ()) -> 
         "",
     ]
     verdict, costs = _plain(outlook.verdict_on_screen), [*_costs(outlook), ""]
-    end = words.taken_to_be_unlike(outlook)
+    end = [*words.taken_to_be_unlike(outlook), *words.strata_unused(outlook)]
     end += [] if outlook.agreed.private else _wrapped(f"Note: the agreed terms are {NOT_PRIVATE}.", 3)
     end += ["More: --details. What it would take: --target 2%. What if: --without NAME."]
     room = HEIGHT - len(head) - len(costs) - len(end) - 2  # a line for the prompt, and one before the end

@@ -35,7 +35,7 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     console.print("\nOn the owner's own records, above the best model of its own population:\n")
     console.print(_own(owners))
     console.print()
-    for line in words.about_unlikeness(outlook):
+    for line in (*words.about_unlikeness(outlook), *words.strata_unused(outlook)):
         console.print(line)
     console.print()
     console.print(_bringing(owners, records))

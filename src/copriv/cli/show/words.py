@@ -101,6 +101,15 @@ def about_coalitions(outlook: Forecast) -> list[str]:
     return said
 
 
+def strata_unused(outlook: Forecast) -> list[str]:
+    """That owners name strata, and nothing says which public rows are of them: it would change what each is told."""
+    agreed = outlook.agreed.agreement
+    named = any(table.stratum is not None for table in agreed.owner_tables)
+    if not named or agreed.data.strata is not None or outlook.unlikeness.source == "strata":
+        return []
+    return ["owner.stratum is not used: data.strata names no column of the public rows."]
+
+
 def taken_to_be_unlike(outlook: Forecast) -> list[str]:
     """That owners are taken to differ where nobody has said so: it decides what each is said to reach alone."""
     u = outlook.unlikeness
