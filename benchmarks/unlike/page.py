@@ -21,6 +21,7 @@ from benchmarks.unlike.tables import cells
 
 PAGE = Path("docs/reference/unlike-owners.md")
 CHANGED, LARGE = 0.02, 0.1
+EXACT = 1e-6
 SURE = 1.645
 """Standard errors that chance passes once in twenty times."""
 
@@ -174,7 +175,8 @@ def _line(name: str, known: str, some: list[dict[str, Any]]) -> str:
 def _finished(done: list[dict[str, Any]]) -> list[str]:
     """Loss on held-out rows over the lower of alone and together (the same run's model), and over the peer's."""
     cells = [row for row in done if row["known"] == "nothing"]
-    rows = [o for row in cells for o in row["owners"]]
+    every = [o for row in cells for o in row["owners"]]
+    rows = [o for o in every if not _exact(o)]
     if not rows:
         return ["Nothing was measured."]
     over = np.array([o["own_finished_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in rows])
@@ -188,7 +190,9 @@ def _finished(done: list[dict[str, Any]]) -> list[str]:
     lines = [
         f"Loss on the owner's held-out rows over the lower of alone and together: {over.mean():.3f} on average over "
         f"{len(rows)} owners (1.01 is aimed at); of the {int(large.sum())} with 200 records or more at most "
-        f"{over[large].max():.3f}, and {np.mean(over[large] <= 1.05):.1%} of them at most 1.05 (all are aimed at).",
+        f"{over[large].max():.3f}, and {np.mean(over[large] <= 1.05):.1%} of them at most 1.05 (all are aimed at). "
+        f"Left out are {len(every) - len(rows)} of the {len(every)} owners: one of their two models errs "
+        "less than a millionth of what the other does (their rows all have one target, mostly), and a ratio to it is rounding.",
         "",
         "The lower of two losses on few held-out rows is the lucky one: where classes are rare it stands on a handful of "
         f"them. By more than {SURE:g} standard errors of the held-out rows, {int(np.sum(sure & large))} of the "
@@ -209,6 +213,12 @@ def _finished(done: list[dict[str, Any]]) -> list[str]:
                 f"| {split} | {len(some)} | {each.mean():.3f} | {each.max():.3f} | {int(np.sum(each > 1.05))} |"
             )
     return [*lines, "", *_against_the_peer(cells)]
+
+
+def _exact(o: dict[str, Any]) -> bool:
+    """Whether the better of both models has no error to speak of."""
+    lost = o["own_alone_loss"], o["own_common_first_loss"]
+    return bool(min(lost) < EXACT * max(lost))
 
 
 def _against_the_peer(cells: list[dict[str, Any]]) -> list[str]:
