@@ -434,3 +434,48 @@ def test_rows_of_a_world_of_many_records_are_of_both_classes():
     assert which.max() + 1 == 1500
     assert len(rows) > 1.2 * 1500
     assert set(np.unique(np.bincount(which.ravel(), weights=rows.weight))) == {26.0, 27.0}
+
+
+def test_one_row_of_several_columns_has_worlds():
+    """Its columns have no spread to be told means in: that was nothing by nothing."""
+    for loss in ("squared", "logistic"):
+        X, y = table(2, 1, 3, labels=loss == "logistic")
+        pool = Law(problem_of(X, y, loss=loss, c=1e-3)).draw((0, 1)).pool.unbounded[0]
+        assert np.isfinite(pool.features).all()
+        assert pool.weight.sum() == 500
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_constant_column_is_constant_whatever_number_it_is(labels):
+    """The mean of many 0.1 is another number than 0.1, and that of many 0.5 is not."""
+    X, y = table(4, 9, 3, labels=labels)
+    seen = []
+    for constant in (0.5, 0.1):
+        X[:, 1] = constant
+        law = Law(problem_of(X, y, loss="hinge" if labels else "squared", c=1e-3))
+        pool = law.draw((0, 1)).pool.unbounded[0]
+        assert (pool.features[:, 1] == constant).all()
+        seen.append((law.features.intensity, np.delete(pool.features, 1, axis=1)))
+    assert seen[0][0] == seen[1][0]
+    np.testing.assert_allclose(seen[0][1], seen[1][1], rtol=1e-9)
+
+
+def test_rows_beside_a_constant_column_are_moved_apart_without_a_warning():
+    X, y = table(4, 80, 3, labels=True)
+    X[:, 1] = 0.1
+    features = Law(problem_of(X, y, loss="hinge")).features
+    with np.errstate(all="raise", under="ignore"):
+        moved = features.little_apart(np.random.default_rng(0), X)
+    assert (moved[:, 1] == 0.1).all()
+    assert (moved[:, 0] != X[:, 0]).any()
+
+
+@pytest.mark.parametrize("n", [200, 20])
+def test_worlds_of_small_targets_are_those_of_large_ones_in_their_unit(n):
+    """Targets of 1e-7 were said to be fitted exactly; those that are constant are, in any unit."""
+    X, y = table(5, n, 3)
+    large, small = (PublicSample(problem_of(X, unit * y)).drawn(2) for unit in (1.0, 1e-7))
+    for one, other in zip(large, small, strict=True):
+        assert other.pool.optimum.value == pytest.approx(1e-14 * one.pool.optimum.value, rel=1e-6)
+    with pytest.raises(InvalidInput, match="fitted exactly"):
+        PublicSample(problem_of(X, np.full(n, 1e-7), intercept=True)).drawn(2)

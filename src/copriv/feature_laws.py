@@ -90,7 +90,7 @@ class FeatureLaw:
         x = self.x
         at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
         # Columns whose mean is 0 were given it, on these rows: where it is in the pool is as unknown as it ever was.
-        told = numbers & (np.abs(at) > 1e-9 * spread)
+        told = numbers & _varied(x) & (np.abs(at) > 1e-9 * spread)
         shift = np.zeros(x.shape[1])
         if told.sum() < 2:
             return shift
@@ -114,8 +114,8 @@ class FeatureLaw:
         rows = self.x
         numbers = np.array([2 * len(np.unique(column)) > len(column) for column in rows.T], dtype=bool)
         away = rows - rows.mean(axis=0)
-        spread = np.maximum(away.std(axis=0), 1e-300)
-        length = np.sqrt(np.sum(np.square(away / spread)[:, numbers], axis=1))
+        spread = np.maximum(away.std(axis=0), 1e-300)[numbers]
+        length = np.sqrt(np.sum(np.square(away[:, numbers] / spread), axis=1))
         by = min(APART / len(rows), FURTHEST) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
         towards = rng.integers(0, len(rows), size=len(x))
         return np.where(numbers, x + (by[:, None] * away)[towards], x)
@@ -130,8 +130,8 @@ class FeatureLaw:
         mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
         """
         x = self.x
-        spread = x.std(axis=0)
-        varied = x[:, spread > 0] / spread[spread > 0]
+        some = _varied(x)
+        varied = x[:, some] / x.std(axis=0)[some]
         n = len(varied)
         if varied.shape[1] < 2 or n < 3:
             return 0.0
@@ -144,3 +144,8 @@ class FeatureLaw:
             left = np.maximum(1.0 - (1.0 - α) * n / (n - 1) ** 2 * r, 1e-12)
             found.append(float(np.log(G).sum() + np.mean(np.log(left) + (n / (n - 1)) ** 2 * r / left)))
         return float(INTENSITIES[int(np.argmin(found))])
+
+
+def _varied(x: Array) -> Bool[np.ndarray, " p"]:
+    """Columns that vary by more than rounding: the mean of equal numbers is not always that number."""
+    return np.asarray(x.std(axis=0) > 1e-12 * np.abs(x).max(axis=0, initial=0.0))

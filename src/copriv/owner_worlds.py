@@ -40,7 +40,7 @@ from copriv.fitness import Optimum
 from copriv.losses import Huber, Logistic, Squared
 from copriv.owner_evidence import posterior
 from copriv.problem import Problem
-from copriv.public_sample import TRIED, PublicSample
+from copriv.public_sample import TRIED, PublicSample, nothing_left
 from copriv.records import Records
 from copriv.types import Array
 from copriv.unlikeness import Unlikeness
@@ -235,7 +235,7 @@ class OwnerLaws:
             strata_names=(),
         )  # fmt: skip
         optimum = best_on(pool, whole, near, 1e-8)
-        if optimum is None or optimum.value <= 1e-12:
+        if optimum is None or optimum.value <= nothing_left(pool):
             return None
         pool = replace(pool, known_optimum=optimum)
         best = tuple(best_on(pool, one, optimum.theta) for one in populations)

@@ -21,7 +21,7 @@ from copriv.fitness import Fitness, Optimum, Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.records import Records
 from copriv.types import Array, is_linear
-from copriv.worlds import Law, World
+from copriv.worlds import EXACTLY, Law, World
 
 BOOTSTRAPS = 20
 TRIED = 3
@@ -135,7 +135,7 @@ class PublicSample:
                     optimum = world.pool.fitness.minimum(near)
                 except NotCertified:
                     optimum = None
-                if optimum is not None and optimum.value > 1e-12:
+                if optimum is not None and optimum.value > nothing_left(world.pool):
                     made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
                     continue
                 lost += 1
@@ -172,6 +172,16 @@ class PublicSample:
         except NotCertified:
             return 1.0
         return min(self.optimum.value / constant, 1.0) if constant > 0 else 1.0
+
+
+def nothing_left(pool: Problem) -> float:
+    """A best fitness up to this is none: 1e-12; of targets in a large unit, whose squares are small, a part of f(0).
+
+    Of the squared loss alone, whose best fitness is exact however small it is.
+    """
+    if pool.fitness.quadratic is None:
+        return 1e-12
+    return min(1e-12, EXACTLY * float(pool.fitness.value(np.zeros(pool.n_parameters))))
 
 
 def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
