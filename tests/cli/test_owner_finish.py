@@ -133,3 +133,9 @@ def test_rows_of_a_person_count_as_one_where_persons_are_the_units(
     assert "your 300 rows of 60 persons" in " ".join(capsys.readouterr().out.split())
     made = json.loads((home / "own.json").read_text())["record"]["finished_at_home"]
     assert (made["rows"], made["persons"]) == (300, 60)
+
+
+def test_a_folder_is_no_file(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    assert _finish(home, "--out", ".") == 2
+    assert "is a folder" in capsys.readouterr().err

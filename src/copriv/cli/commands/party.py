@@ -17,7 +17,9 @@ def check_address(option: str, address: str, least_port: int) -> None:
 
 
 def check_folder(option: str, file: Path | None) -> None:
-    """Refuse a file whose folder is not there: found out at the end, it would cost what was done until then."""
+    """Refuse a file whose folder is not there, or that is one: found out at the end, it would cost what was done till then."""
+    if file is not None and str(file) != "-" and file.is_dir():
+        raise UsageError(f"{option}: {file} is a folder; give the name of a file in it")
     if file is not None and str(file) != "-" and not file.parent.is_dir():
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
 
