@@ -123,8 +123,14 @@ class PublicSample:
     def drawn(self, number: int, seed: int = 0) -> "tuple[World, ...]":
         """Worlds with their optimum, the same for every rule that is tried in them.
 
-        Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing.
+        Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing, and where one row is
+        all that is known of numbers: how far off a model of them is would be taken for nothing.
         """
+        if self.law.modelled and not self.law.labels and self.law.observations < 2:
+            raise InvalidInput(
+                "forecast: one public row does not tell how far targets lie from a model of them: bring two or more, and "
+                "ten for each parameter where there are as many"
+            )
         if (number, seed) not in self._made:
             made: list[World] = []
             lost = 0
