@@ -213,7 +213,7 @@ class Home:
         A person is held out with all its rows: the others would say what the held-out one is like.
         """
         if len(own) > ROWS:
-            own = _rows_of(own, rng.choice(len(own), ROWS, replace=False))
+            own = own.taken(rng.choice(len(own), ROWS, replace=False))
         unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
         units = int(unit.max()) + 1
         total = np.zeros((len(own), len(self.candidates)))
@@ -232,7 +232,7 @@ class Home:
                 out = chosen if own.person is None else np.flatnonzero(np.isin(unit, chosen))
                 kept = np.ones(len(own), dtype=bool)
                 kept[out] = False
-                fold, model = _rows_of(own, kept), self.centre
+                fold, model = own.taken(kept), self.centre
                 for j, (k, own_level) in reversed(list(enumerate(self.candidates))):
                     model = self.fitted(fold, k, model, own_level)
                     total[out, j] += self.loss.values(model, own.features[out], own.target[out])
@@ -257,11 +257,6 @@ class Home:
             )
 
         return np.asarray(scipy.optimize.minimize(objective, near, jac=True, method="L-BFGS-B").x)
-
-
-def _rows_of(records: Records, rows: Any) -> Records:
-    whose = None if records.person is None else records.person[rows]
-    return Records(records.features[rows], records.target[rows], records.weight[rows], whose)
 
 
 def _width(loss: LinearLoss, own: Records) -> float:

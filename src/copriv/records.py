@@ -155,6 +155,11 @@ class Records(Shown):
     def __len__(self) -> int:
         return len(self.target)
 
+    def taken(self, rows: Any) -> "Records":
+        """These rows (places, or a mask), each with its weight and its person, whose other rows may be left behind."""
+        whose = None if self.person is None else self.person[rows]
+        return Records(self.features[rows], self.target[rows], self.weight[rows], whose)
+
     def blocks(self) -> "tuple[Records, ...]":
         """All rows, BLOCK at a time, without a copy."""
         return self._blocks

@@ -128,6 +128,23 @@ def test_the_wish_to_stop_by_keyboard_alone(visitors, watches):
         page.close()
 
 
+@pytest.mark.parametrize("which", ["run", "owner"])
+def test_a_stop_leaves_in_the_click_itself(visitors, watches, which):
+    # The window may be gone a moment later, and with it all that would have been sent then.
+    asked = """answer => {
+        const asked = [];
+        window.fetch = (path, how) => (asked.push(`${how.method} ${path} ${how.keepalive}`), new Promise(() => {}));
+        document.querySelector("#stop").click();
+        document.querySelector(`#sure button[value=${answer}]`).click();
+        return asked;
+    }"""
+    with in_thread(application(watches[which])) as place:
+        page = visitors(place.address).enter(which)
+        assert page.evaluate(asked, "no") == []
+        assert page.evaluate(asked, "yes") == ["POST /api/stop true"]
+        page.close()
+
+
 def test_a_ledger_and_a_run_are_printed_without_buttons(visitor, a_run):
     page = visitor.enter("ledger")
     page.locator("#open").set_input_files(a_run)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
+from copriv.forecast.ends import quantiles
 from copriv.forecast.outlook import Forecast
 from copriv.forecast.value import Consortium, least
 from copriv.shown import Shown
@@ -70,7 +71,7 @@ def reach(outlook: Forecast, value: float) -> Target:
     if not (np.isfinite(value) and value > 0):
         raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
     members, ψ = outlook.consortium, outlook.recommended.relative_fitness
-    spread = float(np.quantile(outlook.recommended.draws, SURE)) / max(float(ψ.median[-1]), 1e-300)
+    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(float(ψ.median[-1]), 1e-300)
     like = int(np.median(members.one_by_one().records)), float(np.median(members.one_by_one().epsilon))
     by: Literal["public", "together", "nobody"] = "nobody"
     if outlook.public_only <= value:

@@ -42,7 +42,7 @@ def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], see
     if len(raw) < LEAST or raw.units < LEAST:
         return None
     out = _held_out(raw, rng)
-    test, rest = problem.owners[i], _rows_of(raw, ~out)
+    test, rest = problem.owners[i], raw.taken(~out)
     share = test.weight[out] / test.weight[out].sum()
     loss, agreement = problem.loss, problem.agreement
     x, y = test.features[out], test.target[out]
@@ -74,8 +74,3 @@ def _held_out(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows
     chosen = np.zeros(number, dtype=bool)
     chosen[rng.permutation(number)[: max(round(HELD_OUT * number), 1)]] = True
     return np.asarray(chosen[unit])
-
-
-def _rows_of(raw: Records, kept: Bool[np.ndarray, " rows"]) -> Records:
-    whose = None if raw.person is None else raw.person[kept]
-    return Records(raw.features[kept], raw.target[kept], raw.weight[kept], whose)
