@@ -15,11 +15,11 @@ import numpy as np
 from copriv import Agreement, Problem, simulate
 from copriv.experiments.consortia import table_at_hand
 from copriv.forecast.assessment import WORLDS, assess
-from copriv.forecast.outlook import worlds_unlike
-from copriv.forecast.unseen import Unseen
+from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
-from copriv.public_sample import PublicSample
-from copriv.unlike_worlds import unlikeness_of
+from copriv.populations.public_sample import PublicSample
+from copriv.populations.dealt import unlikeness_of
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
 RUNS = 50
@@ -80,7 +80,7 @@ def main() -> None:
         "from the public rows alone (asynchronous from zero; or any rule, with the public start and preconditioner), its\n"
         "median ψ is forecast, and it is then run on the owners' records (median\n"
         f"of {RUNS} runs). *With rare long ones*: what the forecast says the cost would be if one record in 10,000 were three\n"
-        "times as long as any public row (`copriv.forecast.unseen`), which is in no band.\n\n"
+        "times as long as any public row (`copriv.forecast.rare_records`), which is in no band.\n\n"
         "Of the 10,000 loans one is six times as long as the next; it is among the owners' records and not among the public\n"
         "rows. Where ignoring it costs more than privacy does, the band is too low, and the forecast's caution about rare\n"
         "records is what a reader has. Hospital stays have no such record. Caution about owners that may differ takes a few\n"

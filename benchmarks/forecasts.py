@@ -14,11 +14,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from copriv import Agreement, forecast
-from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.exact.asynchronous import a1, a2
-from copriv.forecast.exact.moments import Moments, OwnerKinds
-from copriv.forecast.exact.synchronous import s1, s2
-from copriv.records import Records
+from copriv.model.fitness import Quadratic, Regularizer
+from copriv.exact.asynchronous import a1, a2
+from copriv.exact.moments import Moments, OwnerKinds
+from copriv.exact.synchronous import s1, s2
+from copriv.model.records import Records
 
 OWNERS = {
     "3 identical": OwnerKinds.of([1e4], [1e-3], counts=[3]),

@@ -38,7 +38,7 @@ from copriv.data.consortium import load_consortium
 from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, issue, make_authority
 from copriv.network.learner import Learner
@@ -53,8 +53,8 @@ from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.release_time import ReleaseTime
-from copriv.protocol import Answer, Query
-from copriv.records import Records
+from copriv.owner.protocol import Answer, Query
+from copriv.model.records import Records
 
 PARAMETERS = 10
 AT_ONCE = 1e-9

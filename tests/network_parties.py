@@ -13,7 +13,7 @@ import copriv.privacy.laplace  # noqa: F401
 from copriv import losses
 from copriv.agreement import Agreement
 from copriv.network.agent import OwnerAgent, Patience
-from copriv.network.conductor import Conductor, Outcome
+from copriv.network.run_state import Conductor, Outcome
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
@@ -23,7 +23,7 @@ from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.release_time import ReleaseTime
-from copriv.records import Records
+from copriv.model.records import Records
 from ledger_files import opened
 
 NAMES = ("bank-1", "bank-2", "bank-3")

@@ -12,7 +12,7 @@ _FORKS.set_forkserver_preload(
     [
         "copriv.cli.commands.learner",
         "copriv.cli.commands.owner_serve",
-        "copriv.cli.realised",
+        "copriv.cli.run_summary",
         "copriv.data.consortium",
         "copriv.network.agent",
         "copriv.network.grpc_transport",

@@ -6,12 +6,12 @@ from fractions import Fraction
 
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.protocol import Query
+from copriv.owner.protocol import Query
 from network_parties import NAMES, agreement, keys, records
 
 

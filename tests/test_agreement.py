@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.talkers import Talkers
+from copriv.agreement.participants import Talkers
 
 GOOD = {
     "agreement": {"name": "three banks", "rule": "A2", "horizon": 1000, "answers": 8, "step": 3000.0, "seed": 0},

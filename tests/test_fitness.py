@@ -11,10 +11,10 @@ from sklearn.svm import LinearSVC
 import oracle
 from copriv import losses
 from copriv.errors import InvalidInput
-from copriv.fitness import Box, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
-from copriv.records import Records
-from copriv.solvers import Task
-from copriv.solvers.hinge import programme_minimum
+from copriv.model.fitness import Box, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
+from copriv.model.records import Records
+from copriv.model.solvers import Task
+from copriv.model.solvers.hinge import programme_minimum
 
 
 def records(seed: int, n: int = 300, p: int = 4, labels: bool = False, flip: float = 0.1) -> Records:

@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
-from copriv.cli.realised import realised
+from copriv.cli.run_summary import realised
 from copriv.cli.show.run import compared
-from copriv.heard import Heard, _distance, heard
-from copriv.network.conductor import Conductor
+from copriv.populations.diagnosis import Heard, _distance, heard
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.records import Records
-from copriv.unlikeness import Unlikeness
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
+from copriv.terms.heterogeneity import Unlikeness
 from network_parties import NAMES, Consortium, MemoryLedgers
 
 P, OWNERS = 3, 5

@@ -5,10 +5,10 @@ import pytest
 
 import copriv
 from copriv.errors import CoprivError, DataError, InvalidInput
-from copriv.fitness import Box, Fitness, Regularizer
-from copriv.home import COUNTS, Home, finished
+from copriv.model.fitness import Box, Fitness, Regularizer
+from copriv.problem.personalization import COUNTS, Home, finished
 from copriv.losses import by_name
-from copriv.records import Records
+from copriv.model.records import Records
 
 P = 4
 

@@ -9,12 +9,12 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError
-from copriv.forecast.judgement import OwnJudgement
-from copriv.owner_worlds import OwnerLaws
-from copriv.plan.caution import _regret
+from copriv.forecast.standalone_models import OwnJudgement
+from copriv.populations.by_owner import OwnerLaws
+from copriv.plan.minimax_regret import _regret
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.records import Records
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
 from network_parties import NAMES, Consortium, MemoryLedgers
 
 P = 3

@@ -15,15 +15,15 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
-from copriv.forecast.judgement import OwnJudgement
+from copriv.forecast.standalone_models import OwnJudgement
 from copriv.network.setup import make_consortium
-from copriv.owner_evidence import Evidence
-from copriv.owner_worlds import OwnerLaws, best_on, knows_owners, psi
+from copriv.populations.owner_posterior import Evidence
+from copriv.populations.by_owner import OwnerLaws, best_on, knows_owners, psi
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.records import Records
-from copriv.unlike_worlds import unlikeness_of
-from copriv.unlikeness import unknown
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
+from copriv.populations.dealt import unlikeness_of
+from copriv.terms.heterogeneity import unknown
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
 SIZES = (2000, 1500, 1000, 800, 400)

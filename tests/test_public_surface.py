@@ -35,7 +35,7 @@ def test_every_error_is_exported():
 
 def test_forecast_is_the_function_and_its_package_can_still_be_imported():
     from copriv.forecast import plan
-    from copriv.forecast.value import Consortium
+    from copriv.forecast.coalition_value import Consortium
 
     assert callable(copriv.forecast)
     assert callable(plan)

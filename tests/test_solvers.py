@@ -10,8 +10,8 @@ from scipy.optimize import linprog, minimize
 
 from copriv import losses
 from copriv.errors import InvalidInput, NotCertified
-from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
-from copriv.records import Records
+from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.model.records import Records
 
 LOSSES = [losses.Squared(), losses.Logistic(), losses.Huber(0.5), losses.Hinge()]
 KINDS = ["normal", "scales", "constant", "rare", "heavy", "categories", "correlated"]
@@ -121,7 +121,7 @@ def test_records_that_are_fitted_exactly_have_an_optimum_of_zero():
 )
 def test_the_proof_from_the_hessian_holds_away_from_the_optimum(loss):
     """Wherever it gives a bound, the bound is above the true gap; and it gives one near the optimum."""
-    from copriv.solvers.smooth import _gap
+    from copriv.model.solvers.smooth import _gap
 
     r = table(3, "normal", 200, 3, loss.name != "huber")
     f = Fitness(loss, Regularizer(1e-2), Box(1e5), r)

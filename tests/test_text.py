@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv import numerals
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
-from copriv.plan.caution import cautious
+from copriv.plan.minimax_regret import cautious
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.unlike_worlds import unlike_worlds, unlikeness_of
-from copriv.unlikeness import UNKNOWN, Unlikeness, from_answers, from_strata
+from copriv.populations.public_sample import PublicSample
+from copriv.populations.dealt import unlike_worlds, unlikeness_of
+from copriv.terms.heterogeneity import UNKNOWN, Unlikeness, from_answers, from_strata
 
 OWNERS, P = 6, 3
 

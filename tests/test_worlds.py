@@ -8,12 +8,12 @@ from scipy.special import log_expit
 
 from copriv import Agreement, Problem
 from copriv.errors import InvalidInput
-from copriv.feature_laws import INTENSITIES
-from copriv.public_sample import PublicSample
-from copriv.records import Records
-from copriv.tails import Tail
-from copriv.target_laws import ClassesOfFew, Regression, Sites
-from copriv.worlds import Law, some_of
+from copriv.populations.features import INTENSITIES
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
+from copriv.data.extreme_values import Tail
+from copriv.populations.targets import ClassesOfFew, Regression, Sites
+from copriv.populations.law import Law, some_of
 
 
 def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):

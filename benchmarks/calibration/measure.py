@@ -9,9 +9,9 @@ import numpy as np
 from benchmarks.calibration.problems import Drawn
 from copriv import Problem, forecast, simulate
 from copriv.errors import CoprivError
-from copriv.fitness import relative_fitness
-from copriv.forecast.ends import quantiles
-from copriv.public_sample import PublicSample
+from copriv.model.fitness import relative_fitness
+from copriv.forecast.quantiles import quantiles
+from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 RUNS = 20

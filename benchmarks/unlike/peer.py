@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.privacy.clipping import row_norms
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array, LinearLoss
 

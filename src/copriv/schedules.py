@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from copriv.errors import InvalidInput
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 from copriv.validation import count, positive
 

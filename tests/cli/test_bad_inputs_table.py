@@ -418,7 +418,7 @@ def test_a_service_without_a_home_draws_without_a_word(folder):
     for name in ("MPLCONFIGDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         environment.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-c", "import copriv.pictures.look"], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", "import copriv.pictures.style"], capture_output=True, text=True, env=environment
     )
     assert (done.returncode, done.stderr) == (0, "")
 

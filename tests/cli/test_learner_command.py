@@ -14,14 +14,14 @@ from copriv.cli import run
 from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.model import Model
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.protocol import Answer, Query
-from copriv.records import Records
+from copriv.owner.protocol import Answer, Query
+from copriv.model.records import Records
 from network_parties import keys
 
 AGREED = Agreement.of(

@@ -12,17 +12,17 @@ from rich.console import Console
 from copriv.agreement import Agreement
 from copriv.cli.commands import watching
 from copriv.cli.commands.learner import _public_rows
-from copriv.cli.realised import _heard, expected, on_public_rows, realised
+from copriv.cli.run_summary import _heard, expected, on_public_rows, realised
 from copriv.cli.show.run import compared
 from copriv.errors import DataError
-from copriv.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
 from copriv.losses import Squared
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
 from copriv.problem import Problem
-from copriv.records import Records
-from copriv.unlike_worlds import unlikeness_of
+from copriv.model.records import Records
+from copriv.populations.dealt import unlikeness_of
 
 BEST = np.array([1.0, -0.5])
 

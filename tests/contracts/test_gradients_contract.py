@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracle
 from copriv import losses
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.simulation.gradients import ClippedSquared, GramGradients, RecordGradients, batched_gradients
 from copriv.simulation.kernels import Pass
 

@@ -12,7 +12,7 @@ from sklearn.metrics import get_scorer
 
 from copriv import BudgetRefused, Forecast, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
-from copriv.estimators.agreeing import OwnersPart, Wanted, without_data
+from copriv.estimators.build_agreement import OwnersPart, Wanted, without_data
 from copriv.estimators.declared import Ranges
 
 PLENTY = 1e5

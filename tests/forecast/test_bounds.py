@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
-from copriv.fitness import Quadratic, Regularizer
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.forecast.bounds import (
     Setting,
     a_as_printed,
@@ -21,8 +21,8 @@ from copriv.forecast.bounds import (
     s_theorem_3,
     setting_of,
 )
-from copriv.forecast.exact.moments import OwnerKinds
-from copriv.forecast.exact.synchronous import s1, s2
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.synchronous import s1, s2
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation import simulate

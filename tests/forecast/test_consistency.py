@@ -16,8 +16,8 @@ from copriv.agreement import Agreement
 from copriv.cli.show import forecast_answer, forecast_tables, words
 from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
-from copriv.forecast.judgement import Judgement, close_call
-from copriv.forecast.questions import reach, without
+from copriv.forecast.standalone_models import Judgement, close_call
+from copriv.forecast.what_if import reach, without
 from copriv.plan import candidates, clipping_bias, finalists
 
 

@@ -13,7 +13,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
 from copriv.plan import candidates, clipping_bias, finalists
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.simulation import simulate
 
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import copriv
-from copriv.forecast.unseen import RARER, Unseen
+from copriv.forecast.rare_records import RARER, Unseen
 from copriv.problem import Problem
-from copriv.records import Records
+from copriv.model.records import Records
 
 RNG = np.random.default_rng(8)
 SLOPES = np.array([1.0, -0.5])

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
 from copriv.forecast import value
-from copriv.forecast.value import Consortium
+from copriv.forecast.coalition_value import Consortium
 from copriv.plan import NoiseCurve
 
 seeds = st.integers(0, 10_000)

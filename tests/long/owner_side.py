@@ -28,7 +28,7 @@ from copriv.network.transport import Link, MemoryNetwork
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_reading import verify
 from copriv.privacy.release_time import ReleaseTime
-from copriv.protocol import Answer, Query
+from copriv.owner.protocol import Answer, Query
 from ledger_files import opened
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop, records
 from long.said import FIRST, PARAMETERS, spoken

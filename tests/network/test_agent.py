@@ -21,7 +21,7 @@ from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_making import adopt
 from copriv.privacy.ledger_reading import verify
 from copriv.privacy.release_time import ReleaseTime
-from copriv.protocol import Query
+from copriv.owner.protocol import Query
 from ledger_files import opened
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 

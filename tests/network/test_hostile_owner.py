@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.messages import Finished, Hello, Message, Ready, Refusal, Welcome, decode, encode
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct
-from copriv.protocol import Answer, Query
+from copriv.owner.protocol import Answer, Query
 from network_parties import NAMES, Consortium, agreement
 
 ANY = Conduct(begin="any", deadline=2.0, patience=5.0)

@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.keys import Keys
 from copriv.network.model import Model
 from copriv.network.setup import owner_records
@@ -20,7 +20,7 @@ from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.protocol import Answer, Query
+from copriv.owner.protocol import Answer, Query
 from network_parties import NAMES, keys
 
 ROWS = 400

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from copriv.errors import InvalidInput
-from copriv.network.conductor import Conductor
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
-from copriv.protocol import Answer, Query
+from copriv.owner.protocol import Answer, Query
 from network_parties import NAMES, agreement
 
 AGREED = agreement()

@@ -55,7 +55,7 @@ def said_to(hello: Hello, peer: str, dictionary: str = "") -> str:
     """Why a learner does not let in whoever says this hello by a link that is certified for `peer`."""
 
     async def said(consortium: Consortium, folder: Path) -> str:
-        from copriv.network.conductor import Conductor
+        from copriv.network.run_state import Conductor
 
         store = RunStore.create(":memory:", AGREED, 3)
         listening = asyncio.Event()

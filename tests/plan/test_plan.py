@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.bundles import as_few
+from copriv.agreement.equivalent_owners import as_few
 from copriv.errors import AgreementError, DataError
-from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.exact.asynchronous import a2
-from copriv.forecast.exact.moments import OwnerKinds
-from copriv.forecast.exact.synchronous import s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
+from copriv.exact.asynchronous import a2
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.synchronous import s1, s2
 from copriv.mechanisms import GradientNoise
 from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, plan
-from copriv.plan.choice import kind_of
+from copriv.plan.plan_result import kind_of
 from copriv.plan.rule_response import GAINS, MOST_TALKERS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.rules import ALL
 from copriv.simulation import simulate
 

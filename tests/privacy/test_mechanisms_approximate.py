@@ -18,8 +18,8 @@ from copriv.privacy.approximate import (
     laplace_multiplier,
 )
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.protocol import Query
-from copriv.records import Records
+from copriv.owner.protocol import Query
+from copriv.model.records import Records
 from copriv.simulation import simulate
 from statistical.composition_oracle import delta_of_laplace, delta_of_normal
 

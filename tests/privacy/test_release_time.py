@@ -20,8 +20,8 @@ from copriv.privacy import ledger_lines
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
-from copriv.protocol import Query
-from copriv.records import Records
+from copriv.owner.protocol import Query
+from copriv.model.records import Records
 from ledger_files import opened
 
 N, P = 1000, 3

@@ -123,7 +123,7 @@ def test_words_come_before_numbers_and_symbols_last(honest: Left) -> None:
 
 def test_what_epsilon_means_in_guesses() -> None:
     """Against the best of all tests on two tables: pure noise that reaches the bound (randomised response)."""
-    from copriv.report.making import meaning
+    from copriv.report.build import meaning
 
     for ε in (0.1, 1.0, 3.0):
         honest = math.exp(ε) / (1 + math.exp(ε))  # randomised response is ε-private, and guesses right so often
@@ -267,12 +267,12 @@ def test_what_is_no_number_in_the_learners_file_is_none(left: Left, bad: Any) ->
 
 def test_no_table_is_opened_and_no_record_is_made(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
     import copriv.data.tables
-    import copriv.records
+    import copriv.model.records
 
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("a report reads records")
 
-    monkeypatch.setattr(copriv.records.Records, "__init__", forbidden)
+    monkeypatch.setattr(copriv.model.records.Records, "__init__", forbidden)
     monkeypatch.setattr(copriv.data.tables, "read_table", forbidden)
     assert told(left)["ok"]
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import copriv
-from copriv.forecast.outlook import AtUnlikeness
+from copriv.forecast.forecaster import AtUnlikeness
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from results_cases import TERMS, rows
 

@@ -16,9 +16,9 @@ from copriv.errors import DataError
 from copriv.experiments import BEYOND, FIGURES, Effort, drawing
 from copriv.experiments.consortia import INSIDE, SHARED
 from copriv.experiments.trials import Outcome
-from copriv.forecast.outlook import AtUnlikeness
+from copriv.forecast.forecaster import AtUnlikeness
 from copriv.pictures.demo import alone_and_together
-from copriv.pictures.look import STYLE, foot, png
+from copriv.pictures.style import STYLE, foot, png
 from results_cases import HOSTILE, LONG, WIDE, called
 
 COMMAND = (

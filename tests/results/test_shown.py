@@ -13,12 +13,12 @@ import copriv
 from copriv.data import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.experiments import Report
-from copriv.forecast.questions import reach, without
-from copriv.home import Finished
+from copriv.forecast.what_if import reach, without
+from copriv.problem.personalization import Finished
 from copriv.network.model import Model
 from copriv.network.verify import Verdict
 from copriv.schedules import Events
-from copriv.shown import HEIGHT, WIDTH, Card, Shown, Table, in_short
+from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from results_cases import HOSTILE, LONG, TERMS, WIDE, called, rows
 
 LINES, COLUMNS = 25, 100
@@ -87,7 +87,7 @@ def test_every_public_value_shows_itself(values):
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.isclass(value) and dataclasses.is_dataclass(value) and name not in small:
-                assert issubclass(value, Shown), f"{package}.{name}: make it a Shown (copriv.shown)"
+                assert issubclass(value, Shown), f"{package}.{name}: make it a Shown (copriv.formatting.cards)"
                 assert value in seen or name == "Consortium", f"{package}.{name}: add one to `values` above"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.box import Box, Regularizer
+from copriv.model.feasible_set import Box, Regularizer
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
 from copriv.network.trajectory import Trajectory
 from copriv.rules import AsyncCopies, Descent

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.types import Array
 
 ALPHA = 1e-8

@@ -21,7 +21,7 @@ from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.records import Records
+from copriv.model.records import Records
 from statistical.mechanism_battery import CHECKS, checks_of
 from statistical.mechanism_cases import CASES
 

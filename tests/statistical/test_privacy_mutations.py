@@ -19,7 +19,7 @@ from copriv.privacy.ahead import DrawnAhead
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.types import Array
 from statistical.owner_battery import CHECKS, failing
 

@@ -6,7 +6,7 @@ import pytest
 
 from copriv.privacy.ledger_lines import RunTotals, Totals
 from copriv.ui.live import OwnerWatch, Watch, application
-from copriv.ui.words import texts
+from copriv.ui.i18n import texts
 from page_server import in_thread
 from signed_run import signed_run
 

@@ -22,7 +22,7 @@ from copriv.report import document, page
 from copriv.ui.gallery import LIVE, Gallery, transient
 from copriv.ui.reading import opened, report
 from copriv.ui.shell import as_json
-from copriv.ui.words import texts
+from copriv.ui.i18n import texts
 from network_parties import keys
 from signed_run import damaged, signed_run
 

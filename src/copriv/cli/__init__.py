@@ -31,9 +31,9 @@ from typing import Annotated, Any
 import typer
 
 from copriv.cli.commands import COMMANDS
-from copriv.cli.on_use import loaded_on_use
+from copriv.cli.lazy_group import loaded_on_use
 from copriv.errors import AgreementError, CoprivError
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 # Typer brings its own copy of click, or uses click itself, depending on its version: this is UsageError in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from jaxtyping import Int
 
 from copriv.data.tables import MISSING
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)

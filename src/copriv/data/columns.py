@@ -28,7 +28,7 @@ import numpy as np
 from copriv.data.cells import at, days, numbers, told
 from copriv.data.levels import Cells, levels_of
 from copriv.errors import DataError
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 
 OnViolation: TypeAlias = Literal["refuse", "clamp"]

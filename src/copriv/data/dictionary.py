@@ -32,7 +32,7 @@ from jaxtyping import Float
 
 from copriv.data.random_features import RandomFeatures
 from copriv.errors import DataError
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 

@@ -32,8 +32,8 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from copriv.data.kept import check_record, record_of, sha256
-from copriv.data.kept import data_folder as data_folder
+from copriv.data.cache import check_record, record_of, sha256
+from copriv.data.cache import data_folder as data_folder
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, Unreachable
 

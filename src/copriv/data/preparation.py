@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
 from copriv.data.schema import EncodedTable
-from copriv.records import Records
-from copriv.tails import Tail
+from copriv.model.records import Records
+from copriv.data.extreme_values import Tail
 from copriv.types import Array
 from copriv.validation import non_negative
 

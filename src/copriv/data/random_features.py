@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import DataError
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 

@@ -28,7 +28,7 @@ from copriv.data.columns import Target
 from copriv.data.columns import TwoClasses as TwoClasses
 from copriv.data.tables import Table, read_table
 from copriv.errors import DataError
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from copriv.data.kept import sha256, was_fetched
+from copriv.data.cache import sha256, was_fetched
 from copriv.data.schema import Schema
 from copriv.data.tables import Table
 

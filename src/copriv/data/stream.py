@@ -21,7 +21,7 @@ import pyarrow.parquet
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import MISSING, column_names
 from copriv.errors import DataError
-from copriv.records import BLOCK, Records
+from copriv.model.records import BLOCK, Records
 
 _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 

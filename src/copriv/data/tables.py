@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from copriv.errors import DataError
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 Table: TypeAlias = nw.DataFrame[Any]
 """A table in memory, whatever library made it."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 LARGEST = 1e30

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.owner import Owner
 from copriv.privacy.ledger import Ledger
-from copriv.protocol import Query
-from copriv.records import Records
-from copriv.talkers import Talkers, agreed_rule
+from copriv.owner.protocol import Query
+from copriv.model.records import Records
+from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.types import Array, Loss
 
 

@@ -18,13 +18,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.errors import DataError, InvalidInput
-from copriv.estimators.agreeing import OwnersPart, Wanted, planned, without_data
+from copriv.estimators.build_agreement import OwnersPart, Wanted, planned, without_data
 from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget, number
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
 from copriv.problem import Problem
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.validation import positive
 
 ALL_ROWS = "owner"

@@ -28,9 +28,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from copriv.experiments.trials import Trial, loaded
-from copriv.fitness import Quadratic
-from copriv.forecast.exact.moments import OwnerKinds
-from copriv.forecast.exact.recursion import moments_of
+from copriv.model.fitness import Quadratic
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.recursion import moments_of
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.recursion import InRounds, Recursion

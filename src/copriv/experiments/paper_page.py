@@ -12,7 +12,7 @@ from typing import Any
 from copriv.experiments.claims.page import shown
 from copriv.experiments.gallery import brief, on_other_tables
 from copriv.experiments.papers import Paper, Section
-from copriv.markup import Markup, Piece, document, element, facts, picture, table, together
+from copriv.formatting.html import Markup, Piece, document, element, facts, picture, table, together
 from copriv.version import __version__
 
 _STYLE = """

@@ -33,7 +33,7 @@ from copriv.experiments import drawing
 from copriv.experiments.consortia import INSIDE, NOT_PRIVATE, Mechanism
 from copriv.experiments.departures import departures
 from copriv.experiments.trials import Outcome, Trial, batch, batches, outcome, reference
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 
 REVISION = 3
 """Raised when numbers would change for a reason that settings do not show: finished figures are then done again."""

@@ -18,11 +18,11 @@ from copriv.agreement import Agreement
 from copriv.data.consortium import Opened
 from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
 from copriv.experiments.published import OneNumberAnAnswer
-from copriv.fitness import Optimum, relative_fitness
+from copriv.model.fitness import Optimum, relative_fitness
 from copriv.plan import plan
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.records import Records
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from copriv.forecast.assessment import Assessment, Band
-    from copriv.forecast.outlook import Forecast, OwnerForecast, forecast
+    from copriv.forecast.forecaster import Forecast, OwnerForecast, forecast
     from copriv.plan import Choice, NoiseCurve, Plan, plan
 
 _FROM = {
     **dict.fromkeys(("Assessment", "Band"), "copriv.forecast.assessment"),
-    **dict.fromkeys(("Forecast", "OwnerForecast", "forecast"), "copriv.forecast.outlook"),
+    **dict.fromkeys(("Forecast", "OwnerForecast", "forecast"), "copriv.forecast.forecaster"),
     **dict.fromkeys(("Choice", "NoiseCurve", "Plan", "plan"), "copriv.plan"),
 }
 

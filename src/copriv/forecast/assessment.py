@@ -1,6 +1,6 @@
 """What one set of terms will cost: mean, median and band of ψ, all three from the same runs in the same worlds.
 
-Terms are run in worlds (`copriv.worlds`), a few times in each, with the owners' noise and, where owners are few, each
+Terms are run in worlds (`copriv.populations.law`), a few times in each, with the owners' noise and, where owners are few, each
 with records of its own. Where nothing is clipped and the loss is squared, the mean over noise is computed in every world
 by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
 """
@@ -14,24 +14,24 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError
-from copriv.forecast.ends import quantiles
-from copriv.forecast.exact.moments import OwnerKinds
-from copriv.forecast.exact.recursion import moments_of
+from copriv.forecast.quantiles import quantiles
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.recursion import moments_of
 from copriv.mechanisms import GradientNoise, Guarantee
-from copriv.numerals import percent, percent_range
-from copriv.owner_worlds import OwnerWorld
-from copriv.plan.many_owners import DEALT_OWNERS, runs_in
+from copriv.formatting.numbers import percent, percent_range
+from copriv.populations.by_owner import OwnerWorld
+from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
-from copriv.results import Columns, Framed
+from copriv.populations.public_sample import PublicSample
+from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.rules import named
-from copriv.shown import Card, Shown
+from copriv.formatting.cards import Card, Shown
 from copriv.simulation.engine import noise_scales
-from copriv.talkers import Talkers
+from copriv.agreement.participants import Talkers
 from copriv.threads import on_one_thread
 from copriv.types import Array
-from copriv.unlike_worlds import UnlikeWorld
+from copriv.populations.dealt import UnlikeWorld
 
 WORLDS = 32
 """A 5 % quantile of fewer would be their smallest."""

@@ -15,7 +15,7 @@ from copriv.rules.bounds import Bound, Setting, on_parameters
 from copriv.rules.sync_averaged import s_theorem_3
 from copriv.rules.sync_decay import s_theorem_2
 from copriv.simulation.engine import noise_scales
-from copriv.talkers import Talkers
+from copriv.agreement.participants import Talkers
 from copriv.types import Array
 from copriv.validation import finite_array
 

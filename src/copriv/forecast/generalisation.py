@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 LEAST_ROWS = 10

@@ -27,7 +27,7 @@ from copriv.mechanisms.one_answer import (
 )
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Noise, Order
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.rules.average_models import AverageModels
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms

@@ -42,7 +42,7 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.objective_solver import CHECK, FEW, GRID, Tilt, Tilted, sure_passes
 from copriv.mechanisms.one_answer import in_memory
 from copriv.privacy.noise import Releases
-from copriv.records import InBlocks, Records
+from copriv.model.records import InBlocks, Records
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
@@ -243,7 +243,7 @@ class ObjectiveAnswer:
 
     def seconds(self, records: Records) -> float:
         """For so many passes: FEW of Newton's, of which one in two makes a Hessian, and the sure ones, of a gradient each."""
-        from copriv.mechanisms.rehearsal import mean_of
+        from copriv.mechanisms.answer_timing import mean_of
 
         rows, θ = self._tilted.prepared(records), self.agreed.start
         gradient = mean_of(lambda: rows.gradient(θ, θ))

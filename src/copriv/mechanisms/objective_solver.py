@@ -15,7 +15,7 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
 from copriv.privacy.noise import Order
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.types import Array, Loss
 from copriv.validation import positive
 

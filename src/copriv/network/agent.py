@@ -23,7 +23,7 @@ from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
-from copriv.network.clock import Clock
+from copriv.network.poisson_clock import Clock
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
@@ -44,9 +44,9 @@ from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
 from copriv.privacy.release_time import ReleaseTime
-from copriv.protocol import Answer, Query
-from copriv.records import InBlocks, Records
-from copriv.text import printable
+from copriv.owner.protocol import Answer, Query
+from copriv.model.records import InBlocks, Records
+from copriv.formatting.sanitize import printable
 from copriv.types import Loss
 
 _CHANCE = random.SystemRandom()

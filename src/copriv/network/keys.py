@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from copriv.errors import InvalidInput
-from copriv.text import reason
+from copriv.formatting.sanitize import reason
 
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"

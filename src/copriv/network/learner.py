@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from copriv.errors import InvalidInput, Unreachable
-from copriv.network.allowance import Allowance
-from copriv.network.conductor import Conductor, Outcome
+from copriv.network.rate_limit import Allowance
+from copriv.network.run_state import Conductor, Outcome
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Finished,
@@ -27,7 +27,7 @@ from copriv.network.messages import (
 )
 from copriv.network.store import StoreFailed
 from copriv.network.transport import Link, Listener
-from copriv.protocol import Answer
+from copriv.owner.protocol import Answer
 
 HELLO_SECONDS = 10.0
 """How long a link may take to say who it is."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from copriv.box import Box
+from copriv.model.feasible_set import Box
 from copriv.errors import AgreementError, InvalidInput
-from copriv.fitness import Regularizer
+from copriv.model.fitness import Regularizer
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, feature_bound_of

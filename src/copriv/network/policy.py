@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.text import reason
+from copriv.formatting.sanitize import reason
 
 _Names = tuple[str, ...]
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.talkers import Talkers, agreed_rule
+from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.types import Array
 
 MOST = 1e100
@@ -20,7 +20,7 @@ MOST = 1e100
 class Trajectory:
     """θ from the agreed start on.
 
-    shares_by_rate: whether talkers talk in proportion to their clocks' rates (`copriv.talkers.agreed_rule`).
+    shares_by_rate: whether talkers talk in proportion to their clocks' rates (`copriv.agreement.participants.agreed_rule`).
     Raises AgreementError for terms that are still "auto", or do not fit p parameters.
     """
 

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from copriv.forecast import Forecast
-from copriv.numerals import percent, times
-from copriv.pictures.look import (
+from copriv.formatting.numbers import percent, times
+from copriv.pictures.style import (
     ALARM,
     ALONE,
     DASHED,

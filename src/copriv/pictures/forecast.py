@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from copriv.forecast import Assessment, Forecast
-from copriv.numerals import listed, percent, percent_range
-from copriv.pictures.look import (
+from copriv.formatting.numbers import listed, percent, percent_range
+from copriv.pictures.style import (
     ALONE,
     DASHED,
     FAINT,
@@ -33,7 +33,7 @@ from copriv.pictures.look import (
     sheet_of,
 )
 from copriv.rules import named
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 _AGREED, _PUBLIC = "#D55E00", "#7a7a7a"

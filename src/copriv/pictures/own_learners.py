@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from copriv.forecast.own_learners import OwnLearnersForecast
-from copriv.numerals import axis_percent
-from copriv.pictures.look import ALONE, FAINT, FLOOR, INK, TOGETHER, cut, drawn, panel, sheet
+from copriv.formatting.numbers import axis_percent
+from copriv.pictures.style import ALONE, FAINT, FLOOR, INK, TOGETHER, cut, drawn, panel, sheet
 
 _MOST = 20
 """Owners drawn."""

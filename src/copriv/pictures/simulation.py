@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from copriv.numerals import percent
-from copriv.pictures.look import (
+from copriv.formatting.numbers import percent
+from copriv.pictures.style import (
     ALARM,
     ALONE,
     DASHED,

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from copriv.mechanisms import GradientNoise
 from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.simulation.kernels import Pass
-from copriv.tails import Tail
+from copriv.data.extreme_values import Tail
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16

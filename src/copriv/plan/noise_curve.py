@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from copriv.shown import Shown
+from copriv.formatting.cards import Shown
 from copriv.types import Array
 
 FARTHEST = 4.0

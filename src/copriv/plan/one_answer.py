@@ -19,7 +19,7 @@ from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Order
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.rules import WITHOUT_WAITING
 from copriv.simulation.one_answer import common_of
 from copriv.types import Array, is_linear

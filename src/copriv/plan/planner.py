@@ -32,10 +32,10 @@ from copriv.plan.candidates import (
     variances_of,
     ways_of,
 )
-from copriv.plan.caution import cautious
-from copriv.plan.choice import Choice, Plan, kind_of
+from copriv.plan.minimax_regret import cautious
+from copriv.plan.plan_result import Choice, Plan, kind_of
 from copriv.plan.clipping_bias import bounded
-from copriv.plan.finalists import (
+from copriv.plan.simulated_refinement import (
     finalists_of,
     measure_one_answer,
     one_answer_mechanisms,
@@ -45,10 +45,10 @@ from copriv.plan.finalists import (
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.problem import Problem
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.threads import on_one_thread
-from copriv.unlike_worlds import unlikeness_of
-from copriv.unlikeness import Unlikeness
+from copriv.populations.dealt import unlikeness_of
+from copriv.terms.heterogeneity import Unlikeness
 
 PASSES = 3
 """How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""

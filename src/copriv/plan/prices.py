@@ -24,7 +24,7 @@ from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan.candidates import talkers_of
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.rule_response import GAINS, Response, response
-from copriv.public_sample import PublicSample
+from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 IDLE = 1e-3

@@ -31,8 +31,8 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import DataError, InvalidInput
-from copriv.records import BLOCK as BLOCK
-from copriv.records import InBlocks, Records
+from copriv.model.records import BLOCK as BLOCK
+from copriv.model.records import InBlocks, Records
 from copriv.types import Array, Loss, is_linear
 
 ROUNDING = (BLOCK + 128) * 2.0**-53

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.privacy.clipping import BLOCK
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.types import Array
 
 

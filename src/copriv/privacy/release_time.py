@@ -4,7 +4,7 @@ How long an answer takes depends on what it is made of. A solver's number of pas
 an exact sampler on the size of the noise that it drew, which is as good as the noise itself to whoever can measure it
 (of OpenDP 0.15, Spearman's rank correlation is 0.4 on an idle machine). So an owner that answers over a network holds
 each answer, and each failure, until a whole number of slots after it began. The slot is several times what an answer
-takes at most, as measured on made-up rows (`copriv.mechanisms.rehearsal`), so that this number is 1.
+takes at most, as measured on made-up rows (`copriv.mechanisms.answer_timing`), so that this number is 1.
 
 What is not hidden: an answer that takes longer than its slot leaves with the next one, which shows that it was late.
 For the solver a bound on its passes is proved and paid for in the slot; that of the sampler has exponential tails; what

@@ -5,7 +5,7 @@ adds no number of its own. What a report may rest on is the owner's ledger, runs
 """
 
 from copriv.report.evidence import RunFile
-from copriv.report.making import document
+from copriv.report.build import document
 from copriv.report.page import page
 
 __all__ = ["RunFile", "document", "page"]

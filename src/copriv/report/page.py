@@ -5,9 +5,9 @@ Everything comes from the document (`making.document`); nothing is worked out he
 
 from typing import Any
 
-from copriv.markup import Markup, Piece, element, facts, listed, table, together
-from copriv.markup import document as whole
-from copriv.report.writing import count, link, number, or_none, percent, time, times
+from copriv.formatting.html import Markup, Piece, element, facts, listed, table, together
+from copriv.formatting.html import document as whole
+from copriv.report.format import count, link, number, or_none, percent, time, times
 
 _LEAST_PROTECTION = 100.0
 """A factor above which a report says that it protects little."""

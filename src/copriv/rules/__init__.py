@@ -9,7 +9,7 @@
 
 and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Each file says of its rule
 all that anybody needs to know (`rule`), and puts it on the list here, `ALL`; nobody else compares names. Which of them
-an agreement names, and who its talkers are: `copriv.talkers`.
+an agreement names, and who its talkers are: `copriv.agreement.participants`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
@@ -75,5 +75,5 @@ def named(name: str) -> Rule:
 def __getattr__(name: str) -> Any:
     # They stood here before agreements were held against this list, and are above it now.
     if name in ("Talkers", "agreed_rule"):
-        return getattr(import_module("copriv.talkers"), name)
+        return getattr(import_module("copriv.agreement.participants"), name)
     raise AttributeError(f"module 'copriv.rules' has no attribute {name!r}")

@@ -70,7 +70,7 @@ class AsyncCopies:
     Raises InvalidInput without a regulariser: the step is ρ/(T²σ), and σ is its strength.
 
     >>> import numpy as np
-    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.model.feasible_set import Box, Regularizer
     >>> from copriv.rules import AsyncCopies, Descent
     >>> rule = AsyncCopies(Descent(Regularizer(1e-3), Box()), 0.01, 10, np.array([0.5, 0.5]))
     >>> state = rule.start(np.zeros((1, 2)))

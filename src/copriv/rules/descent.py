@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.box import Box, Regularizer
+from copriv.model.feasible_set import Box, Regularizer
 from copriv.types import Array
 
 Talker = np.ndarray[Any, np.dtype[np.intp]]
@@ -48,7 +48,7 @@ class Descent:
     P is public (a Hessian of the public sample, inverted), so using it on private answers costs no privacy.
 
     >>> import numpy as np
-    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.model.feasible_set import Box, Regularizer
     >>> from copriv.rules import Descent
     >>> Descent(Regularizer(0.5), Box()).direction(np.array([[2.0]]), np.array([[1.0]]))
     array([[2.]])

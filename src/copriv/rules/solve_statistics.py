@@ -42,7 +42,7 @@ class SolveStatistics:
     """`moments_scale` is b_i of each talker; None where no second moments are released.
 
     >>> import numpy as np
-    >>> from copriv.box import Box, Regularizer
+    >>> from copriv.model.feasible_set import Box, Regularizer
     >>> from copriv.rules import Descent, SolveStatistics
     >>> along = Descent(Regularizer(0.0), Box(), np.eye(2))
     >>> rule = SolveStatistics(along, np.array([1.0]), None, public_rows=100)

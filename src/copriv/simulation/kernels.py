@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.privacy.clipping import row_norms
-from copriv.records import Records
+from copriv.model.records import Records
 from copriv.types import Array, Loss, is_linear
 
 CELLS = 1 << 16

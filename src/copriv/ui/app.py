@@ -20,7 +20,7 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.ui import drafts, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
-from copriv.ui.rows import Rows
+from copriv.ui.uploads import Rows
 from copriv.ui.shell import answered, as_json, body, routes
 from copriv.ui.views import Prepared
 

@@ -25,10 +25,10 @@ from copriv.ui.server import Place, server
 from copriv.ui.shell import answered, routes, stream
 
 if TYPE_CHECKING:
-    from copriv.network.conductor import Conductor
+    from copriv.network.run_state import Conductor
     from copriv.network.store import Event
     from copriv.privacy.ledger_lines import Totals
-    from copriv.records import Records
+    from copriv.model.records import Records
 
 LOOK = 0.25
 """Seconds between two snapshots."""
@@ -195,13 +195,13 @@ class RunWatch:
 
 
 class _Estimate:
-    """ψ of the model as it stands, from the learner's public rows: as in `copriv.cli.realised`, prepared once."""
+    """ψ of the model as it stands, from the learner's public rows: as in `copriv.cli.run_summary`, prepared once."""
 
     def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
         self.rows, self._conductor = None if public is None else public.units, conductor
         if public is not None:
             from copriv.problem import Problem
-            from copriv.public_sample import PublicSample
+            from copriv.populations.public_sample import PublicSample
 
             problem = Problem.forecasting(conductor.agreement, public)
             sample = PublicSample.of(problem)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from copriv.agreement import Agreement
-from copriv.talkers import Talkers
+from copriv.agreement.participants import Talkers
 
 if TYPE_CHECKING:
     from copriv.network.store import Event

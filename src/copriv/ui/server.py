@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from copriv.errors import Unreachable, UsageError
-from copriv.ui.guard import App, Door, Guard
+from copriv.ui.auth import App, Door, Guard
 
 
 @dataclass(frozen=True)

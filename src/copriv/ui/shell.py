@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from copriv import __version__
 from copriv.errors import CoprivError, InvalidInput
-from copriv.ui.words import LANGUAGES, preferred, source, texts
+from copriv.ui.i18n import LANGUAGES, preferred, source, texts
 
 Handler = Callable[[Request], Awaitable[Response]]
 BEAT = 0.5

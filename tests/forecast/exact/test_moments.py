@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import oracle
 from copriv.errors import InvalidInput
-from copriv.fitness import Quadratic, Regularizer
-from copriv.forecast.exact import asynchronous, asynchronous_mean
-from copriv.forecast.exact.asynchronous import a1, a2
-from copriv.forecast.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
-from copriv.forecast.exact.moments import Directions, OwnerKinds
-from copriv.forecast.exact.reduced_runs import draw_talkers, simulated_costs, spread
-from copriv.forecast.exact.synchronous import in_rounds, s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
+from copriv.exact import asynchronous, asynchronous_mean
+from copriv.exact.asynchronous import a1, a2
+from copriv.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
+from copriv.exact.moments import Directions, OwnerKinds
+from copriv.exact.reduced_runs import draw_talkers, simulated_costs, spread
+from copriv.exact.synchronous import in_rounds, s1, s2
 from copriv.rules.recursion import InRounds
 from copriv.rules.sync_averaged import s2_average, s2_steps
 from recursions import recursion_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from copriv.agreed_data import own_table, schema_of
+from copriv.agreement.data_terms import own_table, schema_of
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson, KeysFolder, WitnessFolder
 from copriv.cli.show.console import out, plain_table
@@ -19,7 +19,7 @@ from copriv.data.sql import is_sql, read_sql
 from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
 from copriv.losses import by_name
 from copriv.problem import Problem
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 _LONGEST = 800
 """Characters of a line: what stands in a table may be of any length."""

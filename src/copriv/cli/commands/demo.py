@@ -20,10 +20,10 @@ from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder
 from copriv.cli.show import words
 from copriv.cli.show.console import log, out, plain_table, progress
 from copriv.cli.show.output import save, series_csv
-from copriv.fitness import Fitness, Regularizer, relative_fitness
+from copriv.model.fitness import Fitness, Regularizer, relative_fitness
 from copriv.forecast import Forecast, forecast
 from copriv.pictures.demo import alone_and_together
-from copriv.pictures.look import png
+from copriv.pictures.style import png
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.party import check_folder
+from copriv.cli.commands.party_options import check_folder
 from copriv.cli.show.console import out
 from copriv.errors import UsageError
 

@@ -15,8 +15,8 @@ from copriv.cli.show.forecast_tables import show
 from copriv.cli.show.output import forecast_files, save
 from copriv.errors import UsageError
 from copriv.forecast import forecast
-from copriv.forecast.questions import reach
-from copriv.forecast.questions import without as without_owners
+from copriv.forecast.what_if import reach
+from copriv.forecast.what_if import without as without_owners
 
 
 def command(

@@ -9,8 +9,8 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands.interrupted import going_on
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
-from copriv.cli.commands.party import check_address, check_folder, party_keys, run_stoppably
-from copriv.cli.commands.watching import Ui, UiPort, watched
+from copriv.cli.commands.party_options import check_address, check_folder, party_keys, run_stoppably
+from copriv.cli.commands.live_page import Ui, UiPort, watched
 from copriv.cli.show.console import log, out, waiting
 from copriv.cli.show.output import replace_file
 from copriv.cli.show.run import Following, compared, owners_table
@@ -18,9 +18,9 @@ from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
-    from copriv.network.conductor import Conductor
+    from copriv.network.run_state import Conductor
     from copriv.network.model import Model
-    from copriv.records import Records
+    from copriv.model.records import Records
 
 
 def command(
@@ -72,8 +72,8 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
-    from copriv.cli.realised import realised, run_record
-    from copriv.network.conductor import Conductor
+    from copriv.cli.run_summary import realised, run_record
+    from copriv.network.run_state import Conductor
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
     from copriv.network.model import Model
@@ -221,7 +221,7 @@ def _compare(
     runs: int,
 ) -> None:
     """What the public rows say of the run. It is over and its model written: it does not fail for want of this."""
-    from copriv.cli.realised import expected, realised
+    from copriv.cli.run_summary import expected, realised
 
     try:
         record["realised"] = realised(conductor, public, seconds, strata)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessFolder
-from copriv.cli.commands.party import party_keys
+from copriv.cli.commands.party_options import party_keys
 from copriv.cli.show.ledger import show_made
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.ledger_reading import verify

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson
-from copriv.cli.commands.party import check_folder, check_not_read
+from copriv.cli.commands.party_options import check_folder, check_not_read
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_own_file
 from copriv.cli.show.words import listed

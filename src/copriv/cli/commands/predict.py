@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from copriv.cli.commands.options import AsJson
-from copriv.cli.commands.party import check_folder
+from copriv.cli.commands.party_options import check_folder
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_file
 

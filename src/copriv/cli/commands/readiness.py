@@ -5,7 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.party import party_keys
+from copriv.cli.commands.party_options import party_keys
 from copriv.errors import CoprivError
 from copriv.privacy.ledger_reading import verify
 

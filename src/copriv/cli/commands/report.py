@@ -9,7 +9,7 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson, LedgerPath, WitnessFolder
-from copriv.cli.commands.party import check_folder
+from copriv.cli.commands.party_options import check_folder
 from copriv.cli.show.console import log
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, UsageError
 

@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import out, plain_table
 from copriv.errors import InvalidInput, UsageError
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 if TYPE_CHECKING:
     from copriv.network.verify import Verdict

@@ -1,6 +1,6 @@
 """Where words go: results to standard output, logs, errors and progress to standard error.
 
-Words are shown as they are: nothing in them is markup or an emoji, and what others wrote (`copriv.text`) moves no cursor.
+Words are shown as they are: nothing in them is markup or an emoji, and what others wrote (`copriv.formatting.sanitize`) moves no cursor.
 Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
 """
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 PATIENCE = 2.0
 """Seconds before a bar appears."""

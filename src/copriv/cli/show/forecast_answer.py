@@ -9,9 +9,9 @@ from copriv.agreement import Agreement
 from copriv.cli.show import words
 from copriv.cli.show.console import out
 from copriv.forecast import Forecast, OwnerForecast
-from copriv.forecast.questions import Target, Without
+from copriv.forecast.what_if import Target, Without
 from copriv.simulation import NOT_PRIVATE
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 WIDTH, HEIGHT = 80, 24
 _NAME = 18

@@ -10,9 +10,9 @@ from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.forecast_answer import pays
 from copriv.cli.show.words import MOST_ROWS
 from copriv.forecast import Assessment, Forecast, OwnerForecast
-from copriv.forecast.value import LEAST_EPSILON
+from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.simulation import NOT_PRIVATE
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 
 def show(agreement: Agreement, outlook: Forecast) -> None:

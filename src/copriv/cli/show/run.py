@@ -12,7 +12,7 @@ from copriv.cli.show.console import aside, log, plain_table
 from copriv.cli.show.words import percent
 
 if TYPE_CHECKING:
-    from copriv.network.conductor import Conductor
+    from copriv.network.run_state import Conductor
     from copriv.network.store import Event
 
 

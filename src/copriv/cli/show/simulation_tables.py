@@ -8,7 +8,7 @@ from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import MOST_ROWS
 from copriv.rules import named
 from copriv.simulation import Simulation
-from copriv.text import printable
+from copriv.formatting.sanitize import printable
 
 
 def show(agreement: Agreement, result: Simulation) -> None:

@@ -1,12 +1,12 @@
 """Numbers said in words: what a simulation's or a forecast's ψ means for those who would join."""
 
 from copriv.forecast import Forecast
-from copriv.forecast.outlook import NOTICEABLE
-from copriv.numerals import listed as listed
-from copriv.numerals import percent as percent
-from copriv.numerals import percent_range as percent_range
-from copriv.numerals import plain_number as plain_number
-from copriv.numerals import times as times
+from copriv.forecast.forecaster import NOTICEABLE
+from copriv.formatting.numbers import listed as listed
+from copriv.formatting.numbers import percent as percent
+from copriv.formatting.numbers import percent_range as percent_range
+from copriv.formatting.numbers import plain_number as plain_number
+from copriv.formatting.numbers import times as times
 from copriv.simulation import Simulation
 
 MOST_ROWS = 20

@@ -10,10 +10,10 @@ from copriv.experiments.claims.claim import Answer, Found
 from copriv.experiments.consortia import at_hand
 from copriv.experiments.figures.grid import slope
 from copriv.experiments.runner import Row
-from copriv.fitness import Quadratic, Regularizer
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.forecast.bounds import Setting, a_as_printed, a_theorem_2, s_theorem_2, s_theorem_3
-from copriv.forecast.exact.moments import OwnerKinds
-from copriv.forecast.exact.synchronous import s1
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.synchronous import s1
 from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.types import Array

@@ -1,0 +1,5 @@
+"""The agreement that all parties sign up to: its document, its participants, and what it says of the data."""
+
+from copriv.agreement.agreement import AgreedTerms, Agreement, DataTerms, ModelTerms, OwnerTerms, Terms
+
+__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]

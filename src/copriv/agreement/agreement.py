@@ -1,0 +1,235 @@
+"""The agreement: the one document that all parties sign up to, before any private record is touched.
+
+It is a TOML file with the tables [agreement], [model], [data] and one [[owner]] for each data owner (`copriv.terms`);
+this module reads it, holds it against the lists of rules, mechanisms and losses, and gives it its fingerprint.
+"""
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from copriv import losses, mechanisms, rules
+from copriv.terms.explain import problems_of, unknown_names
+from copriv.errors import AgreementError
+from copriv.mechanisms import Mechanism
+from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.cards import Card, Shown, Table, in_short
+from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.formatting.sanitize import reason
+
+__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
+
+
+LARGEST = 200_000_000
+"""Bytes of a file that is read as an agreement: a million owners written out take half of that."""
+_LOOKUPS = {
+    ("agreement", "rule"): rules.named,
+    ("agreement", "mechanism"): mechanisms.named,
+    ("model", "loss"): losses.known,
+}
+"""Where a name of the agreement must stand on a list."""
+
+
+class Agreement(Shown, Framed, AgreedTerms):
+    """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made.
+
+    >>> agreement.owner_names
+    ('north', 'south', 'west')
+    >>> copriv.Agreement.of(agreement.to_dict()).fingerprint == agreement.fingerprint
+    True
+    >>> agreement.replace(owner={"epsilon": 2.0}).owner[0].epsilon
+    2.0
+    """
+
+    @model_validator(mode="after")
+    def _loss_is_known(self) -> "Agreement":
+        try:
+            losses.known(self.model.loss)
+        except AgreementError as error:
+            raise ValueError(f"model.loss: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> "Agreement":
+        if self.agreement.rule != "auto":
+            rules.named(self.agreement.rule)
+        self.mechanism.check(self)
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Agreement":
+        """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
+        try:
+            text = _text_of(path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, UnicodeDecodeError):
+                raise AgreementError(
+                    f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
+                ) from None
+            raise AgreementError(
+                f"{path}: cannot read the agreement ({reason(error)}); give the path of a TOML file"
+            ) from None
+        try:
+            return cls.of(tomllib.loads(text))
+        except AgreementError as error:
+            told = AgreementError(f"{path}: {error}")
+            told.problems = error.problems
+            raise told from None
+        except ValueError as error:  # also of a number with more digits than Python reads
+            raise AgreementError(f"{path}: not valid TOML: {error}") from None
+        except RecursionError:
+            raise AgreementError(f"{path}: its brackets are nested too deeply for an agreement") from None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Agreement":
+        """Check a mapping of the file's shape. Raises AgreementError as `load` does."""
+        if not isinstance(document, Mapping):
+            raise AgreementError(
+                f"an agreement is a mapping of tables, not {type(document).__name__}; Agreement.load reads a file"
+            )
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            found = problems_of(error.errors(), document)
+            known = _LOOKUPS if error.errors()[0]["loc"] else {}
+            raise AgreementError.of([*found, *unknown_names(document, known)]) from None
+
+    @classmethod
+    def given(cls, agreement: "Agreement | str | Path | Mapping[str, Any]") -> "Agreement":
+        """An agreement however it is given: itself, the path of its file, or a mapping of the file's shape.
+
+        Raises AgreementError as `load` and `of` do.
+        """
+        if isinstance(agreement, Agreement):
+            return agreement
+        if isinstance(agreement, str | Path):
+            return cls.load(agreement)
+        return cls.of(agreement)
+
+    def replace(self, **changes: Any) -> "Agreement":
+        """A copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
+
+        `owner` takes the whole list of tables, or one mapping that is applied to every table.
+        """
+        document = self.to_dict()
+        for table, values in changes.items():
+            if table == "owner" and isinstance(values, dict):
+                document["owner"] = [{**owner, **values} for owner in document["owner"]]
+            elif table == "owner":
+                document["owner"] = list(values)
+            else:
+                document[table] = {**document[table], **values}
+        return Agreement.of(document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mapping that `of` reads; keys without a value are left out, as TOML has no null."""
+        return self.model_dump(mode="python", exclude_none=True, by_alias=True)
+
+    def to_toml(self) -> str:
+        """The text of a file that `load` reads back with the same fingerprint."""
+        document = self.to_dict()
+        tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
+        tables += [("[[owner]]", owner) for owner in document["owner"]]
+        return "\n".join(
+            "\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables
+        )
+
+    def _card(self) -> Card:
+        terms, model, data = self.agreement, self.model, self.data
+        n, records = self.n_owners, sum(table.records * table.number for table in self.owner_tables)
+        source = data.dataset or "none named"
+        return Card(
+            f"Agreement {terms.name!r}: {n:,} owner{'s' if n > 1 else ''}, {records:,} records",
+            (
+                f"Rule: {self.rule_in_words}; horizon {terms.horizon:,}; mechanism: {terms.mechanism}.",
+                f"Loss: {model.loss}, gradients bounded at {in_short(model.gradient_bound)}; data: {source}.",
+                f"Fingerprint: {self.fingerprint}",
+                Table.of(("owner", "records", "epsilon", "delta"), self.owner_tables, _owner_cells, "owners"),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        tables = [table.model_dump() for table in self.owner_tables]
+        return {"owners": lambda: {name: [table[name] for table in tables] for name in tables[0]}}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical form (sorted keys, shortest exact numbers): it is in every message and ledger line."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)  # bounds and categories of a table's columns are in dictionaries, which have none
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether every owner answers every round."""
+        return self.agreement.rule != "auto" and rules.named(self.agreement.rule).together
+
+    @property
+    def one_answer(self) -> bool:
+        """Whether each owner answers one query, at the agreed start, and the learner then computes the model."""
+        return self.mechanism.one_answer
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What owners answer with."""
+        return mechanisms.named(self.agreement.mechanism)
+
+    @property
+    def rule_in_words(self) -> str:
+        """The rule with its variant, or what stands in its place: for a column of a table."""
+        terms = self.agreement
+        if self.one_answer:
+            return self.mechanism.label
+        if terms.rule == "auto":
+            return "to be planned"
+        said = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
+        return f"{said}{' in rounds' if terms.window > 1 else ''}"
+
+    @property
+    def queries(self) -> int:
+        """How many times the learner asks in a full run: T − 1 rounds, or the least of T and all owners' caps.
+
+        Where owners answer once, each is asked once.
+        """
+        if self.one_answer:
+            return self.n_owners
+        if self.synchronous:
+            return min(self.agreement.horizon - 1, self.answers)
+        return min(self.agreement.horizon, self.answers * self.n_talkers)
+
+
+def _text_of(path: str | Path) -> str:
+    """What a file says. A pipe that nobody writes into is not waited for, and a file without end is not read to its end.
+
+    Raises OSError where it cannot be read, ValueError where it is no text, or longer than any agreement.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
+        if hasattr(os, "O_NONBLOCK"):
+            os.set_blocking(descriptor, True)
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST // 10**6} MB")
+    return content.decode("utf-8").replace("\r\n", "\n")
+
+
+def _owner_cells(table: OwnerTerms) -> tuple[str, ...]:
+    name = table.name if table.number == 1 else f"{table.name} (each of {table.number:,})"
+    return name, f"{table.records:,}", f"{table.epsilon:g}", f"{table.delta:g}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    # JSON writes strings, numbers and booleans as TOML does; only DEL must be escaped in TOML and is not in JSON.
+    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")

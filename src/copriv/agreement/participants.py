@@ -1,0 +1,84 @@
+"""Who talks in an agreement, and by which rule the learner moves: from the agreement's words to both.
+
+Simulations and learners over a network both come here, so that they cannot differ.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError
+from copriv.model.fitness import Box, Regularizer
+from copriv.mechanisms import OneAnswer
+from copriv.rules import named
+from copriv.rules.descent import Descent, UpdateRule
+from copriv.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Talkers:
+    """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
+
+    members: tuple[tuple[int, ...], ...]
+    """Each talker's owners, by their places in the agreement."""
+    weights: Float[Array, " talkers"]
+    rates: tuple[float, ...]
+    """Of their clocks."""
+
+    @classmethod
+    def of(cls, agreement: Agreement) -> "Talkers":
+        """Where owners answer once, each is a talker of its own whatever the rule: there is nothing to wait for.
+
+        Raises AgreementError where the size of groups is still "auto".
+        """
+        groups: dict[object, list[int]] = {}
+        in_group = _groups_of_a_size(agreement)
+        for i, owner in enumerate(agreement.owner):
+            own: object = owner.group or in_group.get(i) or i
+            group = i if agreement.one_answer else "all" if agreement.synchronous else own
+            groups.setdefault(group, []).append(i)
+        w, members = agreement.weights, tuple(map(tuple, groups.values()))
+        rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
+        return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
+
+
+def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
+    """Owner → its group, for those that name none where a size is agreed: as many in each as go, within one."""
+    size = agreement.agreement.group_size
+    if size == "auto":
+        raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
+    if size is None:
+        return {}
+    free = [i for i, owner in enumerate(agreement.owner) if not owner.group]
+    number = -(-len(free) // size)
+    return {i: (place * number // len(free),) for place, i in enumerate(free)}
+
+
+def agreed_rule(
+    agreement: Agreement,
+    talkers: Talkers,
+    n_parameters: int,
+    *,
+    shares_by_rate: bool = False,
+    shares: Float[Array, " talkers"] | None = None,
+    feature_bound: float | None = None,
+) -> UpdateRule:
+    """The rule of an agreement.
+
+    shares_by_rate: whether talkers talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
+    shares: how often each talks, where something else than the agreement says so.
+    n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
+    Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
+    """
+    terms, model = agreement.agreement, agreement.model
+    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
+    descent = Descent(Regularizer(model.regularization), Box(model.theta_max), matrix)
+    mechanism = agreement.mechanism
+    if isinstance(mechanism, OneAnswer):
+        return mechanism.rule(agreement, descent, talkers.weights, n_parameters, feature_bound)
+    if shares is None and shares_by_rate:
+        rates = np.array(talkers.rates)
+        shares = rates / rates.sum()
+    return named(terms.rule).update(agreement, descent, talkers.weights, shares)

@@ -1,0 +1,162 @@
+"""A run beside what was forecast for it: what the learner can know without any private record.
+
+The learner knows what was answered and spent. With public rows of its own it also knows the fitness of its model on them,
+and can say what the same agreement was expected to come to.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.model.fitness import relative_fitness
+from copriv.forecast.assessment import assess
+from copriv.forecast.forecaster import worlds_unlike
+from copriv.populations.diagnosis import heard
+from copriv.problem import Problem
+from copriv.populations.public_sample import PublicSample
+from copriv.model.records import Records
+from copriv.agreement.participants import Talkers
+from copriv.types import Array
+from copriv.populations.dealt import unlikeness_of
+
+if TYPE_CHECKING:
+    from copriv.network.run_state import Conductor
+
+SURE = 1.645
+"""Standard errors, to either side, that hold with 90 %."""
+
+
+def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
+    """How the run went: realised beside what was agreed."""
+    agreement, outcome = conductor.agreement, conductor.outcome
+    lost = [e.data["owner"] for e in conductor.store.events("refused") if e.data["code"] == "lost"]
+    owners = []
+    for terms in agreement.owner:
+        answered = conductor.parties[terms.name].answered
+        ε, δ = agreement.mechanism.spent_after(agreement, terms, answered)
+        owners.append(
+            {
+                "name": terms.name,
+                "records": terms.records,
+                "epsilon": terms.epsilon,
+                "delta": terms.delta,
+                "answers": answered,
+                "most_answers": agreement.answers,
+                "lost": lost.count(terms.name),
+                "spent": float(ε),
+                "spent_delta": float(δ),
+                "noise_scale": agreement.mechanism.scale(agreement, terms),
+            }
+        )
+    return {
+        "run": conductor.store.run,
+        "head": conductor.store.head,
+        "rule": agreement.agreement.rule,
+        "mechanism": agreement.agreement.mechanism,
+        "talk": conductor.conduct.talk,
+        "status": None if outcome is None else outcome.status,
+        "outcome": None if outcome is None else outcome.reason,
+        "queries": conductor.stepped,
+        "agreed_queries": agreement.queries,
+        "seconds": round(seconds, 3),
+        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "owners": owners,
+    }
+
+
+def realised(
+    conductor: "Conductor", public: Records | None, seconds: float, strata: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """What came of the run. ψ is an estimate from the public rows alone, None without them.
+
+    seconds: how long the learner's process took, waiting for owners included.
+    strata: whose each public row is, where somebody knows: what was assumed of the owners is then what these rows said.
+    """
+    agreement = conductor.agreement
+    return {
+        **_counted(agreement, [conductor.parties[name].answered for name in agreement.owner_names], conductor.stepped),
+        "seconds": round(seconds, 3),
+        "public": None
+        if public is None
+        else {**on_public_rows(agreement, conductor.model, public), "heard": _heard(conductor, public, strata)},
+    }
+
+
+def _heard(conductor: "Conductor", public: Records, strata: Sequence[str] | None) -> dict[str, Any] | None:
+    """What the answers say of the owners and of the public rows, beside what was assumed (`copriv.populations.diagnosis`)."""
+    agreement, store = conductor.agreement, conductor.store
+    problem = Problem.forecasting(agreement, public, strata=strata)
+    sample = PublicSample.of(problem)
+    asked = {query.identity: query.theta for _, _, query in store.queries()}
+    answers = ((answer.owner, asked[answer.identity], answer.gradient) for answer in store.answers())
+    found = heard(agreement, sample, unlikeness_of(problem), conductor.model, answers)
+    return None if found is None else found.to_dict()
+
+
+def expected(
+    agreement: Agreement, public: Records, runs: int, seed: int = 0, strata: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """What the agreement was expected to come to, with every answer given: the forecast from the public rows.
+
+    In the worlds of a forecast: of owners as unlike as is stated, as the public rows' strata say, or as is usual.
+    Raises CoprivError where the agreement cannot be forecast.
+    """
+    problem = Problem.forecasting(agreement, public, strata=strata)
+    sample = PublicSample.of(problem)
+    unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), seed)
+    made = assess(problem, "as agreed", runs, seed, sample, unlike)
+    ψ, asked = made.relative_fitness, agreement.queries
+    each = min(round(asked / len(Talkers.of(agreement).members)), agreement.answers)
+    return {
+        **_counted(agreement, [each] * len(agreement.owner), asked),
+        "kind": made.kind,
+        "runs": runs,
+        "relative_fitness": {key: float(getattr(ψ, key)[-1]) for key in ("mean", "median", "low", "high")},
+    }
+
+
+def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Records) -> dict[str, Any]:
+    """f and ψ of a model on the public rows, and ψ as it may be on the owners' records.
+
+    The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
+    n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
+    be below 0. How far it errs: with e = θ − θ*, and θ* off by N(0, C) between the samples, ½(e + c)ᵀA(e + c) has the
+    variance ½tr(AC)² + eᵀACAe; 90 % of estimates are between "low" and "high" of what they estimate.
+    """
+    problem = Problem.forecasting(agreement, public)
+    sample = PublicSample.of(problem)
+    of_best = sample.public_only(float(agreement.records.sum()))
+    f = float(problem.fitness.value(theta))
+    ψ = float(relative_fitness(np.array(f), sample.optimum))
+    share = 1.0 / public.units + 1.0 / float(agreement.records.sum())
+    AC, p = sample.hessian @ sample.spread * share, problem.n_parameters
+    across = 2.0 * max(ψ - of_best, 0.0) * float(np.trace(AC)) / p / sample.optimum.value
+    error = float(np.sqrt(0.5 * float(np.sum(AC * AC.T)) / sample.optimum.value**2 + across))
+    return {
+        "rows": public.units,
+        "fitness": f,
+        "least_fitness": sample.optimum.value,
+        "relative_fitness": ψ,
+        "of_the_best_model": of_best,
+        "estimate": ψ - of_best,
+        "low": max(ψ - of_best - SURE * error, 0.0),
+        "high": max(ψ - of_best + SURE * error, 0.0),
+    }
+
+
+def _counted(agreement: Agreement, answers: list[int], queries: int) -> dict[str, Any]:
+    spent = [
+        agreement.mechanism.spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)
+    ]
+    names = agreement.owner_names
+    return {
+        "queries": queries,
+        "answers": dict(zip(names, answers, strict=True)),
+        "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
+        "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
+        "noise_scale": {owner.name: agreement.mechanism.scale(agreement, owner) for owner in agreement.owner},
+    }

@@ -1,0 +1,167 @@
+"""What does joining mean for each owner? For everybody's records, for its own, and for the others.
+
+From the runs of the recommended terms (`assessment`), what each could have without joining (`judgement`), and what owners are
+worth to one another (`value`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.forecast.assessment import Assessment
+from copriv.forecast.quantiles import quantiles
+from copriv.forecast.standalone_models import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
+from copriv.forecast.coalition_value import Consortium
+from copriv.formatting.cards import Shown
+
+
+@dataclass(frozen=True)
+class OwnerForecast(Shown):
+    """What joining means for one owner. ψ throughout, on all owners' records; lower is better.
+
+    >>> north = outlook.owners[0]
+    >>> north.called, north.records, north.joining_pays
+    ('north', 1000, True)
+    """
+
+    name: str
+    records: int
+    epsilon: float
+    alone: float
+    """Its own model, without noise."""
+    together: float
+    """The consortium's model under the recommended terms, typically: the median."""
+    joining_pays: bool
+    """`together` beats `alone` and the public model, more likely than not."""
+    close_call: bool
+    """What is known does not tell which is better: the probability is near a half, or medians say otherwise."""
+    joining_pays_probability: float
+    """The probability that it does, by all that the public rows leave open."""
+    alone_low: float
+    """`alone` is below this in one world of twenty."""
+    alone_high: float
+    """`alone` is above this in one world of twenty."""
+    break_even_epsilon: float | None
+    """The least ε of its own at which joining pays; None: there is none."""
+    break_even_epsilon_low: float | None
+    """In one world of twenty even less is enough; None: no ε is, even there."""
+    break_even_epsilon_high: float | None
+    """In nineteen worlds of twenty this is enough; None: no ε is."""
+    break_even_epsilon_for_all: float | None
+    """The same with one ε for all owners."""
+    marginal_value: float
+    """How much ψ falls for a unit more of its ε."""
+    marginal_value_of_a_record: float
+    loss_to_others: float
+    """How much ψ rises for the others if it leaves; negative: they are better off."""
+    welcome_epsilon: float | None
+    """The least ε of its own at which the others lose nothing by its coming; None: there is none."""
+    worth_in_records: float
+    """What its being there is worth to everybody's records, in pooled records without privacy; below 0: it costs them."""
+    worth_in_epsilon: float | None
+    """How many times the others' ε would have to be for them to do without it; None: no ε is enough."""
+    in_best_subset: bool
+    """False: the others would do noticeably better without it."""
+    best_weight: float
+    """Its weight in place of n_i/n, in the mix of least cost."""
+    shapley: float
+    shapley_error: float
+    own: OwnRecords
+    """The same questions about the owner's own records; all others are about everybody's."""
+    count: int = 1
+    """So many owners of these terms; what is said is of one of them."""
+    number_in_best_subset: int = 1
+    """Of these, how many are in the best coalition."""
+
+    @property
+    def called(self) -> str:
+        """The name; of several owners, with their number."""
+        return self.name if self.count == 1 else f"{self.name} (each of {self.count:,})"
+
+
+def owners_of(
+    agreement: Agreement,
+    members: Consortium,
+    recommended: Assessment,
+    judged: Judgement | OwnJudgement,
+    subset: Float[np.ndarray, " owners"],
+    starts: Float[np.ndarray, " worlds"],
+) -> tuple[OwnerForecast, ...]:
+    """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once.
+
+    subset: how many of each belong in. starts: ψ in each world of what terms begin with.
+    """
+    together = float(recommended.relative_fitness.median[-1])
+    by_epsilon, by_record = members.marginal_values()
+    without = members.loss_without()
+    best, weights = subset, members.best_weights()
+    shapley, error = members.shapley()
+    made, alike = [], {}
+    for i, owner in enumerate(agreement.owner_tables):
+        kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
+        if kind not in alike:
+            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts)
+        made.append(
+            OwnerForecast(
+                name=owner.name,
+                records=owner.records,
+                epsilon=owner.epsilon,
+                together=together,
+                marginal_value=float(by_epsilon[i]),
+                marginal_value_of_a_record=float(by_record[i]),
+                loss_to_others=float(without[i]),
+                in_best_subset=bool(best[i] == owner.number),
+                best_weight=float(weights[i]),
+                shapley=float(shapley[i]),
+                shapley_error=float(error[i]),
+                count=owner.number,
+                number_in_best_subset=round(float(best[i])),
+                **alike[kind],
+            )
+        )
+    return tuple(made)
+
+
+def _of_kind(
+    i: int,
+    members: Consortium,
+    recommended: Assessment,
+    judged: Judgement | OwnJudgement,
+    lost: float,
+    starts: Float[np.ndarray, " worlds"],
+) -> dict[str, Any]:
+    """What is the same for all owners of one size and budget."""
+    alone, target = judged.alone(i), judged.without_joining(i)
+    usual = float(np.median(target))
+    least = members.break_even(i, usual)
+    probability = judged.pays(recommended.draws, i)
+    low, high = quantiles(alone)
+    together, own = members.together(), float(np.median(alone))
+    typically = together < BETTER * min(own, float(np.median(judged.public))), together < BETTER * usual
+    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
+    # there what terms begin with costs more too.
+    easy, hard = (
+        members.beginning_at(float(np.quantile(starts, q))).break_even(i, float(np.quantile(target, q)))
+        for q in (0.95, 0.05)
+    )
+    return {
+        "close_call": close_call(probability, *typically),
+        "welcome_epsilon": members.welcome(i),
+        "worth_in_records": members.as_records(together) - members.as_records(together + lost),
+        "worth_in_epsilon": members.epsilon_in_place_of(i),
+        "alone": own,
+        "alone_low": float(low),
+        "alone_high": float(high),
+        "joining_pays": probability > 0.5,
+        "joining_pays_probability": probability,
+        "own": judged.on_own_records(recommended, i),
+        "break_even_epsilon": least,
+        "break_even_epsilon_low": None
+        if easy is None and least is None
+        else min(e for e in (easy, least) if e is not None),
+        "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
+        "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
+    }

@@ -1,0 +1,84 @@
+"""What public rows cannot show, and what it could cost: records of a kind that is rarer than there are public rows.
+
+A forecast's band is of records like those that public rows show, with tails that are extrapolated (`tails`). Real tables
+hold more than that: one loan in ten thousand has an income that is six times the next. A kind of record of which there is
+one in RARER·n₀ is missing among n₀ public rows four times out of five, and then nothing in them tells of it. The fitness
+counts such records as they are, while every private answer bounds what they can do to it; so what they cost hardly depends
+on ε, and a forecast far below it holds only where there are none.
+
+Nobody can say how far off they are. Said is what one scenario would cost: that one record in RARER·n₀ is LONGER times as
+long as the longest public row, and has the target of a record of usual length. It is in no band and no number of a verdict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.formatting.numbers import percent
+from copriv.populations.by_owner import best_on
+from copriv.problem import Problem
+from copriv.model.records import Records
+from copriv.types import Array
+
+RARER = 5
+"""Public rows miss a kind of which there is one in RARER times as many four times out of five."""
+LONGER = 3.0
+"""Times the longest public row: of the real tables at hand the longest is 1 to 10 times that of a sample of 1,000."""
+LONGEST = 0.01
+"""Such a record points to where so many of the longest of a world do."""
+WORLDS = 8
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """One scenario of records that public rows do not show."""
+
+    one_in: int
+    """Of the owners' records."""
+    times_as_long: float
+    """As the longest public row."""
+    relative_fitness: float
+    """ψ of the terms on records with these among them, the median over worlds and runs; the terms' noise included."""
+
+    @classmethod
+    def of(
+        cls, rows: Records, pools: Sequence[Problem], models: Float[Array, "worlds runs p"], records: int
+    ) -> "Unseen | None":
+        """rows: the public ones. pools, models: all records of each world, and what runs of the terms ended with there.
+
+        None where the owners' `records` are so few that they have most likely none either.
+        """
+        number = round(records / (RARER * rows.units))
+        if number < 1:
+            return None
+        length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
+        for i, (pool, ended) in enumerate(zip(pools[:WORLDS], models, strict=False)):
+            whole = pool.unbounded[0] if pool.pooled is None else pool.pooled
+            rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
+            among = Records.concatenate([whole, rare])
+            best = best_on(pool, among, pool.optimum.theta)
+            if best is not None and best.value > 0:
+                fitness = pool.fitness_of(among.with_intercept() if pool.terms.model.intercept else among)
+                found.append(np.clip(fitness.value(ended) / best.value - 1.0, 0.0, None))
+        return cls(round(records / number), LONGER, float(np.median(found))) if found else None
+
+    def words(self, high: float) -> str | None:
+        """In a sentence, where it is above the band's upper end; None elsewhere."""
+        if self.relative_fitness <= high:
+            return None
+        return (
+            f"Public rows cannot show what one record in {self.one_in:,} is like: were those "
+            f"{self.times_as_long:g} times as long as any public row, the cost would be about "
+            f"{percent(self.relative_fitness)}, whatever the budget is."
+        )
+
+
+def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:
+    """So many records in the place of one of the longest, at this length and with a target of the others."""
+    lengths = np.abs(rows.features).sum(axis=1)
+    far = np.argsort(lengths)[-max(int(LONGEST * len(rows)), 1) :]
+    one = rng.choice(far[lengths[far] > 0]) if (lengths[far] > 0).any() else far[-1]
+    x = rows.features[one] * length / max(float(lengths[one]), 1e-300)
+    return Records(x[None], rows.target[rng.integers(len(rows), size=1)], np.array([float(number)]))

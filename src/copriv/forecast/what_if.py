@@ -1,0 +1,137 @@
+"""What a coordinator asks a forecast: what would it take to reach a target, and what if somebody stays away?
+
+Answers are read off the forecast's own curve and worlds, so that they agree with all that it says elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from copriv.errors import UsageError
+from copriv.forecast.quantiles import quantiles
+from copriv.forecast.forecaster import Forecast
+from copriv.forecast.coalition_value import Consortium, least
+from copriv.formatting.cards import Shown
+
+MOST = 10_000
+"""More owners than this are not asked for."""
+SURE = 0.95
+"""The part of worlds and runs in which a target is reached "nearly surely"."""
+
+
+@dataclass(frozen=True)
+class Target(Shown):
+    """What it takes to reach ψ ≤ value. Each of the ways changes one thing, and leaves the rest as agreed."""
+
+    value: float
+    reached_by: Literal["public", "together", "nobody"]
+    """The public rows alone; the recommended terms; nothing as it is agreed now."""
+    epsilon: float | None
+    """The least ε, the same for every owner, with which it is typically reached; None: no ε is enough."""
+    epsilon_surely: float | None
+    """With which it is reached in 95 % of worlds and runs."""
+    records: float | None
+    """By how much everybody's records would have to be multiplied; None: no number is enough."""
+    more_owners: int | None
+    """How many more owners like the typical one of these (`like`); None: none of up to MOST."""
+    like: tuple[int, float]
+    """Records and ε of that owner: the medians."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        return {**vars(self), "like": {"records": self.like[0], "epsilon": self.like[1]}}
+
+
+@dataclass(frozen=True)
+class Without(Shown):
+    """The consortium without some of its owners, on everybody's records still."""
+
+    names: tuple[str, ...]
+    together: float
+    """ψ that the others would typically reach."""
+    together_with_all: float
+    loss: float
+    """How much ψ rises for the others; below 0 they are better off."""
+    worth_in_records: float
+    """The loss in pooled records without privacy."""
+    times_epsilon: float | None
+    """How many times the others' ε would have to be to make up for it; None: no ε is enough."""
+    joining_pays: dict[str, bool]
+    """For each that stays, whether it then still does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        return {**vars(self), "names": list(self.names)}
+
+
+def reach(outlook: Forecast, value: float) -> Target:
+    """What it takes to reach ψ ≤ value. Raises UsageError unless value is above 0."""
+    if not (np.isfinite(value) and value > 0):
+        raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
+    members, ψ = outlook.consortium, outlook.recommended.relative_fitness
+    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(float(ψ.median[-1]), 1e-300)
+    like = int(np.median(members.one_by_one().records)), float(np.median(members.one_by_one().epsilon))
+    by: Literal["public", "together", "nobody"] = "nobody"
+    if outlook.public_only <= value:
+        by = "public"
+    elif outlook.together <= value:
+        by = "together"
+    return Target(
+        value,
+        by,
+        members.epsilon_for(value),
+        members.epsilon_for(value / max(spread, 1.0)),
+        least(lambda t: replace(members, records=t * members.records).together() <= value, 1e-6, 1e6),
+        _more(members, value, *like),
+        like,
+    )
+
+
+def without(outlook: Forecast, names: Sequence[str]) -> Without:
+    """The others, if these stay away. Raises UsageError for names that no owner has, and where nobody would be left."""
+    members, known = outlook.consortium, [owner.name for owner in outlook.owners]
+    for name in names:
+        if name not in known:
+            raise UsageError(f"without: no owner is called {name!r}; they are {', '.join(known[:12])}")
+    stay = np.where([name not in names for name in known], members.number, 0.0)
+    if not stay.any():
+        raise UsageError("without: nobody would be left; leave at least one owner in")
+    cost, together = float(members.cost(stay)), members.together()
+    alternatives = members.alone() if members.without is None else members.without
+    times = least(lambda t: float(replace(members, epsilon=t * members.epsilon).cost(stay)) <= together, 1e-4, 1e4)
+    return Without(
+        tuple(name for name in known if name in names),
+        cost,
+        together,
+        cost - together,
+        members.as_records(together) - members.as_records(cost),
+        times,
+        {name: bool(cost < other) for name, other, there in zip(known, alternatives, stay, strict=True) if there > 0},
+    )
+
+
+def _more(members: Consortium, value: float, records: int, epsilon: float) -> int | None:
+    """How many more owners of these records and ε it takes; 0 where none are needed."""
+
+    def cost(more: int) -> float:
+        wider = replace(
+            members,
+            counts=np.append(members.number, 1.0),
+            records=np.append(members.records, float(max(more * records, 1e-300))),
+            # As many owners of one kind, as one: (κ/ε)² adds up.
+            epsilon=np.append(members.epsilon, epsilon / np.sqrt(max(more, 1e-300))),
+            overlap=np.append(members.overlap, 1.0),
+            without=None,
+        )
+        return wider.together()
+
+    if members.together() <= value:
+        return 0
+    tried = np.unique(np.round(np.geomspace(1, MOST, 400)).astype(int)).tolist()
+    first = next((i for i, more in enumerate(tried) if cost(more) <= value), None)
+    if first is None:
+        return None
+    span = range(tried[first - 1] + 1 if first else 1, tried[first] + 1)
+    return next(more for more in span if cost(more) <= value)

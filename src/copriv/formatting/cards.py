@@ -1,0 +1,159 @@
+"""How does a value show itself? On one screen where it is printed, and as HTML in a notebook: both from one card.
+
+A class inherits `Shown` and says its `_card`: a title, sentences and tables. One that says none is told by its fields. Arrays
+are told by their shapes alone: what is in them may be records. Whatever is in a name, no control character of it reaches a
+terminal and no markup of it a notebook.
+"""
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from copriv.formatting.sanitize import printable
+
+WIDTH, HEIGHT = 100, 24
+"""Columns and lines of a screen, at most."""
+ROWS = 6
+"""Rows of a table that are shown; how many more there are is said."""
+LONGEST = 600
+"""Characters of a sentence."""
+_CELL = 60
+_GAP = "   "
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words; the first column is of names, those after it of numbers unless there is no head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    more: str = ""
+    """What is not shown, in words."""
+
+    @classmethod
+    def of(
+        cls, head: Sequence[str], items: Sequence[Item], cells: Callable[[Item], Sequence[str]], what: str
+    ) -> "Table":
+        """The first ROWS of many items (one more, where that is the last), each made into cells; `what` they are called."""
+        left = len(items) - ROWS if len(items) > ROWS + 1 else 0
+        rows = tuple(tuple(printable(cell, _CELL) for cell in cells(item)) for item in items[: len(items) - left])
+        return cls(tuple(head), rows, f"and {left:,} more {what}" if left > 0 else "")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a value says of itself: a title, then sentences and tables in order."""
+
+    title: str
+    parts: tuple[str | Table, ...] = ()
+
+    def text(self) -> str:
+        """At most HEIGHT lines of WIDTH characters."""
+        lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None
+        for part in self.parts:
+            new = textwrap.wrap(printable(part, LONGEST), WIDTH) if isinstance(part, str) else _lines(part)
+            # A table with a head stands by itself.
+            apart = any(isinstance(one, Table) and one.head for one in (part, last))
+            lines += [*([""] if apart else []), *new]
+            last = part
+        return "\n".join(lines if len(lines) <= HEIGHT else [*lines[: HEIGHT - 1], "…"])
+
+    def html(self) -> str:
+        """The same as a fragment of HTML, which is well-formed XML."""
+        from copriv.formatting.html import element  # for those who look at it in a notebook
+
+        def row(cells: tuple[str, ...], kind: str) -> Any:
+            return element("tr", *(element(kind, printable(cell, LONGEST)) for cell in cells))
+
+        parts = [element("p", element("strong", printable(self.title, LONGEST)))]
+        for part in self.parts:
+            if isinstance(part, str):
+                parts.append(element("p", printable(part, LONGEST)))
+                continue
+            head = element("thead", row(part.head, "th")) if part.head else None
+            parts.append(element("table", head, element("tbody", *(row(cells, "td") for cells in part.rows))))
+            parts += [element("p", part.more)] if part.more else []
+        return element("div", *parts, class_="copriv").text
+
+
+class Shown:
+    """A value that fits a screen when it is printed, and a notebook's cell when it is its last line."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # A dataclass writes a __repr__ of all its fields into every class that has none of its own.
+        cls.__repr__ = cls.__str__ = Shown._told  # type: ignore[method-assign, assignment]
+
+    def _card(self) -> Card:
+        return Card(type(self).__name__, (fields_of(self),))
+
+    def _told(self) -> str:
+        return self._card().text()
+
+    def _repr_html_(self) -> str:
+        return self._card().html()
+
+
+def fields_of(value: Any) -> Table:
+    """A dataclass's fields and what is in them, a line each."""
+    assert is_dataclass(value)
+    named = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return Table((), tuple((name, in_short(what)) for name, what in named))
+
+
+def in_short(value: Any) -> str:
+    """A value in a few words: numbers and names as they are, arrays by their shape, others by what and how many they are."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if isinstance(value, str):
+        return printable(value, _CELL)
+    if isinstance(value, np.ndarray):
+        return f"array of {' × '.join(f'{n:,}' for n in value.shape) or 'one number'}"
+    if isinstance(value, Mapping | tuple | list):
+        return _several(value)
+    return type(value).__name__
+
+
+def _several(values: Mapping[Any, Any] | Sequence[Any]) -> str:
+    if not values:
+        return "none"
+    if isinstance(values, Mapping):
+        told = ", ".join(f"{in_short(key)}: {in_short(value)}" for key, value in [*values.items()][:8])
+        return told if len(values) <= 8 and len(told) <= _CELL else f"{len(values):,} entries"
+    if all(value is None or isinstance(value, str | int | float) for value in values[:8]):
+        told = ", ".join(map(in_short, values[:8]))
+        if len(values) <= 8 and len(told) <= _CELL:
+            return told
+    kinds = {type(value).__name__ for value in values[:100]}
+    return f"{len(values):,} of {kinds.pop()}" if len(kinds) == 1 else f"{len(values):,} values"
+
+
+def _lines(table: Table) -> list[str]:
+    """Columns as wide as their cells, the widest ones cut where a line would be too long."""
+    rows = [*([table.head] if table.head else []), *table.rows]
+    rows = [tuple(printable(cell, _CELL) for cell in row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH:
+        widths[int(np.argmax(widths))] -= 1
+    lines = []
+    for row in rows:
+        cells = [
+            cell if len(cell) <= width else cell[: width - 1] + "…" for cell, width in zip(row, widths, strict=True)
+        ]
+        placed = [
+            cell.ljust(width) if j == 0 or not table.head else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append(_GAP.join(placed).rstrip())
+    return lines + ([table.more] if table.more else [])

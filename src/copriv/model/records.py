@@ -1,0 +1,201 @@
+"""Records as numbers: what an owner holds, and the mean that every query is about.
+
+The privacy unit is counted once. With records as units each row weighs 1. With persons as units (`unit` in the
+agreement) a person's rows share a weight of 1, so the mean over persons of the mean over a person's records is one
+weighted sum, and a person whose records' gradients are each at most Ξ in L1 contributes at most Ξ in all.
+Rows that stand several times in a resampled table are kept once, with their number as weight: the same sums, cheaper.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from copriv.errors import DataError, InvalidInput
+from copriv.formatting.cards import Shown
+from copriv.types import Array, Whole
+from copriv.validation import finite_array
+
+BLOCK = 4096
+"""Rows a block: their predictions for one θ stay in the nearest cache."""
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """Records of which no more than a block has to be in memory."""
+
+    @property
+    def units(self) -> int:
+        """n: how many records, or persons, the rows stand for."""
+        ...
+
+    @property
+    def n_parameters(self) -> int:
+        """p: the length of θ."""
+        ...
+
+    def blocks(self) -> "Iterable[Records]":
+        """All rows in their order, BLOCK at a time. Raises DataError where they cannot be read, or are other ones."""
+        ...
+
+
+def _sealed(array: Any) -> Any:
+    """The array, where its memory is read-only all the way down; else a copy that is."""
+    at: object = array
+    while isinstance(at, np.ndarray) and not isinstance(at, np.memmap) and not at.flags.writeable:
+        at = at.base
+    if at is None:
+        return array
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
+    return copy
+
+
+def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
+    """What each row weighs where a person's rows share a weight of 1."""
+    return np.asarray(1.0 / np.bincount(person)[person])
+
+
+@dataclass(frozen=True, eq=False)
+class Records(Shown):
+    """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
+
+    Raises InvalidInput on NaN, infinity, lengths that differ, no rows, or a weight that is not positive.
+
+    >>> records = copriv.Records.of([[0.1, 0.2], [0.3, 0.4]], [1.0, 2.0])
+    >>> records.units, records.n_parameters
+    (2, 2)
+    >>> copriv.Records.of_persons([[1.0], [2.0], [3.0]], [0, 1, 2], ["ann", "ann", "bo"]).weight.tolist()
+    [0.5, 0.5, 1.0]
+    """
+
+    features: Float[Array, "records p"]
+    target: Float[Array, " records"]
+    weight: Float[Array, " records"]
+    person: Integer[Whole, " records"] | None = None
+    """Whose row each is, where persons are the units: a number from 0. It is what the weights are proved by."""
+
+    def __post_init__(self) -> None:
+        # Clipping relies on norms that are worked out once: nobody may write to the rows afterwards.
+        for name in ("features", "target", "weight"):
+            object.__setattr__(self, name, _sealed(getattr(self, name)))
+        if self.person is not None:
+            object.__setattr__(self, "person", _sealed(self.person))
+
+    @classmethod
+    def of(cls, features: object, target: object, weight: object = None) -> "Records":
+        """Check and wrap arrays (anything that numpy reads); without weights every row weighs 1."""
+        x = finite_array("features", features, 2)
+        y = finite_array("target", target, 1)
+        w = np.ones(len(y)) if weight is None else finite_array("weight", weight, 1)
+        if not len(x) == len(y) == len(w):
+            raise InvalidInput(
+                f"records: {len(x)} rows of features, {len(y)} targets and {len(w)} weights; the three must be as many"
+            )
+        if len(y) == 0 or x.shape[1] == 0:
+            raise InvalidInput(f"records: need at least one row and one feature, not shape {x.shape}")
+        if not (w > 0).all():
+            raise InvalidInput(f"weight: row {int(np.argmax(~(w > 0)))} weighs {w.min()}; weights must be above 0")
+        return cls(x, y, w)
+
+    @classmethod
+    def of_persons(cls, features: object, target: object, person: object, most_records: int | None = None) -> "Records":
+        """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept."""
+        whole = cls.of(features, target)
+        ids = np.asarray(person)
+        if ids.shape != whole.target.shape:
+            raise DataError(f"unit: {ids.shape[0]} identifiers for {len(whole.target)} rows; need one for each row")
+        _, index = np.unique(ids, return_inverse=True)
+        if most_records is not None:
+            order = np.argsort(index, kind="stable")
+            starts = np.searchsorted(index[order], np.arange(index.max() + 1))
+            rank = np.empty_like(index)
+            rank[order] = np.arange(len(index)) - starts[index[order]]
+            keep = rank < most_records
+            whole = cls.of(whole.features[keep], whole.target[keep])
+            index = index[keep]
+        return cls(whole.features, whole.target, _shares(index), index)
+
+    def weights_of_a_unit_are_1(self, persons: bool) -> bool:
+        """Whether each unit's weights add up to 1 by proof: each row weighs 1, or a person's rows share 1 equally.
+
+        Weights that only add up to n in all would let one row weigh 50: replaced, it would move the mean 50 times as far.
+        """
+        if not persons:
+            return bool((self.weight == 1.0).all())
+        return (
+            self.person is not None
+            and len(np.unique(self.person)) == self.units
+            and np.array_equal(self.weight, _shares(self.person))
+        )
+
+    @classmethod
+    def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> "Records":
+        """All parts' rows together; `scale` multiplies the weights of each part."""
+        factors = np.ones(len(parts)) if scale is None else scale
+        return cls(
+            np.concatenate([part.features for part in parts]),
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([f * part.weight for f, part in zip(factors, parts, strict=True)]),
+        )
+
+    @property
+    def units(self) -> int:
+        """n: how many records, or persons, these rows stand for."""
+        return round(self.total)
+
+    @property
+    def n_parameters(self) -> int:
+        """p: the length of θ."""
+        return int(self.features.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def taken(self, rows: Any) -> "Records":
+        """These rows (places, or a mask), each with its weight and its person, whose other rows may be left behind."""
+        whose = None if self.person is None else self.person[rows]
+        return Records(self.features[rows], self.target[rows], self.weight[rows], whose)
+
+    def blocks(self) -> "tuple[Records, ...]":
+        """All rows, BLOCK at a time, without a copy."""
+        return self._blocks
+
+    @cached_property
+    def _blocks(self) -> "tuple[Records, ...]":
+        if len(self) <= BLOCK:
+            return (self,)
+        cuts = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]
+        return tuple(Records(self.features[rows], self.target[rows], self.weight[rows]) for rows in cuts)
+
+    @cached_property
+    def lengths(self) -> Float[Array, " records"]:
+        """‖x‖₁ of each row. Worked out once: it is the dearest part of a clipped gradient."""
+        lengths = np.asarray(np.abs(self.features).sum(axis=1))
+        lengths.flags.writeable = False
+        return lengths
+
+    @cached_property
+    def total(self) -> float:
+        """Σ weights, as a float adds them up."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def clipping_limits(self) -> dict[tuple[float, int], Array]:
+        """For a bound and a norm, the largest |φ′| of each row: kept here by `privacy.clipping`, which works it out."""
+        return {}
+
+    def with_intercept(self) -> "Records":
+        """A last feature that is always 1."""
+        ones = np.ones((len(self), 1))
+        return Records(np.hstack([self.features, ones]), self.target, self.weight, self.person)
+
+    def distinct(self) -> "Records":
+        """Equal rows merged, weights added: the same weighted sums from fewer rows."""
+        rows = np.column_stack([self.features, self.target])
+        unique, index = np.unique(rows, axis=0, return_inverse=True)
+        weight: Array = np.bincount(index.reshape(-1), weights=self.weight).astype(np.float64)
+        return Records(np.ascontiguousarray(unique[:, :-1]), unique[:, -1].copy(), weight)

@@ -1,0 +1,196 @@
+"""θ* of a smooth loss: Newton with the loss's own second derivative, a line search, and a proof from the same Hessian.
+
+Let ν² = vᵀH⁻¹v at θ, v = ∇f, H = ∇²f, and R_i² = x_iᵀH⁻¹x_i, so that |x_iᵀ(u − θ)| ≤ R_i‖u − θ‖_H.
+
+*Logistic.* |φ‴| ≤ φ″, so along a line φ″ falls at most by e^(−|change of prediction|) (Bach 2010, "Self-concordant analysis
+for logistic regression"). Hence for ‖u − θ‖_H = r and S = r·max R_i
+
+    f(u) ≥ f(θ) − νr + r²·(e^(−S) + S − 1)/S².
+
+If ν·max R_i ≤ ½, then at r = 4ν, S ≤ 2, the right side is f(θ) + ν²(−4 + 16·0.2838) > f(θ): the minimum is nearer, and
+there the right side is at least f(θ) − ν²/(4·0.2838) ≥ f(θ) − 0.9ν². The regulariser only adds curvature.
+
+*Huber, smoothed hinge.* Quadratic in pieces. With H that of the records alone that stay in their piece for
+‖u − θ‖_H ≤ r = 2ν (R_i·2ν ≤ how far its kink is), f(u) ≥ f(θ) − νr + r²/2 = f(θ) there, so the minimum is nearer, and the
+gap at most ν²/2. Directions in which no record differs count for nothing: v and H are 0 there.
+"""
+
+import numpy as np
+from scipy.optimize import brentq, minimize
+from scipy.special import expit
+
+from copriv.losses import Huber, Logistic, SmoothedHinge
+from copriv.model.solvers.task import Optimum, Task, certified
+from copriv.types import Array, LinearLoss, is_linear
+
+STEPS = 200
+FLAT = 1e-15
+"""A curvature below this share of the largest, in units of 1/std of each feature, is none."""
+
+
+Curved = Logistic | Huber | SmoothedHinge
+"""Losses whose second derivative is known."""
+
+
+def smooth_minimum(task: Task, near: Array | None = None) -> Optimum:
+    """θ* by Newton's method where the loss has a known second derivative and Θ does not hold θ back; else L-BFGS-B."""
+    loss = task.loss
+    if not isinstance(loss, Curved):
+        return quasi_newton_minimum(task, near)
+    gap, theta = newton(task, loss, near)
+    if not task.inside(theta):
+        return quasi_newton_minimum(task, task.project(theta))
+    return certified(task, theta, gap)
+
+
+def newton(task: Task, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
+    """A proved gap, or infinity, and θ: descent over all of R^p, until it leaves Θ or rounding stops it."""
+    r, share = task.records, task.share
+    size = np.sqrt(share @ np.square(r.features))
+    unit = 1.0 / np.where(size > 0, size, 1.0)
+    x, pull = r.features * unit, task.regularization * unit**2
+    u = np.zeros(task.n_parameters) if near is None else near / unit
+    z = x @ u
+    for k in range(STEPS):
+        v = (share * loss.slope(z, r.target)) @ x + pull * u
+        H = (x * (share * _bend(loss, z, r.target))[:, None]).T @ x + np.diag(pull)
+        step = -_solved(H, v)
+        if float(-v @ step) <= 1e-15 * float(v @ v) and not isinstance(loss, Logistic):
+            step = -_solved((x * (share * _steepest(loss, z, r.target))[:, None]).T @ x + np.diag(pull), v)
+        down = float(-v @ step)
+        if not np.isfinite(down) or not down > 1e-28 * max(1.0, float(np.abs(v).max()) ** 2):
+            break
+        dz = x @ step
+        length = _line(loss, r.target, share, z, dz, pull, u, step)
+        if length is None:
+            break
+        u = u + length * step
+        z = z + length * dz if k % 8 else x @ u
+        if down < 1e-26 * max(float(share @ loss.value(z, r.target)), 1e-30) or np.abs(u * unit).max() > task.theta_max:
+            break
+    return _gap(loss, x, r.target, share, pull, u), u * unit
+
+
+def _bend(loss: Curved, z: Array, y: Array) -> Array:
+    """φ″."""
+    match loss:
+        case Logistic():
+            return np.asarray(expit(z) * expit(-z))
+        case Huber():
+            return np.where(np.abs(z - y) <= loss.threshold, 2.0, 0.0)
+    return np.where(np.abs(1.0 - y * z) <= loss.width, 0.5 / loss.width, 0.0)
+
+
+def _steepest(loss: Curved, z: Array, y: Array) -> Array:
+    """A curvature that is enough everywhere, for where few records bend."""
+    if isinstance(loss, Huber):
+        return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
+    return np.full_like(z, loss.curvature)
+
+
+def _solved(H: Array, v: Array) -> Array:
+    """H⁺v."""
+    a, U = np.linalg.eigh(H)
+    some = a > FLAT * max(float(a[-1]), 1e-300)
+    return np.asarray(U[:, some] @ ((U[:, some].T @ v) / a[some]))
+
+
+def _line(
+    loss: Curved, y: Array, share: Array, z: Array, dz: Array, pull: Array, u: Array, step: Array
+) -> float | None:
+    """How far along the step f is least: a zero of its derivative, which only grows; None where nothing is gained."""
+    slope, bend = float(np.sum(pull * u * step)), float(np.sum(pull * step * step))
+
+    def derivative(t: float) -> float:
+        return float(share @ (loss.slope(z + t * dz, y) * dz)) + slope + t * bend
+
+    first = derivative(0.0)
+    if not first < 0:
+        return None
+    if abs(whole := derivative(1.0)) <= 0.25 * abs(first):
+        return 1.0
+    far = 1.0
+    while whole < 0 and far < 1e6:
+        far *= 2.0
+        whole = derivative(far)
+    return far if whole < 0 else float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3))
+
+
+def _gap(loss: Curved, x: Array, y: Array, share: Array, pull: Array, u: Array) -> float:
+    """What the head of this module proves at u, or infinity."""
+    z = x @ u
+    v = (share * loss.slope(z, y)) @ x + pull * u
+    bend = share * _bend(loss, z, y)
+    room = np.full(len(y), np.inf)
+    if isinstance(loss, Huber):
+        room = np.maximum(loss.threshold - np.abs(z - y), 0.0)
+    if isinstance(loss, SmoothedHinge):
+        room = np.maximum(loss.width - np.abs(1.0 - y * z), 0.0)
+    for _ in range(5):
+        a, U = np.linalg.eigh((x * bend[:, None]).T @ x + np.diag(pull))
+        some = a > FLAT * max(float(a[-1]), 1e-300)
+        if not some.any():
+            return np.inf
+        root = U[:, some] / np.sqrt(a[some])
+        ν2, lost = float(np.square(root.T @ v).sum()), U[:, ~some].T @ v
+        if lost.size and np.abs(lost).max() > 1e-14:
+            return np.inf
+        reach = np.sqrt(np.square(x @ root).sum(axis=1))
+        if isinstance(loss, Logistic):
+            return 0.9 * ν2 if np.sqrt(ν2) * float(reach.max()) <= 0.5 else np.inf
+        gone = (bend > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
+        if not gone.any():
+            return 0.5 * ν2
+        bend = np.where(gone, 0.0, bend)
+    return np.inf
+
+
+def quasi_newton_minimum(task: Task, near: Array | None = None) -> Optimum:
+    """L-BFGS-B in units of 1/std of each feature: for a loss of which only slopes are known, and where Θ holds θ back."""
+    r, fitness = task.records, task.objective
+    scale = 1.0 / np.sqrt(task.share @ np.square(r.features) + task.regularization + np.finfo(float).tiny)
+    f0 = max(abs(float(fitness.value(np.zeros(r.n_parameters)))), 1e-300)
+
+    def objective(u: Array) -> tuple[float, Array]:
+        theta = u * scale
+        return float(fitness.value(theta)) / f0, fitness.gradient(theta) * scale / f0
+
+    found = minimize(
+        objective,
+        np.zeros(r.n_parameters) if near is None else near / scale,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-task.theta_max / s, task.theta_max / s) for s in scale],
+        options={"ftol": 0.0, "gtol": 1e-13, "maxiter": 5000, "maxfun": 10_000, "maxcor": 40},
+    )
+    theta: Array = task.project(found.x * scale)
+    if is_linear(task.loss):
+        theta = _polished(task, task.loss, theta)
+    return certified(task, theta)
+
+
+def _polished(task: Task, loss: LinearLoss, theta: Array) -> Array:
+    """Newton steps to rounding, in the coordinates that Θ does not hold."""
+    r, fitness = task.records, task.objective
+    for _ in range(30):
+        v = fitness.gradient(theta)
+        z = r.features @ theta
+        h = 1e-5 * np.maximum(1.0, np.abs(z))
+        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
+        A = (r.features * (r.weight * bend)[:, None]).T @ r.features / r.weight.sum()
+        A += task.regularization * np.eye(len(theta))
+        free = ~((np.abs(theta) >= task.theta_max) & (v * theta < 0))
+        step = np.zeros_like(theta)
+        step[free] = -np.linalg.lstsq(A[np.ix_(free, free)], v[free], rcond=None)[0]
+        here, length = float(fitness.value(theta)), 1.0
+        while length > 1e-6:
+            candidate = task.project(theta + length * step)
+            if float(fitness.value(candidate)) <= here and (
+                np.linalg.norm(fitness.gradient(candidate)[free]) < np.linalg.norm(v[free])
+            ):
+                break
+            length /= 2.0
+        else:
+            return theta
+        theta = candidate
+    return theta

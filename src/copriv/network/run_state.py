@@ -1,0 +1,401 @@
+"""Whom to ask next, and what to do with what comes back: the learner's side of a run without I/O and without a clock.
+
+Things that happen go in as calls (`joined`, `answered`, `refused`, `ready`, `left`, `tick`); messages to send come out
+through `take_outbox`, and only after they are in the store. The rules are those of a simulation, with one run.
+
+`turns` says whom to ask, `trajectory` moves the model. What happens when an owner is late or gone follows from the
+rule's own meaning:
+
+| rule   | turns at once | an owner is late                              | its answer comes after all                  |
+| ------ | ------------- | --------------------------------------------- | ------------------------------------------- |
+| S1, S2 | 1             | wait for it, or step with the others ("drop") | kept, not used                              |
+| A1     | 1             | its turn is given up, another owner is asked  | kept, not used: θ_L has moved on from it    |
+| A2     | several       | the others go on                              | used: an answer at an older θ is still good |
+
+With a window ("A2 in rounds"), who was not yet heard at the present θ is asked first, and who was heard is asked again
+only for answers that the window would otherwise lack: somebody is away, or late. Where owners answer once
+all are asked at once, whatever the rule, and it is as for A2.
+
+Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
+the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
+
+One file, longer than others: every call above changes the same state, and its order against the store is what keeps a run
+that was killed whole; reading it in parts would hide that.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from jaxtyping import Float
+
+from copriv.errors import InvalidInput
+from copriv.network.keys import Certified, Keys
+from copriv.network.messages import Busy, Message, Offer, Refusal
+from copriv.network.replay import replay
+from copriv.network.signatures import answer_content, signed_query
+from copriv.network.store import RunStore
+from copriv.network.trajectory import Trajectory
+from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
+from copriv.owner.protocol import Answer, Query
+from copriv.formatting.sanitize import printable
+from copriv.types import Array
+
+_LONGEST_REASON = 300
+_MOST_REFUSALS = 20
+"""Beyond one for each answer that is agreed on."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: "finished", or "stopped" for a named reason."""
+
+    status: Literal["finished", "stopped"]
+    reason: str
+
+
+class Conductor:
+    """One run of an agreement, from a store that is new or holds its beginning.
+
+    keys: the learner's; with them queries are signed, and only signed answers are taken.
+    Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself.
+    """
+
+    def __init__(
+        self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0, keys: Keys | None = None
+    ) -> None:
+        self._keys = keys
+        self._own = None if keys is None else Certified.by(keys.authority, keys.certificate.decode())
+        self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
+        self.outcome: Outcome | None = None
+        """None while the run goes on."""
+        self.held = False
+        """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
+        self._begin()
+        self._from_the_store(now)
+
+    def _from_the_store(self, now: float) -> None:
+        """Everything as it was when the store was last committed."""
+        agreement, store = self.agreement, self.store
+        self._trajectory = Trajectory.of(agreement, store.n_parameters, self._talk)
+        self._turns = Turns(agreement, self.conduct, store.run, now)
+        self.parties = self._turns.parties
+        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
+        self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
+        self._rounds = agreement.synchronous and not agreement.one_answer
+        self._outbox: list[tuple[str, Message]] = []
+        self._asked = replay(store, self._turns, self._trajectory)
+
+    def _begin(self) -> None:
+        """The line with which a run, or a process that goes on with it, begins."""
+        first = next(self.store.events("begun"), None)
+        self._talk: Talk = self.conduct.talk if first is None else first.data["talk"]
+        said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
+        if self._keys is not None:
+            said |= {"learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode()}
+        if first is None:
+            run, p = self.store.run, self.store.n_parameters
+            self.store.event("begun", run=run, fingerprint=self.agreement.fingerprint, parameters=p, **said)
+        else:
+            self.store.event("continued", **said)
+
+    @property
+    def model(self) -> Float[Array, " p"]:
+        """θ as it stands."""
+        return self._trajectory.model
+
+    @property
+    def stepped(self) -> int:
+        """Queries (A1, A2) or rounds (S1, S2) that moved the model."""
+        return self._turns.stepped
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Owners whose answer, or presence, the run waits for now."""
+        asked = sorted({owner for turn in self._turns.open.values() for owner in turn.waiting})
+        return tuple(asked) or tuple(name for name, party in self.parties.items() if not party.there)
+
+    def take_outbox(self) -> list[tuple[str, Message]]:
+        """(owner, message) to send now, in order; what led to them is durable when this returns."""
+        self.store.commit()
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    # What happens ---------------------------------------------------------------------------------------------------
+
+    def joined(self, owner: str, now: float, certificate: str = "") -> None:
+        """An owner is there: what it was asked before and has not answered, it is asked again, word for word.
+
+        certificate: PEM, of the consortium's authority; by it the signatures of the owner's answers are checked.
+        """
+        self._turns.now = now
+        self.parties[owner].there = True
+        if certificate and certificate != self.parties[owner].certificate:
+            self.parties[owner].certificate = certificate
+            self.store.event("certified", owner=owner, certificate=certificate)
+        self.store.event("joined", owner=owner)
+        for turn in self._turns.open.values():
+            if owner in turn.waiting:
+                self._outbox.append((owner, turn.waiting[owner]))
+                turn.opened, turn.late = now, False
+        self._turns.offered.discard(owner)
+        # Whatever it refused for may have been put right since: a policy, a ledger that was brought back.
+        if not self.parties[owner].barred:
+            self.parties[owner].late, self.parties[owner].out = False, ""
+        self._go_on()
+
+    def left(self, owner: str, now: float) -> None:
+        """An owner is gone; it may come back."""
+        self._turns.now = now
+        self.parties[owner].there = False
+        self.store.event("left", owner=owner)
+        for turn in self._turns.open.values():
+            if owner in turn.waiting and self._turns.several_at_once and len(self._turns.members_of(turn)) == 1:
+                turn.late = True
+        self._go_on()
+
+    def answered(self, answer: Answer, now: float) -> bool:
+        """An answer came; whether it was waited for. One that differs from what it was before is not taken.
+
+        Raises InvalidInput for one that was never asked for.
+        """
+        if self.outcome is not None:
+            return True
+        self._turns.now = now
+        asked = self._asked_of(answer.owner, answer.identity)
+        if asked.answer is not None:
+            if asked.answer != answer.gradient.tobytes():
+                self._contradicted(answer)
+            return False
+        wrong = self._wrong(answer, asked.query)
+        if wrong:
+            return self.refused(
+                answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
+            )
+        asked.answer, self._turns.progress = answer.gradient.tobytes(), now
+        party = self.parties[answer.owner]
+        party.late = False
+        party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
+        party.counts.add(answer.answered)
+        self.store.answer(answer)
+        turn = self._turns.turn_of(answer.owner)
+        if turn is None or turn.number != asked.turn:
+            self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
+        else:
+            turn.waiting.pop(answer.owner)
+            turn.answers[answer.owner] = answer.gradient
+            if not turn.waiting:
+                self._step(turn)
+        self._go_on()
+        return True
+
+    def refused(self, owner: str, refusal: Refusal, now: float) -> bool:
+        """An owner said no; whether that is news, which it is once for a query and once for the owner.
+
+        An answer that was lost in its crash is asked for under a new identity; else the owner is out. Raises InvalidInput
+        where it refuses what it was never asked.
+        """
+        if self.outcome is not None or self._ends_with_its_certificate():
+            return True
+        self._turns.now, party, about_all = now, self.parties[owner], not refusal.identity
+        if about_all and party.out:
+            return False
+        if not about_all:
+            asked = self._asked_of(owner, refusal.identity)
+            if asked.refused or asked.answer is not None:
+                return False
+            asked.refused = True
+        reason, code = printable(refusal.reason, _LONGEST_REASON), printable(refusal.code, 20)
+        self.store.event("refused", owner=owner, identity=refusal.identity, code=code, reason=reason)
+        party.refusals += 1
+        turn = self._turns.turn_of(owner)
+        this_one = turn is not None and turn.waiting[owner].identity == refusal.identity
+        if code == "lost" and party.lost < self._m:
+            party.lost += 1
+            if turn is not None and this_one:
+                self._ask(turn, owner)
+        else:
+            # Each time it comes back it is asked again; what it may refuse altogether has an end.
+            self._put_out(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
+        self._go_on()
+        return True
+
+    def failed(self, owner: str, error: Exception, now: float) -> None:
+        """What an owner sent met a defect: all is as it was before, the owner is out, and the others go on."""
+        self.store.roll_back()
+        out = {name: (party.out, party.barred) for name, party in self.parties.items() if party.out}
+        here = [name for name, party in self.parties.items() if party.there]
+        self._from_the_store(now)
+        for name in here:
+            self.parties[name].there = True
+            self._outbox += [(name, turn.waiting[name]) for turn in self._turns.open.values() if name in turn.waiting]
+        for name, (reason, barred) in out.items():
+            self._put_out(name, reason, barred)
+        self._put_out(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
+        self.store.event("failed", owner=owner, error=printable(repr(error), _LONGEST_REASON))
+        self._go_on()
+
+    def ready(self, owner: str, number: int, now: float) -> bool:
+        """An owner replies to an offer, or asks to be asked: the first one gets the turn. Whether this one did."""
+        self._turns.now, talk = now, self.conduct.talk
+        wanted = talk == "request" or (talk == "broadcast" and number == self._turns.opened + 1)
+        talker = self._turns.talker_of[owner]
+        wanted = wanted and not self.held and self._turns.may_ask(talker) and self._turns.is_due(talker)
+        if self.outcome is None and not self._turns.open and wanted and self._turns.left() > 0:
+            self._open(talker)
+            return True
+        if talk == "request":
+            self._outbox.append((owner, Busy(number)))
+        return False
+
+    def tick(self, now: float) -> None:
+        """Time has passed: see who is late."""
+        self._turns.now = now
+        for turn in list(self._turns.open.values()):
+            if now - turn.opened >= self.conduct.deadline and not turn.late:
+                self._overdue(turn)
+        self._go_on()
+        if self.outcome is None and now - self._turns.progress >= self.conduct.patience:
+            waited = f"no answer for {self.conduct.patience:g} s"
+            self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
+
+    def next_deadline(self) -> float:
+        """When `tick` has something to do, if nothing happens before."""
+        turns = [turn.opened + self.conduct.deadline for turn in self._turns.open.values() if not turn.late]
+        if self.conduct.stragglers == "drop" and self._turns.progress + self.conduct.deadline > self._turns.now:
+            turns.append(self._turns.progress + self.conduct.deadline)
+        return min([self._turns.progress + self.conduct.patience, *turns])
+
+    # Turns ----------------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Open the turns that can be opened; end the run where there is nothing more to come."""
+        if self.outcome is not None or self._ends_with_its_certificate():
+            return
+        if self.stepped >= self._all:
+            self._end("finished", f"all {self.stepped} queries are answered")
+        elif not self._turns.open and not any(self._turns.may_open(j) for j in range(len(self._turns.members))):
+            out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
+            if self.stepped and not self._rounds:
+                self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
+            else:
+                self._end("stopped", f"no round can be completed any more ({out})")
+        elif self.held:
+            self._turns.progress = self._turns.now  # nobody is waited for, so nobody's patience ends
+        elif self.conduct.talk == "choose":
+            for j in self._turns.free():
+                self._open(j)
+        elif self.conduct.talk == "broadcast" and not self._turns.open:
+            new = (name for name in self.parties if name not in self._turns.offered)
+            due = {j for j in range(len(self._turns.members)) if self._turns.may_ask(j) and self._turns.is_due(j)}
+            offered = {name for name in new if self._turns.talker_of[name] in due}
+            self._turns.offered |= offered
+            self._outbox += [(name, Offer(self._turns.opened + 1)) for name in sorted(offered)]
+
+    def _ends_with_its_certificate(self) -> bool:
+        """Whether it is over because this learner's certificate is: what it signed from here on would not verify."""
+        if self._own is None or self._own.valid_at(datetime.now(UTC)):
+            return False
+        self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
+        return True
+
+    def _open(self, talker: int) -> None:
+        self._turns.opened += 1
+        self._turns.offered.clear()
+        θ = self._trajectory.query(talker)
+        turn = self._turns.open[talker] = Turn(self._turns.opened, talker, θ, opened=self._turns.now)
+        self.store.turn(turn.number, talker, θ)
+        for name in self._turns.members[talker]:
+            if self._turns.can_answer(name) and self.parties[name].there:
+                self._ask(turn, name)
+
+    def _ask(self, turn: Turn, owner: str) -> None:
+        party = self.parties[owner]
+        party.asked += 1
+        identity = query_identity(self._fingerprint, self.store.run, owner, party.asked)
+        plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
+        query = turn.waiting[owner] = signed_query(self._keys, self.store.run, plain)
+        self._asked[identity] = Asked(turn.number, query)
+        self.store.query(query, turn.number, party.asked)
+        self._outbox.append((owner, query))
+
+    def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
+        """Ask an owner nothing more, and wait for it no longer."""
+        party, turn = self.parties[owner], self._turns.turn_of(owner)
+        party.out, party.barred = reason, party.barred or for_good
+        if turn is not None:
+            turn.waiting.pop(owner)
+            self._settle(turn)
+
+    def _contradicted(self, answer: Answer) -> None:
+        """Two answers to one query: the first one counts, and there will be no other of this owner."""
+        self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
+        self._put_out(answer.owner, f"gave two different answers to query {answer.identity}", for_good=True)
+        self._go_on()
+
+    def _asked_of(self, owner: str, identity: str) -> Asked:
+        asked = self._asked.get(identity)
+        if asked is None or asked.query.owner != owner:
+            raise InvalidInput(f"{owner} speaks of a query that it was never asked")
+        return asked
+
+    def _settle(self, turn: Turn) -> None:
+        """A turn that lost an owner: step with those that answered, if that is agreed, or give it up."""
+        if turn.waiting:
+            return
+        if turn.answers and (self.conduct.stragglers == "drop" or len(self._turns.members_of(turn)) == 1):
+            self._step(turn)
+        else:
+            self._abandon(turn)
+
+    def _overdue(self, turn: Turn) -> None:
+        group = len(self._turns.members_of(turn)) > 1
+        if group and (self.conduct.stragglers == "wait" or not turn.answers):
+            turn.opened = self._turns.now
+        elif group:
+            self._step(turn)
+        elif self._turns.several_at_once:
+            turn.late = True
+            self.store.event("overdue", turn=turn.number, owners=sorted(turn.waiting))
+        elif any(self._turns.may_ask(j) for j in range(len(self._turns.members))):
+            self._abandon(turn)
+        else:
+            turn.opened = self._turns.now
+
+    def _abandon(self, turn: Turn) -> None:
+        del self._turns.open[turn.talker]
+        for name in turn.waiting:
+            self.parties[name].late = True
+        self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
+
+    def _step(self, turn: Turn) -> None:
+        del self._turns.open[turn.talker]
+        used = [name for name in self._turns.members_of(turn) if name in turn.answers]
+        self._trajectory.step(turn.talker, {name: turn.answers[name] for name in used})
+        self._turns.step(turn.talker)
+        data = {"turn": turn.number, "k": self.stepped, "talker": turn.talker, "owners": used}
+        if turn.waiting:
+            data["dropped"] = sorted(turn.waiting)
+        self.store.event("stepped", **data)
+
+    def _wrong(self, answer: Answer, query: Query) -> str:
+        if answer.fingerprint != self._fingerprint:
+            return "it belongs to another agreement"
+        # What would not stand when the run is checked is not taken: else an owner could spoil everybody's run by its count.
+        if not 1 <= answer.answered <= self._m or answer.answered in self.parties[answer.owner].counts:
+            return f"it is said to be number {answer.answered} of {self._m}"
+        if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):
+            return "the head of its ledger is none"
+        if self._keys is not None:
+            signatory = Certified.by(self._keys.authority, self.parties[answer.owner].certificate)
+            if not signatory.signed(answer.signature, answer_content(self.store.run, query, answer)):
+                return "its owner did not sign it"
+            if not signatory.valid_at(datetime.now(UTC)):
+                return "the certificate of its owner is not valid any more"
+        return self._trajectory.unfit(answer.gradient)
+
+    def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
+        self.outcome = Outcome(status, reason)
+        self.store.event(status, reason=reason)
+        self.store.commit()

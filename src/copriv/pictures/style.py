@@ -1,0 +1,330 @@
+"""How do copriv's pictures look? One style, axes in percent, and words that are measured before they are placed.
+
+Names are other people's and may be of any length: whatever is written beside, above or under a picture is broken into
+lines of measured width, cut where there is no room left, and moved apart from what it would meet. Nothing in a name is
+taken for mathematics. Matplotlib's object interface only: no global state, no screen.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.transforms import Bbox
+
+from copriv.formatting.numbers import axis_percent
+from copriv.formatting.sanitize import printable
+
+# Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
+TOGETHER = "#0072B2"
+ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+INK, FAINT, ALARM = "#222222", "#6b6b6b", "#B00020"
+DASHED: Any = (0, (5, 2))
+FLOOR = 1e-9
+"""ψ below this is rounding: nothing is drawn under it."""
+PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.88}
+"""Behind words that lines would cross."""
+
+PSI = "ψ, relative fitness: above the best"
+"""The vertical axis, everywhere."""
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9a9a9a",
+    "axes.labelcolor": INK,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "text.color": INK,
+}
+_MARGIN = 0.28
+"""Inches that words keep from the sides of a picture."""
+_SMALL, _BESIDE = 8.2, 9.6
+"""Points of the words under a picture, and beside it."""
+_LEADING = 1.35
+"""From line to line, in heights of a letter."""
+_LONGEST = 900
+
+P = ParamSpec("P")
+
+
+class Sheet(Figure):
+    """A figure that a notebook shows by itself."""
+
+    def _repr_png_(self) -> bytes:
+        data = io.BytesIO()
+        self.savefig(data, format="png")
+        return data.getvalue()
+
+
+def drawn(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draws in the common style, and with every tick made while it holds."""
+
+    @wraps(draw)
+    def styled(*given: P.args, **named: P.kwargs) -> Figure:
+        with mpl.rc_context(STYLE):
+            figure = draw(*given, **named)
+            figure.draw_without_rendering()
+            return figure
+
+    return styled
+
+
+def sheet(width: float, height: float) -> Figure:
+    """An empty picture, in inches."""
+    figure = Sheet(figsize=(width, height), dpi=160, facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def panel(figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any) -> Axes:
+    """Axes at a place in inches."""
+    w, h = figure.get_size_inches()
+    axes: Axes = figure.add_axes((left / w, bottom / h, width / w, height / h), **options)
+    return axes
+
+
+def head(figure: Figure, title: str, lead: str, colour: str = FAINT, weight: str = "normal") -> None:
+    """What the picture is of, and what its numbers are."""
+    width, height = figure.get_size_inches()
+    size = fitting(figure, title, width - 2 * _MARGIN, 15.0, weight="bold")
+    figure.text(_MARGIN / width, 1 - 0.31 / height, title, fontsize=size, fontweight="bold", va="center")
+    size = fitting(figure, lead, width - 2 * _MARGIN, 10.5, weight=weight)
+    figure.text(_MARGIN / width, 1 - 0.6 / height, lead, color=colour, fontsize=size, fontweight=weight, va="center")
+
+
+def foot(figure: Figure, *paragraphs: tuple[str, str], family: str = "DejaVu Sans") -> None:
+    """Paragraphs (words, colour) under everything that is there: the picture grows by as much as they need."""
+    width = float(figure.get_figwidth())
+    made = [(broken(figure, words, width - 2 * _MARGIN, _SMALL, family=family), colour) for words, colour in paragraphs]
+    line = _SMALL * _LEADING / 72
+    _grow(figure, 0.16 + sum(line * len(lines) + 0.05 for lines, _ in made))
+    at, height = 0.12, float(figure.get_figheight())
+    for lines, colour in reversed(made):
+        figure.text(
+            _MARGIN / width, at / height, "\n".join(lines), color=colour, fontsize=_SMALL, va="bottom",
+            linespacing=_LEADING * 0.86, family=family, parse_math=False,
+        )  # fmt: skip
+        at += line * len(lines) + 0.05
+
+
+def png(figure: Figure, made_by: str) -> bytes:
+    """The figure, with the command that makes it again under it and inside it."""
+    with mpl.rc_context(STYLE):
+        foot(figure, (f"$ {made_by}", FAINT), family="DejaVu Sans Mono")
+        data = io.BytesIO()
+        # Without the library's version in it, the same numbers give the same bytes.
+        figure.savefig(data, format="png", metadata={"Software": None, "Description": made_by})
+    return data.getvalue()
+
+
+def _grow(figure: Figure, more: float) -> None:
+    """So many inches of room at the bottom; everything else keeps its size and its distance from the top."""
+    width, height = figure.get_size_inches()
+    shrunk = height / (height + more)
+    figure.set_size_inches(width, height + more)
+    for axes in figure.axes:
+        box = axes.get_position()
+        axes.set_position((box.x0, 1 - (1 - box.y0) * shrunk, box.width, box.height * shrunk))
+    for text in figure.texts:
+        x, y = text.get_position()
+        text.set_position((x, 1 - (1 - y) * shrunk))
+
+
+def measured(figure: Figure, words: str, size: float, **font: Any) -> float:
+    """Width in inches."""
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    width, _, _ = renderer.get_text_width_height_descent(words, _font(size, **font), ismath=False)
+    return float(width) / float(figure.dpi)
+
+
+def _font(size: float, family: str = "DejaVu Sans", weight: str = "normal") -> FontProperties:
+    return FontProperties(family=family, size=size, weight=weight)
+
+
+def fitting(figure: Figure, words: str, width: float, size: float, **font: Any) -> float:
+    """The size, or the smaller one at which the words are no wider than this."""
+    return size * min(1.0, width / max(measured(figure, words, size, **font), 1e-9))
+
+
+def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -> list[str]:
+    """Lines no wider than so many inches; a word that is longer is broken too."""
+    lines = []
+    for paragraph in words.split("\n"):
+        line = ""
+        for word in printable(paragraph, _LONGEST).split(" "):
+            longer = f"{line} {word}" if line else word
+            if measured(figure, longer, size, **font) <= width:
+                line = longer
+                continue
+            lines += [line] if line else []
+            line = word
+            while measured(figure, line, size, **font) > width:
+                most = _most(lambda n, line=line: measured(figure, line[:n], size, **font) <= width, len(line))  # type: ignore[misc]
+                lines.append(line[:most])
+                line = line[most:]
+        lines.append(line)
+    return lines
+
+
+def cut(figure: Figure, words: str, width: float, size: float, **font: Any) -> str:
+    """The words on one line, the end of them given up where it would be wider than so many inches."""
+    words = printable(words, _LONGEST)
+    if measured(figure, words, size, **font) <= width:
+        return words
+    most = _most(lambda n: measured(figure, words[:n] + "…", size, **font) <= width, len(words))
+    return words[:most] + "…"
+
+
+def _most(fits: Callable[[int], bool], longest: int) -> int:
+    """The largest number up to `longest` that fits; at least 1."""
+    low, high = 1, longest
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+class Label(NamedTuple):
+    """What is written beside the axes at a height: a name, which may be cut, and what is said of it, which may not."""
+
+    level: float
+    said: str
+    colour: str
+    name: str = ""
+
+
+def sheet_of(axes: Axes) -> Figure:
+    """The figure that axes are on; no picture here has a figure within a figure."""
+    assert isinstance(axes.figure, Figure)
+    return axes.figure
+
+
+def beside(axes: Axes, labels: Sequence[Label]) -> None:
+    """Labels to the right of the axes, at the height of what they name, moved apart where they would meet."""
+    figure = sheet_of(axes)
+    box, (w, h) = axes.get_position(), figure.get_size_inches()
+    left, low, high = box.x1 * w + 0.09, *np.log(axes.get_ylim())
+    room, tall, line = w - left - 0.12, box.height * h, _BESIDE * _LEADING / 72
+    labels = sorted(labels)
+    for most in (5, 4, 3, 2, 1):
+        lines = [_label(figure, label, room, most) for label in labels]
+        heights = [line * (len(each) + 0.35) for each in lines]
+        if sum(heights) <= tall + 0.35:
+            break
+    place = [float((np.log(max(label.level, FLOOR)) - low) / (high - low)) * tall for label in labels]
+    place[0] = max(place[0], 0.5 * heights[0] - 0.1)
+    for i in range(1, len(place)):
+        place[i] = max(place[i], place[i - 1] + 0.5 * (heights[i - 1] + heights[i]))
+    ceiling = tall + 0.25
+    for i in reversed(range(len(place))):
+        place[i] = min(place[i], ceiling - 0.5 * heights[i])
+        ceiling = place[i] - 0.5 * heights[i]
+    for at, words, label in zip(place, lines, labels, strict=True):
+        axes.text(
+            (left - box.x0 * w) / (box.width * w), at / tall, "\n".join(words), transform=axes.transAxes,
+            color=label.colour, fontsize=_BESIDE, va="center", linespacing=1.15, parse_math=False,
+        )  # fmt: skip
+
+
+def _label(figure: Figure, label: Label, room: float, most: int) -> list[str]:
+    """At most so many lines, or as many as what is said of the name needs by itself."""
+    name = printable(label.name, 120)
+    whole = broken(figure, name + label.said, room, _BESIDE)
+    if len(whole) <= most or not name:
+        return whole
+    kept = _most(lambda n: len(broken(figure, f"{name[:n]}…{label.said}", room, _BESIDE)) <= most, len(name))
+    return broken(figure, f"{name[:kept]}…{label.said}", room, _BESIDE)
+
+
+def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: list[Bbox], width: float = 2.0) -> None:
+    """Words near a point of the axes, where they neither leave them nor meet what is in `avoid`, to which they are added.
+
+    Left out where there is no such place: what is written must be read.
+    """
+    figure = sheet_of(axes)
+    lines, scale = "\n".join(broken(figure, words, width, 9.2)), figure.dpi / 72
+    inside = axes.get_window_extent()
+    x, y = axes.transData.transform(at)
+    probe = axes.annotate(
+        lines, at, xytext=(0, 0), textcoords="offset points", color=colour, fontsize=9.2, linespacing=1.2, bbox=PAPER,
+        va="bottom", ha="left", zorder=6, parse_math=False,
+    )  # fmt: skip
+    size = probe.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
+    sides = [(7, 7), (7, -7), (-7, 7), (-7, -7)]
+    tries = [(dx * far, dy * far) for far in (1, 2, 4, 6, 9, 12) for dx, dy in (*sides, (7, 0), (-7, 0))]
+    for dx, dy in tries:
+        left = x + dx * scale - (size.width if dx < 0 else 0)
+        bottom = y + dy * scale - (size.height if dy < 0 else size.height / 2 if dy == 0 else 0)
+        box = Bbox.from_bounds(left - 2, bottom - 2, size.width + 4, size.height + 4)
+        if (
+            inside.x0 <= box.x0
+            and box.x1 <= inside.x1
+            and inside.y0 <= box.y0
+            and box.y1 <= inside.y1
+            and not any(box.overlaps(other) for other in avoid)
+        ):
+            probe.set_position(((left - x) / scale, (bottom - y) / scale))
+            avoid.append(box)
+            return
+    probe.remove()
+
+
+def boxes_along(axes: Axes, x: Any, y: Any) -> list[Bbox]:
+    """Small boxes along a line: what `note` is to leave free of words."""
+    points = axes.transData.transform(np.column_stack([x, y]))
+    return [Bbox.from_bounds(left - 3, bottom - 3, 6, 6) for left, bottom in points]
+
+
+def k_axis(axes: Axes, k: Any) -> None:
+    """Iterations on a log axis, few ticks."""
+    # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
+    ticks = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
+    sparse = [t for t in ticks if str(t)[0] in "01"] if len(ticks) > 9 else ticks
+    axes.set_xlim(k[0], k[-1] * 1.04 if k[-1] > 0 else 1.0)
+    axes.xaxis.set_major_locator(FixedLocator(_apart(axes, sparse)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
+
+
+def _apart(axes: Axes, ticks: Sequence[int]) -> list[int]:
+    """Of these ticks the last, and before it those whose numbers do not meet the next one's."""
+    figure = sheet_of(axes)
+    kept: list[int] = []
+    limit = np.inf
+    for t in reversed(ticks):
+        at, half = axes.transData.transform((t, 1.0))[0], 0.5 * figure.dpi * measured(figure, f"{t:,}", 10.5)
+        if at + half < limit:
+            kept.append(t)
+            limit = at - half - 0.06 * figure.dpi
+    return kept[::-1]
+
+
+def epsilon_axis(axes: Axes, label: str) -> None:
+    """Budgets on a log axis, as plain numbers."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel(label, labelpad=7)
+
+
+def percent_axis(axes: Axes) -> None:
+    """ψ on a log axis, in percent, with a quiet grid."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_percent(value)))
+    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)

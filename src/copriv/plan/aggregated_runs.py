@@ -1,0 +1,199 @@
+"""Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
+
+Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than DEALT_OWNERS owners answer once,
+the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
+over its noise, has a mean m and a spread; that of all is m plus the spread times √(Σ w_i² b_i²)/b. Noise is drawn with both
+signs, so that m is off by no more than what is not linear in it.
+
+A model fitted to few records is off in the mean too, and averaging does not take that away. An owner's of n_i records is
+−A⁻¹g_i off to first order, of which nothing is left in the average of all, and b/n_i to second (Cox and Snell 1968), of which
+(1 − n_i/n)·b/n_i is: all n records have b/n themselves. So a few hands of n_i records are dealt, and held against all of these
+together, whose first order is the same: the mean of K such models less that of all is (1 − 1/K)·b/n_i.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.agreement import Agreement
+from copriv.agreement.equivalent_owners import as_few, bundled_talkers, kind_of_owner
+from copriv.model.fitness import relative_fitness
+from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
+from copriv.privacy.noise import Law
+from copriv.privacy.simulated_noise import draws
+from copriv.problem import Problem
+from copriv.model.records import Records
+from copriv.simulation import simulate
+from copriv.simulation.one_answer import common_of
+from copriv.types import Array
+
+DEALT_OWNERS = 16
+"""Up to so many owners each holds records of its own in a world; of more, a few hands are dealt."""
+DRAWN = 16
+"""Answers that the mean over noise is taken from, at least."""
+HANDS = 16
+"""Hands that are dealt in all, but two of each kind at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """What came of some runs in one world."""
+
+    k: Int[np.ndarray, " recorded"]
+    relative_fitness: Float[Array, "runs recorded"]
+    theta: Float[Array, "runs p"]
+    clipped: float
+    """Share of the records asked that were clipped."""
+
+
+def runs_in(
+    world: Callable[[Agreement], Problem], agreement: Agreement, runs: int, seed: int, first_run: int = 0,
+    record_at: Sequence[int] | None = (),
+) -> Runs:  # fmt: skip
+    """`runs` runs of `agreement`, without "auto".
+
+    world: the problem of any agreement in a world, with stand-ins for the owners' records. Runs `first_run` … are made, so
+    that several worlds have noise of their own. Of many owners that answer once only the start and the end are recorded.
+    """
+    if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
+        return _answered_once(world(agreement), runs, seed, first_run)
+    few = as_few(agreement)
+    problem = world(few) if few is agreement else _mixed(world(few), world, agreement)
+    found = simulate(
+        problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
+        workers=1,
+    )  # fmt: skip
+    return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
+
+
+def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
+    """The bundles of groups hold what their members do, where members differ: a group is more like all than one of them."""
+    if agreement.synchronous or agreement.n_talkers == agreement.n_owners or few.pooled is None:
+        return few
+    held, w, of = world(agreement).unbounded, agreement.weights, bundled_talkers(agreement).of_owner
+    made = []
+    for j in range(few.terms.n_owners):
+        mine = np.flatnonzero(of == j)
+        parts = {id(held[i]): held[i] for i in mine}
+        share = dict.fromkeys(parts, 0.0)
+        for i in mine:
+            share[id(held[i])] += float(w[i])
+        n, counts = np.array([part.weight.sum() for part in parts.values()]), np.array(list(share.values()))
+        scale = counts / counts.sum() * n.mean() / n
+        one = next(iter(parts.values()))
+        made.append(one if len(parts) == 1 else Records.concatenate(list(parts.values()), scale=scale))
+    return replace(few, unbounded=tuple(made))
+
+
+def _answered_once(world: Problem, runs: int, seed: int, first_run: int) -> Runs:
+    agreement, box, f = world.terms, world.box, world.fitness
+    start, step = world.start, agreement.agreement.step
+    moved = _average_answer(world, runs, np.random.default_rng([seed, 8, first_run]))
+    theta = box.project(start + (step if isinstance(step, float) else 1.0) * (moved - start))
+    ψ = np.column_stack([np.full(len(theta), float(f.value(start))), f.value(theta)])
+    return Runs(np.array([0, agreement.n_owners]), relative_fitness(ψ, world.optimum), theta, 0.0)
+
+
+def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Float[Array, "runs p"]:
+    """The model that a whole step leads to, of all owners' answers, in each run."""
+    agreement, mechanism = world.terms, world.terms.mechanism
+    assert isinstance(mechanism, OneAnswer)
+    common = replace(common_of(world), feature_bound=_bound(world))
+    setting = Setting(
+        agreement.gradient_bound, (1.0,),
+        {key: getattr(agreement.agreement, key) for key in ("preconditioner", *mechanism.terms)},
+    )  # fmt: skip
+
+    def draw(law: Law, shape: int | tuple[int, ...]) -> Array:
+        return draws(rng, law, shape)
+
+    groups, centre, away = _groups(world, mechanism), 0.0, 0.0
+    drawn = 2 * -(-max(runs, DRAWN // len(groups)) // 2)
+    for one in groups:
+        models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
+        mean = models.mean(axis=0)
+        centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
+        if not mechanism.sums_records:
+            hands = max(HANDS // len(groups), 2)
+            centre = centre + one.weight * _off_in_the_mean(mechanism, common, one, setting, hands, rng)
+    return np.asarray(centre + away)
+
+
+def _off_in_the_mean(
+    mechanism: OneAnswer, common: Common, one: "_Group", setting: Setting, hands: int, rng: np.random.Generator
+) -> Float[Array, " p"]:
+    """How far the average of models fitted to as few records as an owner has is from the model of all, without noise."""
+    rows, n = one.records, int(one.terms.records.max())
+    left = 1.0 - n / rows.total
+    if left <= 0.0:
+        return np.zeros(common.n_parameters)
+
+    def silent(law: Law, shape: int | tuple[int, ...]) -> Array:
+        return np.zeros(shape)
+
+    def fitted(counts: Int[np.ndarray, " rows"]) -> Array:
+        some = counts > 0
+        hand = Records(rows.features[some], rows.target[some], counts[some].astype(np.float64))
+        return np.asarray(mechanism.tried(common, hand, one.terms, setting, 2, silent)[0].mean(axis=0))
+
+    dealt = rng.multinomial(n, rows.weight / rows.total, size=hands)
+    apart = np.mean([fitted(hand) for hand in dealt], axis=0) - fitted(dealt.sum(axis=0))
+    return np.asarray(left / (1.0 - 1.0 / hands) * apart)
+
+
+def _bound(world: Problem) -> float:
+    bound = world.feature_bound
+    return feature_bound_of(world.terms, bound if bound is None else float(bound))
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Owners of the same terms and records: one of them, or all, and what their answers count together."""
+
+    terms: Agreement
+    """Of one of them; of all, where the mechanism adds them up itself."""
+    records: Records
+    weight: float
+    """Σ w_i."""
+    squares: float
+    """Σ w_i²: what averaging leaves of the spread of one."""
+
+
+def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
+    agreement = world.terms
+    if mechanism.sums_records:
+        return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
+    table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
+    names = np.fromiter(map(id, world.owners), dtype=np.int64, count=len(world.owners))
+    _, first, of = np.unique(
+        np.column_stack([names, _places(agreement)[table]]), axis=0, return_index=True, return_inverse=True
+    )
+    weights = agreement.weights
+    sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)
+    return [
+        _Group(_of_one(agreement, int(table[i])), world.owners[i], float(w), float(w2))
+        for i, w, w2 in zip(first.tolist(), sums, squares, strict=True)
+    ]
+
+
+def _places(agreement: Agreement) -> Int[np.ndarray, " tables"]:
+    """Tables of the same terms have the same place."""
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(kind_of_owner(table), len(known)) for table in agreement.owner_tables])
+
+
+@lru_cache(maxsize=128)
+def _of_one(agreement: Agreement, table: int) -> Agreement:
+    """The agreement with one owner of this table."""
+    kept = agreement.owner_tables[table].model_dump(exclude_none=True, exclude={"count", "weight"})
+    return agreement.replace(owner=[{**kept, "overlap": 1, **_less(kept)}])
+
+
+def _less(owner: dict[str, Any]) -> dict[str, float]:
+    """κ holders of a record are answered for as if ε and δ were so much less."""
+    return {"epsilon": owner["epsilon"] / owner["overlap"], "delta": owner["delta"] / owner["overlap"]}

@@ -1,0 +1,126 @@
+"""Which setting does not break when owners differ? Chosen by its largest regret over how unlike they may be.
+
+A plan made as if owners were alike can be a hundred times off where they are not: an average of models fitted apart is
+the model of nobody, and the more budget there is, the more it shows. Gradients asked at one point do not mind. So the
+best of every kind of setting is run in worlds of unlike owners (`copriv.populations.dealt`), at each of a few levels u of
+the range that is stated (or of what real tables show, where nothing is), and
+
+    regret of a setting  =  max over u of  ψ(setting, u) / least ψ(any, u),
+
+the least of which is the plan. Where owners are known to be alike nothing of this happens.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.populations.by_owner import OwnerWorld
+from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.plan.aggregated_runs import runs_in
+from copriv.problem import Problem
+from copriv.populations.public_sample import PublicSample
+from copriv.types import Array
+from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
+from copriv.terms.heterogeneity import Unlikeness
+
+SHORT = 8
+"""Settings that are looked at: the best of each kind."""
+LEVELS = (0.05, 0.5, 0.95)
+"""Quantiles of unlikeness."""
+WORLDS, RUNS = 3, 8
+LEAST = 1e-12
+"""ψ below this is rounding."""
+WITHIN = 2.0
+"""`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
+
+
+@dataclass(frozen=True, eq=False)
+class Caution:
+    """What was looked at, at which unlikeness, and what each setting cost there."""
+
+    unlikeness: Unlikeness
+    levels: tuple[float, ...]
+    choices: tuple[Choice, ...]
+    relative_fitness: Float[Array, "choices levels"]
+    """E ψ of each choice at each level, above the best that any could reach there."""
+    chosen: int
+    if_alike: Choice
+    """What would be chosen if owners were known to be alike."""
+
+    @property
+    def regret(self) -> Float[Array, "choices levels"]:
+        """ψ over the least ψ at that level; 1 is best."""
+        return _regret(self.relative_fitness)
+
+    @property
+    def holds_to(self) -> float:
+        """The largest level up to which the choice stays within WITHIN of the best; 0 if it does at none."""
+        good = self.regret[self.chosen] <= WITHIN
+        reached = len(good) if good.all() else int(np.argmin(good))
+        return self.levels[reached - 1] if reached else 0.0
+
+    @property
+    def price(self) -> float:
+        """ψ of the choice over ψ of `if_alike`, were owners alike after all: what caution costs; 1 is nothing."""
+        return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
+
+
+def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 0) -> Plan:
+    """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
+    if unlikeness.alike or problem.terms.n_owners == 1:
+        return found
+    begun = time.perf_counter()
+    short = _best_of_each_kind(found.measured)
+    made = _worlds(PublicSample.of(problem), problem, unlikeness, seed)
+    levels = tuple(made)
+    cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
+    chosen = int(np.argmin(_regret(cost).max(axis=1)))
+    caution = Caution(unlikeness, levels, short, cost, chosen, found.choice)
+    choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
+    others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
+    runner_up = others[0] if others else None
+    return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
+
+
+def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
+    """Over the least; below LEAST all are as good: a box's corner may be the best model, and everybody ends there."""
+    return np.asarray(np.maximum(cost, LEAST) / np.maximum(cost.min(axis=0), LEAST))
+
+
+def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
+    """The best of each mechanism and rule, then the next best of other kinds."""
+    short: dict[object, Choice] = {}
+    for choice in measured:
+        terms = choice.agreement.agreement
+        short.setdefault((terms.mechanism, terms.rule, terms.window > 1), choice)
+    for choice in measured:
+        if len(short) >= SHORT:
+            break
+        if choice not in short.values():
+            short.setdefault(kind_of(choice), choice)
+    return tuple(list(short.values())[:SHORT])
+
+
+def _worlds(
+    sample: PublicSample, problem: Problem, unlikeness: Unlikeness, seed: int
+) -> dict[float, Sequence[UnlikeWorld | OwnerWorld]]:
+    """Worlds at each level of unlikeness."""
+    laws = laws_of(sample)
+    if laws is not None:
+        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.unlikeness)
+        parts = [drawn[i * WORLDS : (i + 1) * WORLDS] for i in range(len(LEVELS))]
+        return {float(np.mean([world.unlikeness for world in part])): part for part in parts}
+    levels = [unlikeness.quantile(q) for q in LEVELS] if unlikeness.high > unlikeness.low else [unlikeness.value]
+    return {u: unlike_worlds(sample, problem.terms, u, WORLDS, seed) for u in levels}
+
+
+def _psi(choice: Choice, worlds: Sequence[UnlikeWorld | OwnerWorld], seed: int) -> float:
+    """E ψ of a choice in these worlds."""
+    found = [
+        runs_in(world.problem, choice.agreement, RUNS, seed, i * RUNS).relative_fitness[:, -1].mean()
+        for i, world in enumerate(worlds)
+    ]
+    return float(np.mean(found))

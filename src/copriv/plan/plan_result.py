@@ -1,0 +1,210 @@
+"""What was chosen, what came next, and what each promise costs: the plan's result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.formatting.numbers import percent
+from copriv.plan.noise_curve import NoiseCurve
+from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.rules import named
+from copriv.formatting.cards import Card, Shown, Table
+from copriv.types import Array
+
+Advice = Literal["join", "close", "public", "alone"]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice(Shown):
+    """A setting, and what it reached on the public rows. `agreement` has a number wherever "auto" was.
+
+    >>> choice = outlook.plan.choice
+    >>> choice.pure, choice.agreement.owner_names
+    (True, ('north', 'south', 'west'))
+    """
+
+    agreement: Agreement
+    start: str
+    """"zero", "agreed" or "public"."""
+    preconditioner: float
+    """γ; 0 is none."""
+    relative_fitness: float
+    """E ψ."""
+    fitness: float
+    """E f, at this choice's own B: what choices are compared by."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether δ is 0 for every owner."""
+        return all(owner.delta == 0 for owner in self.agreement.owner_tables)
+
+    def describe(self) -> str:
+        """One line in words."""
+        terms, model = self.agreement.agreement, self.agreement.model
+        start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
+        rule = ", ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
+        rule += " in rounds" if terms.window > 1 else ""
+        rule += f", groups of {terms.group_size}" if isinstance(terms.group_size, int) else ""
+        mechanism, noise = self.agreement.mechanism, ""
+        if mechanism.one_answer:
+            rule = mechanism.phrase
+        elif mechanism.phrase:
+            noise = f", {mechanism.phrase}"
+        m = self.agreement.answers
+        norm = " in L2" if mechanism.order(self.agreement) == 2 else ""
+        bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
+            f", features bounded at {self.agreement.data.feature_bound:.3g}"
+        )  # fmt: skip
+        return (
+            f"{rule}, {m} answer{'s' if m > 1 else ''} of each owner{noise}, step {self.agreement.step:.4g}, "
+            f"gradients bounded at {model.gradient_bound:.3g}{norm}{bound}, {start}"
+            + (", publicly preconditioned" if self.preconditioner else "")
+            + ("" if self.pure else ", (ε, δ)")
+        )
+
+    def _card(self) -> Card:
+        said = f"Expected on the public rows: {percent(self.relative_fitness)} above the best."
+        return Card(f"Choice: {self.describe()}", (said,))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Shown, Framed):
+    """The choice, the next best by another rule or number of answers, and how flat the optimum is.
+
+    >>> outlook.plan.considered > len(outlook.plan.measured)
+    True
+    >>> outlook.plan.to_frame(backend="polars").height == len(outlook.plan.measured)
+    True
+    """
+
+    choice: Choice
+    runner_up: Choice | None
+    measured: tuple[Choice, ...]
+    """All that were run on the public rows, the best first."""
+    flatness: dict[str, tuple[float, float]]
+    """For "step", "gradient_bound" and "answers": ψ at half and at twice the chosen value, over ψ at it."""
+    priced: tuple[Float[Array, " settings"], Float[Array, " settings"]]
+    """ψ without noise of every setting that was priced, and how fast it grows with ν."""
+    seconds: float
+    caution: Any = None
+    """A `plan.caution.Caution` where owners may differ: what was weighed for that, and what it costs."""
+    public_only: float = np.nan
+    """ψ of the public rows' own model."""
+    alone: float = np.nan
+    """ψ of the best owner's own model, without noise."""
+    advice: Advice = "join"
+    """ "join"; "close": what is known does not tell; "public": the public rows' own model is the better choice; "alone": an
+    owner's own is: nobody should start."""
+
+    def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
+        """The plan with what it advises: to join only where that beats both.
+
+        pays: whether it does, for anybody and surely enough, where a forecast has found out; else what is expected of the
+            choice says so. close: it does not, but for somebody it could be either way.
+        """
+        pays = self.choice.relative_fitness < min(public_only, alone) if pays is None else pays
+        advice: Advice = "join" if pays else "close" if close else "public" if public_only <= alone else "alone"
+        return replace(self, public_only=public_only, alone=alone, advice=advice)
+
+    @property
+    def advice_in_words(self) -> str | None:
+        """Why nobody should start with this plan, in a sentence, or why that is open; None where it is worth it."""
+        if self.advice == "join":
+            return None
+        if self.advice == "close":
+            who = "the public rows alone are" if self.public_only <= self.alone else "the best owner's own model is"
+            return (
+                f"Whether to start is a close call: {who} expected to be {_percent(min(self.public_only, self.alone))} worse "
+                "than the best one of everybody, and it could as well be either way."
+            )
+        if self.advice == "public":
+            return (
+                f"The public rows alone are the better choice: their model is expected to be {_percent(self.public_only)} "
+                "worse than the best one, and costs nobody any privacy."
+            )
+        return (
+            f"Nobody should start: the best owner's own model is expected to be {_percent(self.alone)} worse than the best "
+            "one of everybody, and no terms are expected to do better."
+        )
+
+    def _card(self) -> Card:
+        advice = [] if self.advice_in_words is None else [self.advice_in_words]
+        others = [choice for choice in self.measured if choice is not self.choice]
+        return Card(
+            f"Plan: {self.choice.describe()}",
+            (
+                f"Expected on the public rows: {percent(self.choice.relative_fitness)} above the best.",
+                *advice,
+                f"{self.considered:,} settings were priced, {len(self.measured)} of them run.",
+                Table.of(
+                    ("others that were run", "above the best"),
+                    others,
+                    lambda one: (one.describe(), percent(one.relative_fitness)),
+                    "settings",
+                ),
+            ),
+        )
+
+    def _frames(self) -> Mapping[str, Callable[[], Columns]]:
+        return {"measured": self._runs}
+
+    def _runs(self) -> Columns:
+        terms = [choice.agreement for choice in self.measured]
+        return {
+            "words": [choice.describe() for choice in self.measured],
+            "rule": [one.rule_in_words for one in terms],
+            "answers": [one.answers for one in terms],
+            "step": [float(one.step) for one in terms],
+            "gradient_bound": [float(one.gradient_bound) for one in terms],
+            "start": [choice.start for choice in self.measured],
+            "relative_fitness": [float(choice.relative_fitness) for choice in self.measured],
+        }
+
+    @property
+    def considered(self) -> int:
+        """Settings priced."""
+        return len(self.priced[0])
+
+    @cached_property
+    def curve(self) -> NoiseCurve:
+        """What owners are valued by. It sorts all settings, a million and more."""
+        fixed, slope = self.priced
+        finite = np.isfinite(fixed) & np.isfinite(slope)
+        return NoiseCurve.of(fixed[finite], slope[finite])
+
+    @property
+    def agreement(self) -> Agreement:
+        """What all parties would sign."""
+        return self.choice.agreement
+
+    def trades(self) -> dict[str, tuple[Choice, Choice]]:
+        """The best that keeps each promise and the best that does not, where both were run: what keeping it costs.
+
+        Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
+        """
+        kept: dict[str, Callable[[Choice], bool]] = {
+            "pure": lambda choice: choice.pure,
+            "one_answer": lambda choice: choice.agreement.answers == 1,
+            "asynchronous": lambda choice: not choice.agreement.synchronous,
+        }
+        found = {}
+        for name, keeps in kept.items():
+            with_it = [choice for choice in self.measured if keeps(choice)]
+            without = [choice for choice in self.measured if not keeps(choice)]
+            if with_it and without:
+                found[name] = (with_it[0], without[0])
+        return found
+
+
+def _percent(ψ: float) -> str:
+    return f"{100 * ψ:.3g} %" if ψ < 10 else f"{ψ:.3g} times"
+
+
+def kind_of(choice: Choice) -> tuple[Any, ...]:
+    terms = choice.agreement.agreement
+    return terms.mechanism, terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start

@@ -1,0 +1,163 @@
+"""The cheapest few and their neighbours, run on the public rows: what the table cannot see is measured.
+
+In bootstrap worlds, with the real n_i and ε_i, clipping and all. Mechanisms by which each owner answers once
+(`one_answer`) are measured in the same worlds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv import mechanisms
+from copriv.agreement import Agreement
+from copriv.mechanisms import Guarantee, OneAnswer
+from copriv.plan.candidates import opted_for_delta
+from copriv.plan.plan_result import Choice
+from copriv.plan.clipping_bias import Bounded
+from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
+from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.prices import Candidate, Priced
+from copriv.problem import Problem
+from copriv.populations.public_sample import PublicSample
+from copriv.simulation import simulate
+from copriv.types import Array
+
+FINALISTS = 5
+LOOKED_AT = (4, 8, 16, 48)
+"""Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
+WORLDS = 6
+
+
+def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
+    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise.
+
+    The table knows one curvature. Where the fitness has many, the best of several numbers of answers are looked at too.
+    """
+    chosen: dict[tuple[Any, ...], Candidate] = {}
+    had: set[Any] = set()
+    for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
+        kind = (p.response.way, p.response.answers, p.group_size, p.table.start, p.mechanism)
+        news = {p.promises} if quadratic or p.response.answers not in LOOKED_AT else {p.promises, p.response.answers}
+        if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
+            chosen[kind] = p.candidate()
+            had |= news
+    return list(chosen.values())
+
+
+def run_finalists(
+    public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
+) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
+    """The best of the finalists and of what lies around it, and what each that was run reached."""
+    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
+    best = min(finalists, key=lambda c: measured[c.key].fitness)
+    for _ in range(passes):
+        near = [candidate for candidate in _neighbours(public.terms, best) if candidate.key not in measured]
+        measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
+        before, best = best, min([best, *near], key=lambda c: measured[c.key].fitness)
+        if best is before:
+            break
+    return best, measured
+
+
+def _neighbours(terms: Agreement, best: Candidate) -> list[Candidate]:
+    """The winner with a longer or shorter step, and a tighter or looser Ξ, where those are free."""
+    near = []
+    if terms.agreement.step == "auto":
+        near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
+    if terms.model.gradient_bound == "auto":
+        near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
+    return near
+
+
+def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
+    """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
+    sample = candidate.priced.table.sample
+    agreement = candidate.agreement(public.terms)
+    mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
+    return Choice(
+        agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
+        (1.0 + mean) * sample.optimum.value,
+    )  # fmt: skip
+
+
+def measured_psi(
+    public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
+) -> Float[Array, "runs recorded"]:
+    """ψ of `runs` runs, an equal number in each of WORLDS bootstrap worlds of the public sample."""
+    each = -(-runs // WORLDS)
+    return np.concatenate(
+        [
+            runs_in(world.under, public.terms, each, seed, i * each, record_at).relative_fitness
+            for i, world in enumerate(sample.worlds(WORLDS, seed))
+        ]
+    )
+
+
+def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
+    """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
+    terms, owners, agreed = public.terms.agreement, public.terms.owner_tables, public.terms.mechanism
+    opted = opted_for_delta(public.terms)
+    if isinstance(agreed, OneAnswer):
+        return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
+    free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
+    if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
+        return []
+    if terms.group_size is not None or public.feature_bound is None or any(o.group or o.unit for o in owners):
+        return []
+    found: list[tuple[OneAnswer, bool]] = []
+    for one in mechanisms.ALL:
+        if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss):
+            found += [(one, True)] if one.guarantee is not Guarantee.APPROXIMATE else []
+            found += [(one, False)] if opted and one.guarantee is not Guarantee.PURE else []
+    return found
+
+
+def measure_one_answer(
+    bounded: Bounded, mechanism: OneAnswer, pure: bool, public_start: bool, runs: int, seed: int
+) -> Choice:
+    """The best setting of a mechanism of one answer, measured as the others are."""
+    public, sample = bounded.problem, bounded.sample
+    if pure:
+        public = public.under(public.terms.replace(owner={"delta": 0.0}))
+    agreement = plan_one_answer(
+        public,
+        mechanism.name,
+        public_start=public_start,
+        seed=seed,
+        sample=sample,
+    )
+    # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
+    if agreement.n_owners <= DEALT_OWNERS:
+        each = max(-(-runs // (2 * WORLDS)), 1)
+        mean = float(
+            np.mean(
+                [
+                    simulate(
+                        world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1
+                    ).relative_fitness.runs[:, -1]
+                    for world in sample.drawn(WORLDS, seed)
+                ]
+            )
+        )  # fmt: skip
+    else:
+        mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
+    start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
+    preconditioned = float(agreement.agreement.preconditioner is not None)
+    return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
+
+
+def without_joining(public: Problem, sample: PublicSample, unlikeness: float, seed: int) -> tuple[float, float]:
+    """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
+    model = public.box.project(sample.optimum.theta)
+    worlds = sample.worlds(WORLDS, seed)
+    ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
+    records = public.terms.records
+    largest, total = float(records.max()), float(records.sum())
+    alone = sample.alone(largest, total)
+    if len(records) > 1:
+        v, squares = largest / total, float(np.sum((records / total) ** 2))
+        alone += unlikeness * (1.0 - 2.0 * v + squares) / (1.0 - squares)
+    return float(np.mean(ψ)), alone

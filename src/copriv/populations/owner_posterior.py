@@ -1,0 +1,212 @@
+"""How far is each owner's best model from the common one? What its own public rows say, and what the other owners' add.
+
+Near θ* an owner's mean gradient over its n_i⁰ public rows is m_i = −A_i d_i and noise of covariance φ_i A_i/n_i⁰, with
+d_i = θ_i − θ*, A_i and A the curvature of its rows and of everybody's. In coordinates in which A is 1 and A_i is
+diagonal, λ, these are p independent numbers. Before the rows are seen,
+
+    d  ~  N(0, u_i c (λ + 1/n_i⁰)^(−γ) + 2f(θ*) s eeᵀ),      c = 2f(θ*)/p,
+
+so that E ½dᵀAd = u_i f(θ*) where λ = 1 and s = 0. e is the direction in which a model says the same more of every record:
+owners differ in their level (a base rate, a wage) before they differ in anything else; s says how much more, and is as
+likely 0 as not. γ says what narrow rows do to a model. At γ = 0 it is as far off in a direction in which an owner's records
+hardly differ as in any other; at γ = 1 it is off by as much as costs its *own* records the same in every direction, and
+everybody's all the more: owners that are sorted by a feature have slopes of their own where records of theirs hardly
+differ. Rows of all owners say which; five values between are as likely at first. (1/n_i⁰: of a direction in which
+no row of its own lies, it is not known to be narrower than that.)
+
+Of a loss with a kink A_i is as large as the rows near it say, and shaped as gradients and features are (`_of_a_kink`).
+
+Owners of one table are alike in how unlike they are: log u_i is normal about a common middle with a common width, both
+unknown, under the prior of tables that nothing is known of (`unlikeness.unknown`). u_i, γ and s are on grids, exactly; d given
+them is normal.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from copriv.populations.public_sample import PublicSample, curvature_of
+from copriv.model.records import Records
+from copriv.types import Array
+from copriv.terms.heterogeneity import LEAST, unknown
+
+LEVELS = np.geomspace(LEAST, 30.0, 90)
+"""u_i is on this grid."""
+MIDDLES = np.geomspace(3e-4, 10.0, 27)
+WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
+"""Of log u_i between owners of a table, as the groups of real ones have it: 0.4 to 1.3."""
+USUAL = 1.5
+"""Of log u between tables whose rows come in groups (regions, payers, grades, ages): 1.25 as measured, and more."""
+NARROW = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+"""γ is on this grid."""
+SHIFTS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+"""u of owners that differ in their level alone: s is on this grid."""
+MISSED = 0.1
+"""Of a level's variance, what columns may miss to be one."""
+MIXING = 10
+"""An owner's own estimate of its noise counts for as many rows as it has, everybody's for so many."""
+DRAWS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """An owner's own rows, in coordinates in which everybody's curvature is 1 and its own is diagonal."""
+
+    basis: Float[Array, "p p"]
+    """V: θ_i − θ* = V d, VᵀAV = 1, VᵀA_iV = diag(curvature)."""
+    curvature: Float[Array, " p"]
+    pull: Float[Array, " p"]
+    """Vᵀm, m the mean gradient of its rows at θ*: about −curvature·d, and noise of variance noise·curvature."""
+    noise: float
+    rows: int
+    shift: Float[Array, " p"]
+    """What a model does that says the same more of every record, at a cost of one, in these coordinates."""
+
+    @property
+    def _seen(self) -> Any:
+        return self.curvature > 1e-6
+
+    @property
+    def _width(self) -> Float[Array, " p"]:
+        return self.curvature + 1.0 / max(self.rows, 1)
+
+    def log_likelihood(self, variance: Float[Array, " levels"], narrow: float, apart: float) -> Float[Array, " levels"]:
+        """Of d ~ N(0, variance · width^(−narrow) + apart · shift shiftᵀ), at each variance."""
+        λ, z = self.curvature[self._seen], self.pull[self._seen]
+        total = variance[:, None] * λ**2 / self._width[self._seen] ** narrow + self.noise * λ
+        along = λ * self.shift[self._seen]
+        size, with_it = 1.0 + apart * np.sum(along**2 / total, axis=1), np.sum(along * z / total, axis=1)
+        plain = np.sum(np.log(total) + z**2 / total, axis=1)
+        return np.asarray(-0.5 * (plain + np.log(size) - apart * with_it**2 / size))
+
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        variance: Float[Array, " draws"],
+        narrow: Float[Array, " draws"],
+        apart: Float[Array, " draws"],
+    ) -> Float[Array, "draws p"]:
+        """Draws of θ_i − θ*, one at each prior: how much of the shift first, and then what else there is given that."""
+        prior = self._width ** narrow[:, None] / variance[:, None]
+        λ, z = self.curvature, np.where(self._seen, self.pull, 0.0)
+        total = np.where(self._seen, λ**2 / prior + self.noise * λ, np.inf)
+        size = 1.0 + apart * np.sum((λ * self.shift) ** 2 / total, axis=1)
+        mean = -apart * np.sum(λ * self.shift * z / total, axis=1) / size
+        shifted = (mean + np.sqrt(apart / size) * rng.normal(size=len(apart)))[:, None] * self.shift
+        spread = 1.0 / (prior + λ / self.noise)
+        mean = -spread * (z + np.where(self._seen, λ, 0.0) * shifted) / self.noise
+        return np.asarray((shifted + mean + np.sqrt(spread) * rng.normal(size=mean.shape)) @ self.basis.T)
+
+
+def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple[Evidence, ...]:
+    """rows_of: the places of each owner's own rows among the public ones."""
+    problem = sample.problem
+    r = problem.owners[0]
+    g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
+    A_all, unit = sample.metric, np.sqrt(np.diag(sample.metric))
+    inverse: Array = np.linalg.pinv(A_all / np.outer(unit, unit), rcond=1e-10, hermitian=True) / np.outer(unit, unit)
+    everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
+    shift = _of_level(r.features, A_all)
+    found = []
+    for rows in map(list, rows_of):
+        if not rows:
+            nothing = np.zeros(len(inverse))
+            V = scipy.linalg.eigh(A_all * 0.0, A_all)[1]
+            found.append(Evidence(V, nothing, nothing, 1.0, 0, V.T @ A_all @ shift))
+            continue
+        own = Records(r.features[rows], r.target[rows], r.weight[rows])
+        A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
+        away = g[rows] - g[rows].mean(axis=0)
+        if not problem.loss.smooth:
+            A = _of_a_kink(A, [away.T @ away, own.features.T @ own.features], inverse)
+        size = max(float(np.sum(inverse * A)), 1e-12)
+        φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
+        φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
+        λ, V = scipy.linalg.eigh(A, A_all)
+        # θ* is of these rows too: of its own noise an owner sees what is not in it.
+        noise = φ / len(rows) * (1.0 - len(rows) / len(g))
+        pull, along = V.T @ g[rows].mean(axis=0), V.T @ A_all @ shift
+        found.append(Evidence(V, np.maximum(λ, 0.0), pull, max(noise, 1e-300), len(rows), along))
+    return tuple(found)
+
+
+def _of_level(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
+    """What says the same more of every row, at a cost of one; nothing where no model does (no intercept, no such columns)."""
+    one = np.ones(len(x))
+    shift = np.asarray(np.linalg.lstsq(x, one, rcond=1e-10)[0], dtype=np.float64)
+    cost = float(shift @ hessian @ shift)
+    if float(np.mean(np.square(x @ shift - one))) > MISSED or cost <= 0:
+        return np.zeros(x.shape[1])
+    return np.asarray(shift / np.sqrt(cost))
+
+
+def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]) -> Array:
+    """As much curvature as the rows near a kink have, in the mean of these shapes.
+
+    Those rows are few of an owner's few: what they leave flat, its mean gradient is not still in, and would look as if its
+    best model were a thousand times as far off as it is. How its gradients vary says where a kink holds records, and how
+    its features do, where there are fewer of these than parameters.
+    """
+    sizes = [float(np.sum(inverse * shape)) for shape in (A, *shapes)]
+    parts = [shape / size for shape, size in zip(shapes, sizes[1:], strict=True) if size > 0]
+    return A if not parts else np.asarray(sizes[0] / len(parts) * sum(parts))
+
+
+def posterior(
+    sample: PublicSample, rows_of: Sequence[Sequence[int]]
+) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
+    """Draws of u_i, and of each owner's best model less the common one; last of public rows that are of nobody here."""
+    groups = [*rows_of, _of_nobody(sample, rows_of)]
+    evidence, c = evidence_of(sample, groups), 2.0 * sample.optimum.value / sample.problem.n_parameters
+    rng = np.random.default_rng([len(rows_of), 12])
+    f = sample.optimum.value
+    log = np.array(
+        [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in NARROW]
+    )
+    like = np.exp(log - log.max(axis=(0, 1, 3), keepdims=True))
+    at, middles = np.log(LEVELS), np.log(MIDDLES)
+    between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
+    between /= between.sum(axis=2, keepdims=True)
+    by_owner = np.einsum("mwu,gsiu->gsmwi", between, like[:, :, : len(rows_of)], optimize=True)
+    prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / USUAL) ** 2
+    none = np.where(SHIFTS == 0.0, np.log(max(len(SHIFTS) - 1, 1)), 0.0)
+    weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=4) + prior[:, None] + none[:, None, None]
+    weight = np.exp(weight - weight.max()).ravel()
+    drawn = rng.choice(len(weight), size=DRAWS, p=weight / weight.sum())
+    narrow, shift, middle, width = np.unravel_index(drawn, by_owner.shape[:4])
+    shape = between[middle, width]
+    levels, away = np.empty((DRAWS, len(evidence))), np.empty((DRAWS, len(evidence), len(evidence[0].pull)))
+    for i, one in enumerate(evidence):
+        ahead = np.cumsum(shape * like[narrow, shift, i], axis=1)
+        at_level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
+        levels[:, i] = LEVELS[at_level]
+        away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
+    return levels[:, :-1], away - _of_all(evidence, groups, away, sample.metric)[:, None, :]
+
+
+def _of_nobody(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> list[int]:
+    """Public rows that are of none of these owners."""
+    of_somebody = {row for rows in rows_of for row in rows}
+    return [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
+
+
+def _of_all(
+    evidence: Sequence[Evidence],
+    groups: Sequence[Sequence[int]],
+    away: Float[Array, "draws groups p"],
+    metric: Float[Array, "p p"],
+) -> Float[Array, "draws p"]:
+    """What all public rows together have of these: θ* is their best model, so that Σ n_i⁰A_i(θ_i − θ*) = 0.
+
+    Drawn owner by owner, the sum is as far from nothing as θ* itself is unknown; worlds draw θ* too, and would have the
+    pool's best model twice as uncertain as it is.
+    """
+    times = Counter(map(tuple, groups))  # rows of a stratum that several owners are of
+    rows = np.array([one.rows / times[tuple(group)] for one, group in zip(evidence, groups, strict=True)])
+    follows = [(one.basis * one.curvature) @ one.basis.T @ metric for one in evidence]
+    return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), away, np.array(follows), optimize=True))

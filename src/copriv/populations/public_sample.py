@@ -1,0 +1,225 @@
+"""What the public sample says about the fitness that will be trained, and how far it may be wrong.
+
+The learner's n₀ public records and the owners' n records are taken as draws from one population. With ∇ℓ at θ* of
+covariance S and A = ∇²f, an optimum over n records is off the population's by about
+
+    θ* ~ N(θ_population, A⁻¹ S A⁻¹ / n),      so  E f(θ) − f(θ*) = ½ tr(S A⁻¹)·(1/n₁ + 1/n₂) = κ·(1/n₁ + 1/n₂)
+
+for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part
+of the other, as an owner is of the pool,
+the sum is 1/n_i − 1/n. For a loss with a kink no finite sample has a ∇²f; A is then that of f with the kink smoothed.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import InvalidInput, NotCertified
+from copriv.model.fitness import Fitness, Optimum, Quadratic, Regularizer
+from copriv.problem import Problem
+from copriv.model.records import Records
+from copriv.types import Array, is_linear
+from copriv.populations.law import EXACTLY, Law, World
+
+BOOTSTRAPS = 20
+TRIED = 3
+"""Worlds that are drawn for each that is kept, where the pool of some has no best fitness above 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSample:
+    """The fitness over the learner's own records: optimum, curvature, and the spread of optima.
+
+    Where the rows are few for the parameters, they are smoothed first (`worlds.Law.smoothed`): the public model is then
+    that of the posterior's mean, and not one that fits every row.
+    """
+
+    problem: Problem
+    """With the public sample in every owner's place."""
+    _made: "dict[tuple[int, int], tuple[World, ...]]" = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, problem: Problem) -> "PublicSample":
+        """Raises DataError where the problem has no public records."""
+        return cls(problem if problem.stand_in else problem.on_public())
+
+    @cached_property
+    def law(self) -> Law:
+        """What the rows say of the law of all records."""
+        return Law(self.problem)
+
+    @cached_property
+    def smooth(self) -> Problem:
+        """The problem on the rows that a plan is made on."""
+        law = self.law
+        if law.plenty and not law.few_events and not len(law.unseen):
+            return self.problem
+        smoothed = (law.smoothed,) * self.problem.terms.n_owners
+        return replace(self.problem, unbounded=smoothed, stand_in=True, known_optimum=None)
+
+    @property
+    def records(self) -> Records:
+        """The public records."""
+        return self.smooth.owners[0]
+
+    @property
+    def optimum(self) -> Optimum:
+        """θ* of the public sample."""
+        return self.smooth.optimum
+
+    @cached_property
+    def hessian(self) -> Float[Array, "p p"]:
+        """A = ∇²f at the optimum; for a loss with a kink, of f smoothed over the spread of its optima.
+
+        Directions in which no public record differs count as if they hardly did: what is divided by stays finite.
+        """
+        f = self.smooth.fitness
+        A = curvature_of(f, self.optimum.theta)
+        a, U = np.linalg.eigh(A)
+        least = 1e-7 * max(float(a[-1]), 1e-300)
+        return A if a[0] >= least else np.asarray((U * np.maximum(a, least)) @ U.T)
+
+    @cached_property
+    def metric(self) -> Float[Array, "p p"]:
+        """A as it is where columns vary, however different their units: `hessian` takes one three thousand times as
+        narrow as another for one that does not."""
+        A = curvature_of(self.smooth.fitness, self.optimum.theta)
+        unit = np.sqrt(np.diag(A))
+        if not (unit > 0).all():
+            return self.hessian
+        a = np.linalg.eigvalsh(A / np.outer(unit, unit))
+        return A if a[0] >= 1e-7 * a[-1] else self.hessian
+
+    @cached_property
+    def spread(self) -> Float[Array, "p p"]:
+        """A⁻¹ S A⁻¹: the covariance of an optimum over n records, times n."""
+        f, r = self.smooth.fitness, self.records
+        g = f.loss.gradients(self.optimum.theta, r.features, r.target)
+        share = r.weight / r.weight.sum()
+        g = g - share @ g
+        S = (g * share[:, None]).T @ g
+        inverse = np.linalg.pinv(self.hessian, rcond=1e-12, hermitian=True)
+        return np.asarray(inverse @ S @ inverse)
+
+    @cached_property
+    def information(self) -> float:
+        """κ = ½ tr(A·A⁻¹SA⁻¹), in the unit of f: what n records leave unknown costs κ/n."""
+        return 0.5 * float(np.sum(self.hessian * self.spread))
+
+    def alone(self, records: float, total: float) -> float:
+        """E ψ, on all `total` records, of the non-private model of an owner that holds `records` of them."""
+        return self.information * (1.0 / records - 1.0 / total) / self.optimum.value
+
+    def public_only(self, total: float) -> float:
+        """E ψ, on `total` records of the owners, of the model fitted on the public sample alone."""
+        return self.information * (1.0 / self.problem.unbounded[0].units + 1.0 / total) / self.optimum.value
+
+    def worlds(self, number: int, seed: int = 0) -> "tuple[Problem, ...]":
+        """What the owners' records may be like: the pool of each world, in every owner's place."""
+        return tuple(world.pool for world in self.drawn(number, seed))
+
+    def drawn(self, number: int, seed: int = 0) -> "tuple[World, ...]":
+        """Worlds with their optimum, the same for every rule that is tried in them.
+
+        Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing, and where one row is
+        all that is known of numbers: how far off a model of them is would be taken for nothing.
+        """
+        if self.law.modelled and not self.law.labels and self.law.observations < 2:
+            raise InvalidInput(
+                "forecast: one public row does not tell how far targets lie from a model of them: bring two or more, and "
+                "ten for each parameter where there are as many"
+            )
+        if (number, seed) not in self._made:
+            made: list[World] = []
+            lost = 0
+            near = self.optimum.theta
+            while len(made) < number:
+                world = self.law.draw((seed, 2, len(made) + lost))
+                try:
+                    optimum = world.pool.fitness.minimum(near)
+                except NotCertified:
+                    optimum = None
+                if optimum is not None and optimum.value > nothing_left(world.pool):
+                    made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
+                    continue
+                lost += 1
+                if lost > TRIED * number:
+                    n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
+                    raise InvalidInput(
+                        f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and "
+                        "ψ is relative to a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring "
+                        "more records"
+                    )
+            self._made[number, seed] = tuple(made)
+        return self._made[number, seed]
+
+    @cached_property
+    def wobble(self) -> float:
+        """Relative standard error of the curvature in a direction: √(E‖A^(−½) A_b A^(−½) − I‖²_F / p)."""
+        a, U = np.linalg.eigh(self.hessian)
+        root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
+        worlds = [self.law.draw((0, 3, i)).pool for i in range(BOOTSTRAPS)]
+        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in worlds]
+        return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
+
+    def _hessian_of(self, world: Problem) -> Array:
+        return curvature_of(world.fitness, self.optimum.theta)
+
+    @cached_property
+    def unexplained(self) -> float:
+        """f of the best model over f of the best constant: 1 − R² for the squared loss; at most 1."""
+        problem = self.smooth
+        r = problem.unbounded[0]
+        ones = np.full((len(r), 1), float(problem.terms.model.intercept))
+        try:
+            constant = problem.fitness_of(Records(ones, r.target, r.weight)).minimum(np.zeros(1), 1e-5).value
+        except NotCertified:
+            return 1.0
+        return min(self.optimum.value / constant, 1.0) if constant > 0 else 1.0
+
+
+def nothing_left(pool: Problem) -> float:
+    """A best fitness up to this is none: 1e-12; of targets in a large unit, whose squares are small, a part of f(0).
+
+    Of the squared loss alone, whose best fitness is exact however small it is.
+    """
+    if pool.fitness.quadratic is None:
+        return 1e-12
+    return min(1e-12, EXACTLY * float(pool.fitness.value(np.zeros(pool.n_parameters))))
+
+
+def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
+    """∇²f at θ: whole for the squared loss, else by differences of slopes; a kink is spread over a tenth of predictions."""
+    if f.quadratic is not None:
+        return f.quadratic.hessian
+    r = f.records
+    loss, share = f.loss, r.weight / r.weight.sum()
+    c = f.regularizer.strength * np.eye(len(theta))
+    if is_linear(loss):
+        z = r.features @ theta
+        wide = max(float(np.ptp(z)), 1e-6)
+        # Predictions that are all but one number would make a kink there as sharp as they are close.
+        if not loss.smooth:
+            wide = max(wide, 0.5 * float(np.ptp(r.target)))
+        h = (1e-4 if loss.smooth else 0.1) * wide
+        bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
+        return np.asarray((r.features * (share * np.abs(bend))[:, None]).T @ r.features + c)
+    h = 1e-4 * max(float(np.abs(theta).max()), 1.0)
+    columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
+    rough = np.array(columns)
+    return np.asarray(0.5 * (rough + rough.T))
+
+
+def quadratic_about(problem: Problem) -> Quadratic:
+    """The fitness itself for the squared loss; else its second-order expansion about the optimum."""
+    f = problem.fitness
+    if f.quadratic is not None:
+        return f.quadratic
+    sample = PublicSample(problem)
+    σ, θ = f.regularizer.strength, problem.optimum.theta
+    H = 0.5 * (sample.hessian - σ * np.eye(len(θ)))
+    c = 0.5 * (sample.hessian @ θ)
+    s = problem.optimum.value + 0.5 * float(θ @ sample.hessian @ θ)
+    return Quadratic(H, c, s, Regularizer(σ))

@@ -1,0 +1,329 @@
+"""What targets of given features may be, as a posterior says it: a linear model of numbers, a logistic one of classes.
+
+Under a weak prior whose width is itself unknown, so that few rows of many columns promise no perfect model. `Law` (in
+`copriv.populations.law`) draws targets from it where public rows are few, or a fit has made what they are.
+"""
+
+import numpy as np
+from jaxtyping import Bool
+from scipy.special import expit, log_expit, log_ndtr, logsumexp
+
+from copriv.model.records import Records
+from copriv.data.extreme_values import Tail
+from copriv.types import Array, Whole
+
+RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))
+"""The R² that a weak prior thinks possible: even steps of their logit."""
+SHARE = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818,
+                  0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])  # fmt: skip
+STEEP = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391,
+                  0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])  # fmt: skip
+"""1/(1 + exp(−u)) = Σ share·Φ(steep·u), within 3e-9 (Monahan and Stefanski 1992)."""
+CONSTANT = 0.04
+"""The prior's precision of the constant of log odds."""
+CHAINS, SWEEPS = 32, 150
+"""Of the posterior of classes of few rows: chains and their length; every fourth of the last two thirds is kept."""
+PASSES, DAMPED = 60, 0.7
+"""Of matching moments: at most so many, each so far towards what it finds."""
+
+
+class Linear:
+    """Features less their mean, in units of their spread; θ ~ N(0, a width that is unknown), and a constant.
+
+    The law of targets has a constant whether or not the agreed model has one: a model without is then off by what its
+    columns can make of it, which is no noise. And a width in units of spread is not used up by columns' means.
+    """
+
+    def __init__(self, rows: Records) -> None:
+        x, self.y = rows.features, rows.target
+        spread = x.std(axis=0)
+        varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
+        self.unit = np.where(varied, 1.0 / np.where(varied, spread, 1.0), 0.0)
+        levels = levels_of(x)
+        if levels.any():  # a level that no row has does as much as those that some have
+            self.unit[~x.any(axis=0)] = np.median(self.unit[levels])
+        self.centre = x.mean(axis=0)
+        self.z, self.mean = (x - self.centre) * self.unit, np.zeros(x.shape[1] + 1)
+
+    def predicted(self, x: Array, theta: Array) -> Array:
+        """Predictions by θ in these units, its constant last."""
+        steep = self.unit * theta[:-1]
+        return np.asarray(x @ steep + (theta[-1] - float(self.centre @ steep)))
+
+
+class Regression(Linear):
+    """y = c + zᵀθ + noise of variance σ²; c flat, σ² unknown; conjugate given the width, which is on a grid."""
+
+    def __init__(self, rows: Records) -> None:
+        super().__init__(rows)
+        n, p = self.z.shape
+        self.constant = float(self.y.mean())
+        y = self.y - self.constant
+        self.U, self.s, Vt = np.linalg.svd(self.z, full_matrices=False)
+        self.V, on = Vt.T, self.U.T @ y
+        rest = max(float(y @ y - on @ on), 0.0)
+        self.λ = p * (1.0 - RATIOS) / RATIOS  # σ²/τ²
+        kept = 1.0 + np.square(self.s) / self.λ[:, None]
+        tiny = 1e-12 * max(float(self.y @ self.y), 1e-300)
+        self.left = np.square(on) @ (1.0 / kept).T + rest + tiny
+        log = -0.5 * np.log(kept).sum(axis=1) - 0.5 * (n - 1) * np.log(self.left)
+        self.weight = np.exp(log - log.max())
+        self.weight /= self.weight.sum()
+        self.means = np.column_stack(
+            [(self.s / (np.square(self.s) + self.λ[:, None]) * on) @ self.V.T, np.full(len(self.λ), self.constant)]
+        )
+        self.mean = self.weight @ self.means
+        residual = self.y - self.predicted(rows.features, self.mean)
+        scale = float(np.sqrt(np.mean(np.square(residual)))) or 1.0
+        self.shape = residual / scale
+        self.tail = tail_of(np.abs(self.shape))
+        self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
+
+    def expected(self, rng: np.random.Generator, x: Array) -> Array:
+        """Targets under the posterior's mean."""
+        noise = self.noise * rng.choice(self.shape, size=len(x))
+        return np.asarray(self.predicted(x, self.mean) + _as_of(noise, x, np.inf))
+
+    def drawn(self, rng: np.random.Generator, x: Array, records: float = 0.0) -> Array:
+        """Targets under one draw of θ and of the noise, of rows that stand for so many records."""
+        k = rng.choice(len(self.λ), p=self.weight)
+        noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
+        g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
+        inside = self.V.T @ g
+        spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
+        theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(len(self.y)))
+        return np.asarray(self.predicted(x, theta) + _as_of(noise, x, records))
+
+    def _noise(self, rng: np.random.Generator, number: int) -> Array:
+        """Noise of variance about 1: residuals under Dirichlet weights, the long ones as long as their tail may have them.
+
+        For normal residuals the variance is then as uncertain as that of so many of them, 2/n; for skewed ones by more, and
+        it is what few rows say least of.
+        """
+        law = rng.standard_exponential(len(self.shape))
+        law /= law.sum()
+        drawn = self.shape[rng.choice(len(law), size=number, p=law)]
+        if self.tail is not None:
+            tail, long_ = self.tail.drawn_of_few(rng), np.abs(drawn) > self.tail.threshold
+            drawn[long_] = np.sign(drawn[long_]) * (tail.threshold + tail.excesses(rng, int(long_.sum())))
+        return np.asarray(drawn - law @ self.shape)
+
+
+def _as_of(noise: Array, x: Array, records: float) -> Array:
+    """Noise of rows x of which a fit makes as much as of `records` that they stand for, and leaves as much.
+
+    A fit of p numbers to M rows takes p/M of their noise for signal, and to n records p/n.
+    """
+    M, p = len(x), x.shape[1] + 1
+    if records <= M or p >= M:
+        return noise
+    U, s, _ = np.linalg.svd(np.column_stack([x, np.ones(M)]), full_matrices=False)
+    U = U[:, s > 1e-10 * s[0]]
+    fitted = U @ (U.T @ noise)
+    return np.asarray(np.sqrt(M / records) * fitted + np.sqrt((1.0 - p / records) / (1.0 - p / M)) * (noise - fitted))
+
+
+class Classes(Linear):
+    """P(y = 1) = 1/(1 + exp(−zᵀθ)); Laplace's approximation for each width of the prior, weighed by its evidence."""
+
+    WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
+    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
+
+    def __init__(self, rows: Records) -> None:
+        super().__init__(rows)
+        self.z = np.column_stack([self.z, np.ones(len(self.z))])
+        p, log, self.modes, self.roots = self.z.shape[1], [], [], []
+        theta = np.zeros(p)
+        for width in self.WIDTHS:
+            precision = np.append(np.full(p - 1, (p - 1) / width), 0.04)
+            theta, H = self._mode(theta, precision)
+            a, U = np.linalg.eigh(H)
+            z = self.z @ theta
+            log.append(
+                -float(np.logaddexp(0.0, -self.y * z).sum()) - 0.5 * float(precision @ theta**2)
+                + 0.5 * float(np.log(precision).sum()) - 0.5 * float(np.log(a).sum())
+            )  # fmt: skip
+            self.modes.append(theta)
+            self.roots.append(U / np.sqrt(a))
+        self.weight = np.exp(np.array(log) - max(log))
+        self.weight /= self.weight.sum()
+        self.mean = self.weight @ np.array(self.modes)
+
+    def _mode(self, theta: Array, precision: Array) -> tuple[Array, Array]:
+        for _ in range(50):
+            z = self.z @ theta
+            slope = self.z.T @ (-self.y * expit(-self.y * z)) + precision * theta
+            H = (self.z * (expit(z) * expit(-z))[:, None]).T @ self.z + np.diag(precision)
+            step = np.linalg.solve(H, slope)
+            longest = float(np.abs(self.z @ step).max())
+            theta = theta - step * min(1.0, 2.0 / max(longest, 1e-12))
+            if float(slope @ step) < 1e-8:
+                break
+        return theta, H
+
+    def logits(self, rng: np.random.Generator, x: Array) -> Array:
+        """zᵀθ of rows under one draw of θ."""
+        k = rng.choice(len(self.weight), p=self.weight)
+        return self.predicted(x, self.modes[k] + self.roots[k] @ rng.normal(size=self.z.shape[1]))
+
+    def drawn(self, rng: np.random.Generator, x: Array) -> Array:
+        """Classes under one draw of θ."""
+        return np.where(rng.random(len(x)) < expit(self.logits(rng, x)), 1.0, -1.0)
+
+    def told(self, rng: np.random.Generator, x: Array, counts: Array) -> Records:
+        """So many records of each row, each with a class of its own, under one draw of θ.
+
+        One class for all of a row would leave a fit as much noise to follow as if there were no more records than rows.
+        """
+        positive = rng.binomial(np.rint(counts).astype(np.int64), expit(self.logits(rng, x)))
+        often = np.concatenate([positive, counts - positive]).astype(np.float64)
+        some = often > 0
+        return Records(np.vstack([x, x])[some], np.repeat([1.0, -1.0], len(x))[some], often[some])
+
+    def chance(self, x: Array) -> Array:
+        """P(y = 1) of rows that a plan is made on."""
+        return np.asarray(np.clip(expit(self.predicted(x, self.mean)), 1e-9, 1 - 1e-9))
+
+
+class ClassesOfFew(Classes):
+    """P(y = 1) = 1/(1 + exp(−zᵀθ)) with θ ~ N(0, a width that is unknown): draws of the posterior of both, by chains.
+
+    Laplace's approximation stands at the mode, and where classes are (nearly) apart the mode is nowhere near the mass of the
+    posterior: margins of 40 count as ones of 10, and a wide prior as unlikely. Chains begin at normal laws of matched moments
+    (`Sites`), one for each width, and take elliptical steps about them (Murray, Adams and MacKay 2010; Nishihara, Murray and
+    Adams 2014) in turn with draws of the width, once with θ held and once with the direction of θ.
+    """
+
+    WIDTHS = tuple((4.0 * RATIOS / (1.0 - RATIOS))[::2].tolist())
+    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
+
+    def __init__(self, rows: Records) -> None:
+        Linear.__init__(self, rows)
+        self.signed = np.column_stack([self.z, np.ones(len(self.z))]) * self.y[:, None]
+        sites, p = Sites(self.signed), self.z.shape[1]
+        found = [sites.matched(np.append(np.full(p, p / width), CONSTANT)) for width in self.WIDTHS]
+        weight = np.exp([evidence - max(e for _, _, e in found) for _, _, evidence in found])
+        self.means = np.array([mean for mean, _, _ in found])
+        a, U = np.linalg.eigh(np.array([H for _, H, _ in found]))
+        self.bases, self.inverse = U / np.sqrt(a)[:, None, :], np.swapaxes(U * np.sqrt(a)[:, None, :], 1, 2)
+        rng = np.random.default_rng(0)
+        k: Whole = rng.choice(len(weight), size=CHAINS, p=weight / weight.sum())
+        theta = self.means[k] + _each(self.bases[k], rng.normal(size=(CHAINS, p + 1)))
+        kept = []
+        for sweep in range(SWEEPS):
+            theta, k = self._widths(rng, self._stepped(rng, theta, k), k)
+            if sweep >= SWEEPS // 3 and sweep % 4 == 0:
+                kept.append(theta)
+        self.draws = np.concatenate(kept)
+        self.mean = self.draws.mean(axis=0)
+
+    def _stepped(self, rng: np.random.Generator, theta: Array, k: Whole) -> Array:
+        """Each chain a step along an ellipse about the normal law of its width."""
+        m, other = self.means[k], np.asarray(rng.normal(size=theta.shape))
+        white = _each(self.inverse[k], theta - m)
+        away, beside = theta - m, _each(self.bases[k], other)
+        zm, z0, z1 = m @ self.signed.T, away @ self.signed.T, beside @ self.signed.T
+        p = self.z.shape[1]
+        prior = np.column_stack(
+            [np.repeat(p / np.array(self.WIDTHS)[k][:, None], p, axis=1), np.full(len(k), CONSTANT)]
+        )
+
+        def surplus(angle: Array, at: Whole) -> Array:
+            c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
+            t = m[at] + c * away[at] + s * beside[at]
+            told = log_expit(zm[at] + c * z0[at] + s * z1[at]).sum(axis=1)
+            about = np.square(c * white[at] + s * other[at]) - prior[at] * np.square(t)
+            return np.asarray(told + 0.5 * about.sum(axis=1))
+
+        at = np.arange(len(k))
+        least = surplus(np.zeros(len(k)), at) - rng.standard_exponential(len(k))
+        high = rng.uniform(0.0, 2.0 * np.pi, size=len(k))
+        angle, low = high.copy(), high - 2.0 * np.pi
+        for _ in range(200):
+            at = at[surplus(angle[at], at) < least[at]]
+            if not len(at):
+                break
+            above = angle[at] > 0
+            high[at], low[at] = np.where(above, angle[at], high[at]), np.where(above, low[at], angle[at])
+            angle[at] = rng.uniform(low[at], high[at])
+        else:
+            angle[at] = 0.0
+        return np.asarray(m + np.cos(angle)[:, None] * away + np.sin(angle)[:, None] * beside)
+
+    def _widths(self, rng: np.random.Generator, theta: Array, k: Whole) -> tuple[Array, Whole]:
+        """A width for each chain, first with the direction of θ held and then with θ held."""
+        p, W = self.z.shape[1], np.array(self.WIDTHS)
+        steep, constant = theta[:, :-1] @ self.signed[:, :-1].T, theta[:, -1:] * self.signed[:, -1]
+        told = [log_expit(np.sqrt(w / W[k])[:, None] * steep + constant).sum(axis=1) for w in W]
+        chosen = _chosen(rng, np.array(told).T)
+        theta = np.column_stack([theta[:, :-1] * np.sqrt(W[chosen] / W[k])[:, None], theta[:, -1]])
+        size = np.square(theta[:, :-1]).sum(axis=1)[:, None]
+        return theta, _chosen(rng, -0.5 * p * (np.log(W) + size / W))
+
+    def logits(self, rng: np.random.Generator, x: Array) -> Array:
+        """zᵀθ of rows under one draw of θ."""
+        return self.predicted(x, np.asarray(self.draws[rng.integers(len(self.draws))]))
+
+    def chance(self, x: Array) -> Array:
+        """P(y = 1) of rows under the whole posterior: the model that is fitted to it costs least in the mean."""
+        found = np.mean([expit(self.predicted(x, theta)) for theta in self.draws], axis=0)
+        return np.asarray(np.clip(found, 1e-9, 1 - 1e-9))
+
+
+def _each(matrices: Array, vectors: Array) -> Array:
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
+
+
+def _chosen(rng: np.random.Generator, log: Array) -> Whole:
+    """One column a row, by their weights."""
+    return np.asarray(np.argmax(log + rng.gumbel(size=log.shape), axis=1))
+
+
+class Sites:
+    """The terms 1/(1 + exp(−zᵀθ)) of rows z (times their classes), each as a normal one of zᵀθ with the same moments."""
+
+    def __init__(self, z: Array) -> None:
+        self.z = z
+        self.precision, self.pull = np.zeros(len(z)), np.full(len(z), 0.5)
+
+    def matched(self, prior: Array) -> tuple[Array, Array, float]:
+        """Mean and precision of θ, and the log evidence, under a normal prior of so much precision (Minka 2001)."""
+        for _ in range(PASSES):
+            H = (self.z * self.precision[:, None]).T @ self.z + np.diag(prior)
+            inverse, b = np.linalg.inv(H), self.z.T @ self.pull
+            mean = inverse @ b
+            at, spread = self.z @ mean, ((self.z @ inverse) * self.z).sum(axis=1)
+            without = 1.0 / (1.0 / spread - self.precision)  # spread and mean of zᵀθ by all others
+            others = without * (at / spread - self.pull)
+            log, slope, bend = _moments(others, without)
+            off = np.abs(others + without * slope - at).max() / np.sqrt(spread.max())
+            if off < 1e-3:
+                break
+            kept = 1.0 / (1.0 + without * bend)
+            self.precision += DAMPED * (-bend * kept - self.precision)
+            self.pull += DAMPED * ((slope - others * bend) * kept - self.pull)
+        both = np.square(others / without + self.pull) / (1.0 / without + self.precision)
+        terms = log + 0.5 * np.log1p(self.precision * without) - 0.5 * (both - np.square(others) / without)
+        volume = np.log(prior).sum() - np.linalg.slogdet(H)[1]
+        return mean, H, float(terms.sum() + 0.5 * volume + 0.5 * b @ mean)
+
+
+def _moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
+    """log E 1/(1 + exp(−u)) of u ~ N(mean, variance), and its first and second derivative by the mean."""
+    s = STEEP / np.sqrt(1.0 + np.square(STEEP) * variance[:, None])
+    a = s * mean[:, None]
+    log = logsumexp(np.log(SHARE) + log_ndtr(a), axis=1)
+    density = SHARE * np.exp(-0.5 * np.square(a) - log[:, None]) / np.sqrt(2.0 * np.pi)
+    slope = (density * s).sum(axis=1)
+    return log, slope, -(density * np.square(s) * a).sum(axis=1) - np.square(slope)
+
+
+def tail_of(sizes: Array) -> Tail | None:
+    """The tail of sizes, where it is one: of numbers that differ."""
+    top = np.sort(sizes)[-max(len(sizes) // 10, 10) :]
+    return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
+
+
+def levels_of(x: Array) -> Bool[np.ndarray, " p"]:
+    """Columns of zeros and ones, both of them."""
+    return np.asarray(((x == 0.0) | (x == 1.0)).all(axis=0) & (np.ptp(x, axis=0) > 0.0))

@@ -1,0 +1,303 @@
+"""What does an owner make of the common model at home? Its own, with the common one as a prior.
+
+The common model is of everybody's records; an owner whose records differ is served better by its own. So it minimises,
+on its own n rows and at home,
+
+    mean ℓ(θ; x, y)  +  g(θ)  +  (k/2n) (θ − θ_common)ᵀ M (θ − θ_common),
+
+M the curvature of public rows (or of its own where there are none): k is how many records the common model counts for.
+k = 0 is the owner alone, k = ∞ the common model as it came. Owners differ in their level (a base rate, a wage) before
+they differ in anything else, so every k is tried with the intercept tied and with it free: M then is what it leaves of
+the other parameters once the best intercept is taken (a Schur complement; a random intercept without a prior).
+
+Which of them serves unseen rows is asked of the owner's own rows by cross-validation, every fold with its part of the
+rare class. Few rows do not say it well, so no single one is taken: each counts as often as it is best when the rows are
+drawn again (a Bayesian bootstrap of the losses held out), and the models are averaged.
+
+Nothing here is private and nothing needs to be: the result is made by the owner, from its own records, for itself. It
+costs no budget because it does not leave. Whoever releases it releases what it says about the records.
+
+The idea is old (partial pooling; a Gaussian prior centred at the group) and common in federated learning as
+personalisation by a proximal term; the choice of k by draws of held-out losses is ours.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+from jaxtyping import Bool, Float
+
+from copriv.agreement import Agreement
+from copriv.errors import DataError, InvalidInput
+from copriv.problem import Problem
+from copriv.model.records import Records
+from copriv.formatting.cards import Shown
+from copriv.types import Array, LinearLoss, Loss, is_linear
+from copriv.validation import count, finite_array
+
+COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
+"""Candidates for k: how many records the common model counts for."""
+FOLDS, ROUNDS, DRAWS = 5, 2, 400
+ROWS = 5_000
+"""Rows that cross-validation looks at: k does not depend on how many there are beyond that."""
+LARGEST = 1e50
+"""Of a number that is squared on the way, more than once."""
+ROUNDED = 0.05
+"""A kink is spread over this part of the targets' range, to either side."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finished(Shown):
+    """An owner's own model, and what of it is the common one. It stays with the owner."""
+
+    theta: Float[Array, " p"]
+    counts: Float[Array, " candidates"]
+    """k of each candidate."""
+    weights: Float[Array, " candidates"]
+    """How often each was best; they add up to 1."""
+    rows: int
+    """Of the owner; persons, where they are the units."""
+    own_level: Bool[np.ndarray, " candidates"] | None = None
+    """Whether a candidate's intercept is the owner's own, whatever its k."""
+
+    @property
+    def common_share(self) -> float:
+        """About how much of the model is the common one, from 0 (the owner's own rows alone) to 1 (as it came)."""
+        return float(self.weights @ (1.0 - self.rows / (self.counts + self.rows)))
+
+
+def finish(
+    agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
+) -> Float[Array, " p"]:
+    """An owner's own model of the shape of the common one, fitted at home on its own (X, y) or Records.
+
+    theta: the common model, p numbers. public: the learner's public (X, y), whose curvature is the metric of the prior;
+    without it, the inverse of the agreed preconditioner, or else the curvature of the owner's own rows.
+    seed: of the folds.
+
+    Guarantee: none, and none is needed: the result is computed from the records and must stay with the owner.
+    Where persons are the units (`Records.of_persons`) they are held out whole, and count alike.
+    Raises DataError where theta, the rows or the public rows do not fit the agreement, InvalidInput on NaN and on numbers
+    whose squares would overflow.
+
+    >>> common = result.theta[0]
+    >>> copriv.finish(agreement, common, data[0]).shape
+    (3,)
+    """
+    return finished(agreement, theta, data, public=public, seed=seed).theta
+
+
+def finished(
+    agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
+) -> Finished:
+    """`finish`, with what it found on the way."""
+    if not isinstance(data, Records | tuple | list) or (not isinstance(data, Records) and len(data) not in (2, 3)):
+        raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
+    seed = count("seed", seed, 0)
+    own = data if isinstance(data, Records) else Records.of(*data)
+    if own.units == 0:
+        raise DataError(f"weight: the rows weigh {own.total:g} together; weights count records, give 1 or more in all")
+    mine = {"name": "own", "records": own.units, "weight": None, "group": None, "overlap": 1}
+    only = {**agreement.owner[0].model_dump(), **mine}
+    problem = Problem.of(agreement.replace(owner=[only]), [own], public)
+    centre = finite_array("theta", theta, 1)
+    if len(centre) != problem.n_parameters:
+        raise DataError(
+            f"theta: {len(centre)} numbers for {problem.n_parameters} parameters (features"
+            f"{' and the intercept' if agreement.model.intercept else ''}); give the model of this agreement"
+        )
+    seen = problem.unbounded_public
+    if seen is not None and seen.n_parameters != own.n_parameters:
+        raise DataError(
+            f"public: {seen.n_parameters} features, and the owner's rows have {own.n_parameters}; give the same ones"
+        )
+    _refuse_what_overflows("theta", centre, "give the common model that copriv learner wrote")
+    for whose, records in (("", own), ("public: ", seen)):
+        if records is not None:
+            _refuse_what_overflows(f"{whose}features", records.features, "give features in another unit")
+            _refuse_what_overflows(f"{whose}target", records.target, "give targets in another unit")
+    home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem), problem.terms.model.intercept)
+    return home.finished(problem.owners[0], np.random.default_rng(seed))
+
+
+def _refuse_what_overflows(name: str, values: Array, remedy: str) -> None:
+    largest = float(np.abs(values).max())
+    if largest > LARGEST:
+        raise InvalidInput(f"{name}: a number is {largest:.3g} in size, and squares of such overflow; {remedy}")
+
+
+def _metric(problem: Problem) -> Float[Array, "p p"]:
+    """Curvature up to a factor: second moments of public rows, or the inverse preconditioner, or own second moments."""
+    if problem.public is not None:
+        return _moments(problem.public)
+    if problem.preconditioner is not None:
+        return np.asarray(np.linalg.inv(problem.preconditioner))
+    return _moments(problem.owners[0])
+
+
+def _moments(records: Records) -> Float[Array, "p p"]:
+    share = records.weight / records.total
+    moments = (records.features * share[:, None]).T @ records.features
+    # Directions in which no row lies are held by the common model all the same; columns in units of their own.
+    each = np.diag(moments)
+    return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean() or 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Home:
+    """The common model as a prior of `metric`, for one loss and regulariser."""
+
+    loss: Loss
+    strength: float
+    """Of the regulariser g."""
+    centre: Float[Array, " p"]
+    metric: Float[Array, "p p"]
+    intercept: bool = False
+    """Whether the last parameter is one, which may then be the owner's own whatever the others are."""
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[float, bool], ...]:
+        """(k, own level): from what is most the owner's to what is most the common model's."""
+        free = COUNTS[1:-1] if self.intercept and len(self.centre) > 1 else ()
+        return (*((k, False) for k in COUNTS), *((k, True) for k in free))
+
+    def finished(self, own: Records, rng: np.random.Generator) -> Finished:
+        """The mixture over candidates of models fitted on all of the owner's rows."""
+        self.loss.check_target(own.target)
+        held_out = self._held_out(own, rng)
+        share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)  # of rows, or of persons
+        best = np.argmin(share @ held_out, axis=1)
+        weights = np.bincount(best, minlength=len(self.candidates)) / DRAWS
+        theta, model = np.zeros(len(self.centre)), self.centre
+        for (k, own_level), weight in reversed(list(zip(self.candidates, weights, strict=True))):
+            if weight > 0:
+                model = self.fitted(own, k, model, own_level)
+                theta += weight * model
+        counts, free = zip(*self.candidates, strict=True)
+        return Finished(theta, np.array(counts), weights, own.units, np.array(free))
+
+    def fitted(
+        self, own: Records, count: float, near: Float[Array, " p"], own_level: bool = False
+    ) -> Float[Array, " p"]:
+        """The model in which the common one counts for `count` records; `near` is where the search starts.
+
+        own_level: the common model says nothing of the intercept.
+        """
+        if np.isinf(count) and not own_level:
+            return self.centre
+        n = own.total
+        # k = 0 keeps a trace of the prior: what neither rows nor g determine stays as it came.
+        pull = max(count, 1e-6) / n * self._unit(own) * (self._without_level if own_level else self.metric)
+        if is_linear(self.loss):
+            return _newton(self.loss, own, self.strength, pull, self.centre, near)
+        return self._by_gradients(own, pull, near)
+
+    @cached_property
+    def _without_level(self) -> Float[Array, "p p"]:
+        M = self.metric
+        return np.asarray(M - np.outer(M[:, -1], M[-1]) / M[-1, -1] + 1e-9 * M)
+
+    def _unit(self, own: Records) -> float:
+        """The metric's factor at which one unit is the curvature of one record: the largest that the loss has.
+
+        Where a kink gives it none, 1 over the targets' range: what a kink is worth when it is spread over that.
+        """
+        bend = getattr(self.loss, "curvature", np.inf)
+        return float(bend) if np.isfinite(bend) else 1.0 / max(float(np.ptp(own.target)), 1e-9)
+
+    def _held_out(self, own: Records, rng: np.random.Generator) -> Float[Array, "units candidates"]:
+        """Each unit's loss under models that did not see it, for each k; a mean over rounds of folds.
+
+        A person is held out with all its rows: the others would say what the held-out one is like.
+        """
+        if len(own) > ROWS:
+            own = own.taken(rng.choice(len(own), ROWS, replace=False))
+        unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
+        units = int(unit.max()) + 1
+        total = np.zeros((len(own), len(self.candidates)))
+        if units == 1:
+            total[:] = np.inf
+            total[:, COUNTS.index(np.inf)] = 0.0  # one cannot be held out: the common model as it came
+            return total[:1]
+        folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
+        level = np.bincount(unit, own.target) / np.bincount(unit)
+        for _ in range(ROUNDS):
+            order = rng.permutation(units)
+            if two_classes:
+                order = order[np.argsort(level[order], kind="stable")]
+                order = np.concatenate([order[i::folds] for i in range(folds)])  # each has its part of the rarer one
+            for chosen in np.array_split(order, folds):
+                out = chosen if own.person is None else np.flatnonzero(np.isin(unit, chosen))
+                kept = np.ones(len(own), dtype=bool)
+                kept[out] = False
+                fold, model = own.taken(kept), self.centre
+                for j, (k, own_level) in reversed(list(enumerate(self.candidates))):
+                    model = self.fitted(fold, k, model, own_level)
+                    total[out, j] += self.loss.values(model, own.features[out], own.target[out])
+        total *= (own.weight / ROUNDS)[:, None]
+        if own.person is None:
+            return total
+        lost = np.zeros((units, len(self.candidates)))
+        np.add.at(lost, unit, total)
+        return lost
+
+    def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
+        """For a loss of which only values and gradients are known."""
+        share = own.weight / own.total
+
+        def objective(theta: Array) -> tuple[float, Array]:
+            away = theta - self.centre
+            value = share @ self.loss.values(theta, own.features, own.target)
+            slope = share @ self.loss.gradients(theta, own.features, own.target)
+            return (
+                float(value + 0.5 * self.strength * theta @ theta + 0.5 * away @ pull @ away),
+                slope + self.strength * theta + pull @ away,
+            )
+
+        return np.asarray(scipy.optimize.minimize(objective, near, jac=True, method="L-BFGS-B").x)
+
+
+def _width(loss: LinearLoss, own: Records) -> float:
+    """How far to either side slopes are averaged: a kink needs more than rounding, a smooth loss does not."""
+    return (1e-4 if loss.smooth else ROUNDED) * max(
+        float(np.ptp(own.target)), 1e-3 * float(np.abs(own.target).max()), 1e-9
+    )
+
+
+def _newton(
+    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, theta: Float[Array, " p"]
+) -> Float[Array, " p"]:
+    """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
+
+    φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too.
+    Newton's step, halved until the slope along it has not turned up by more than half of what it was. Where no row is near a
+    kink the curvature is next to none and the step as good as endless: it is halved as often as that takes.
+    """
+    x, y, share = own.features, own.target, own.weight / own.total
+    h, still = _width(loss, own), strength * np.eye(len(centre)) + pull
+
+    def slope(at: Array) -> Array:
+        z = x @ at
+        return np.asarray(
+            (share * (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h)) @ x
+            + strength * at
+            + pull @ (at - centre)
+        )
+
+    g = slope(theta)
+    first = float(np.abs(g).max())
+    for _ in range(60):
+        z = x @ theta
+        bend = share * np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h)
+        A = (x * bend[:, None]).T @ x + still
+        A += 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
+        step = -np.linalg.solve(A, g)
+        down, length = float(g @ step), 1.0
+        while (along := slope(theta + length * step)) @ step > -0.5 * down and length > 1e-30:
+            length *= 0.5
+        theta, g = theta + length * step, along
+        if np.abs(g).max() <= 1e-9 * (first + 1e-300) or -down <= 1e-14:
+            break
+    return theta

@@ -1,0 +1,351 @@
+"""An agreement and its records, made into numbers: what simulations and forecasts work on.
+
+`Problem.load` runs the data pipeline that the agreement names; `Problem.of` takes arrays. Both leave an agreement in
+which Ξ is a number: "proved" becomes the bound that follows from the declared bounds on x, y and Θ.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from copriv.agreement.data_terms import pipeline
+from copriv.agreement import Agreement
+from copriv.data.consortium import Opened, load_consortium
+from copriv.data.from_arrays import as_records, by_owner
+from copriv.data.preparation import public_bound
+from copriv.data.public import load_sample
+from copriv.data.random_features import longest
+from copriv.errors import AgreementError, DataError
+from copriv.model.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
+from copriv.losses import by_name
+from copriv.model.records import Records
+from copriv.formatting.cards import Shown
+from copriv.formatting.sanitize import label
+from copriv.types import Array, Loss
+
+
+@dataclass(frozen=True, eq=False)
+class Problem(Shown):
+    """Owners' bounded records, the learner's public sample, the fitness: all that a run needs.
+
+    Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
+    records under other terms. `source` is "real", "resampled", "simulated", "given" or "public"; `description` says
+    which table, in a sentence.
+
+    >>> problem = copriv.Problem.of(agreement, data, public)
+    >>> problem.n_parameters, [records.units for records in problem.owners]
+    (3, [1000, 1000, 1000])
+    >>> problem.optimum.theta.shape
+    (3,)
+    """
+
+    terms: Agreement
+    unbounded: tuple[Records, ...]
+    """Each owner's records before the intercept."""
+    unbounded_public: Records | None
+    loss: Loss
+    target_bound: float
+    """Declared bound on |y|; `inf` where none is known."""
+    source: str
+    description: str
+    unbounded_held_out: Records | None = None
+    stand_in: bool = False
+    """Whether the records are a public sample standing in for records that are not to be touched."""
+    pooled: Records | None = None
+    """Where owners that differ are stood in for: their records together, unbounded. `under` deals them out again."""
+    strata: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
+    """Which owner or stratum each public row is of, where that is known: an index a row."""
+    strata_names: tuple[str, ...] = ()
+    """What the strata are called. One that is called as an owner is, or as it says (`owner.stratum`), is of its records."""
+    known_optimum: Optimum | None = None
+    """θ* of these very records under this fitness, where somebody has found it before."""
+
+    def __post_init__(self) -> None:
+        # Stand-ins are made of one sample, and may be for a hundred thousand owners.
+        p = {records.n_parameters for records in (self.unbounded[:1] if self.stand_in else self.unbounded)}
+        if len(p) > 1:
+            raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
+        if len(self.unbounded) != self.terms.n_owners:
+            raise DataError(f"data: records of {len(self.unbounded)} owners for the {self.terms.n_owners} agreed ones")
+        if self.stand_in:
+            self.loss.check_target(self.unbounded[0].target)
+        for owner, records in () if self.stand_in else zip(self.terms.owner, self.unbounded, strict=True):
+            if records.units != owner.records:
+                what = "persons" if owner.unit else "records"
+                raise DataError(
+                    f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
+                    f"{records.units}; correct the agreement or the data"
+                )
+            self.loss.check_target(records.target)
+        waves = self.terms.data.fourier_features
+        if waves is not None and p != {waves}:
+            raise DataError(
+                f"data.fourier_features: {waves} waves are agreed, the records have {sorted(p)[0]} features; arrays are taken "
+                "as they are: map them first (copriv.data.RandomFeatures), or leave the key out"
+            )
+        start = self.terms.agreement.start
+        if start is not None and len(start) != self.n_parameters:
+            raise AgreementError(
+                f"agreement.start: {len(start)} numbers for {self.n_parameters} parameters; give one for each"
+            )
+        matrix = self.terms.agreement.preconditioner
+        if matrix is not None and np.shape(matrix) != (self.n_parameters, self.n_parameters):
+            raise AgreementError(
+                f"agreement.preconditioner: needs {self.n_parameters} rows of {self.n_parameters} numbers"
+            )
+
+    @classmethod
+    def load(cls, agreement: Agreement, held_out: int = 0, opened: Opened | None = None) -> "Problem":
+        """Records by the pipeline that [data] names, from its table where that is at hand (`opened`).
+
+        Raises DataError as the pipeline does.
+        """
+        sizes = [owner.records for owner in agreement.owner]
+        consortium = load_consortium(
+            records=sizes, held_out=held_out, feature_bound=0, opened=opened, **pipeline(agreement)
+        )
+        return cls(
+            agreement,
+            consortium.owners,
+            consortium.public,
+            by_name(agreement.model.loss, agreement.model.threshold),
+            consortium.target_bound,
+            consortium.source,
+            consortium.description,
+            consortium.held_out,
+        )
+
+    @classmethod
+    def load_public(cls, agreement: Agreement) -> "Problem":
+        """The public rows of the pipeline that [data] names, standing in every owner's place.
+
+        No table that may hold private rows is opened: they are in a file of their own, data.public, or the last ones of a
+        published table. Raises DataError as the pipeline does.
+        """
+        beside = sum(table.records * table.number for table in agreement.owner_tables)
+        sample = load_sample(feature_bound=0, beside=beside, strata=agreement.data.strata, **pipeline(agreement))
+        problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
+        words = f"{problem.description}: {sample.words}"
+        return replace(problem, target_bound=sample.schema.target_bound, description=words)
+
+    @classmethod
+    def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":
+        """Records from arrays: one (X, y) or Records an owner, in the agreement's order or by name.
+
+        Columns of data frames are aligned by their names (`copriv.data.from_arrays`).
+
+        A feature bound of "auto" needs `public`; without it, features stay as they are. The bound on |y| is the
+        largest that the public sample shows; without one Ξ cannot be "proved". `loss` replaces the named one.
+        """
+        names = agreement.owner_names
+        parts = {f"data of {name}": part for name, part in zip(names, by_owner(data, names), strict=True)}
+        shown = {} if public is None else {"public": public}
+        given = as_records({**parts, **shown}, agreement.data.features)
+        sample = given.pop("public", None)
+        return cls(
+            agreement,
+            tuple(given.values()),
+            sample,
+            loss or by_name(agreement.model.loss, agreement.model.threshold),
+            np.inf if sample is None else float(np.abs(sample.target).max()),
+            "given",
+            "records given as arrays",
+        )
+
+    @classmethod
+    def forecasting(cls, agreement: Agreement, public: Any, loss: Loss | None = None, strata: Any = None) -> "Problem":
+        """A problem without private records: the public (X, y) stands in every owner's place.
+
+        strata: which owner or stratum each public row is of (labels), where somebody knows.
+        """
+        sample = as_records({"public": public}, agreement.data.features)["public"]
+        index, called = (None, ()) if strata is None else _labels(strata, len(sample))
+        problem = cls(
+            agreement,
+            (sample,) * agreement.n_owners,
+            sample,
+            loss or by_name(agreement.model.loss, agreement.model.threshold),
+            float(np.abs(sample.target).max()),
+            "public",
+            "",
+            stand_in=True,
+            strata=index,
+            strata_names=called,
+        )
+        return problem.on_public()
+
+    def under(self, agreement: Agreement) -> "Problem":
+        """The same records under other terms; a public sample stands in for any number of owners."""
+        same = _fitness_terms(agreement) == _fitness_terms(self.terms)
+        known = self.known_optimum if same else None
+        owners = self.unbounded
+        if self.stand_in:
+            many = -(-agreement.n_owners // len(owners))
+            owners = (owners * many)[: agreement.n_owners]
+        return replace(self, terms=agreement, unbounded=owners, known_optimum=known)
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """The terms, with a number for Ξ where they say "proved"."""
+        return _proved(self.terms, self.feature_bound, self.target_bound, self.loss)
+
+    @cached_property
+    def feature_bound(self) -> float | None:
+        """B, the L1 length of features, without the intercept, beyond which records count for less; None: there is none."""
+        agreed = self.terms.data.feature_bound
+        if self.unbounded_public is None:
+            return None if agreed == "auto" else agreed or None
+        waves = self.terms.data.fourier_features
+        return public_bound(self.unbounded_public.features, agreed, np.inf if waves is None else longest(waves))
+
+    @cached_property
+    def owners(self) -> tuple[Records, ...]:
+        """Each owner's records as they are answered from; equal objects stay one object."""
+        if self.stand_in and self.pooled is None:
+            return (self._as_agreed(self.unbounded[0]),) * len(self.unbounded)
+        distinct = dict(zip(map(id, self.unbounded), self.unbounded, strict=True))
+        made = {name: self._as_agreed(records) for name, records in distinct.items()}
+        return tuple(map(made.__getitem__, map(id, self.unbounded)))
+
+    @cached_property
+    def public(self) -> Records | None:
+        """The learner's own records, made in the same way."""
+        return None if self.unbounded_public is None else self._as_agreed(self.unbounded_public)
+
+    @cached_property
+    def held_out(self) -> Records | None:
+        """Records that no owner trained on, made in the same way."""
+        return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
+
+    def _as_agreed(self, records: Records) -> Records:
+        return records.with_intercept() if self.terms.model.intercept else records
+
+    def on_public(self) -> "Problem":
+        """The same problem with the public sample in every owner's place: no private record is in it.
+
+        Raises DataError where there is no public sample.
+        """
+        sample = self.unbounded_public
+        if sample is None:
+            raise DataError("public: a forecast needs a public sample; give public = (X, y), or data.public_rows")
+        return replace(
+            self, unbounded=(sample,) * self.terms.n_owners, stand_in=True, source="public", unbounded_held_out=None,
+            pooled=None, known_optimum=None,
+            description=f"the learner's own {sample.units:,} public records in every owner's place",
+        )  # fmt: skip
+
+    @property
+    def stratum_of_owner(self) -> tuple[int | None, ...]:
+        """The stratum of public rows that each owner's records are like; None where none is known to be.
+
+        Raises AgreementError where an owner names a stratum that no public row is of.
+        """
+        place = {name: i for i, name in enumerate(self.strata_names)}
+        if place:
+            for owner in self.terms.owner:
+                if owner.stratum is not None and owner.stratum not in place:
+                    raise AgreementError(
+                        f"owner.stratum: no public row is of {owner.stratum!r}, which {owner.name} is said to be; the "
+                        f"first strata are {', '.join(list(place)[:5])}"
+                    )
+        return tuple(place.get(owner.stratum or owner.name) for owner in self.terms.owner)
+
+    @property
+    def proved_gradient_bound(self) -> float:
+        """What ‖∇ℓ‖₁ cannot exceed over Θ, by the bounds on features and target; infinite where there is none."""
+        if self.feature_bound is None or not np.isfinite(self.target_bound):
+            return np.inf
+        reach = self.feature_bound + float(self.terms.model.intercept)
+        return float(self.loss.gradient_bound(reach, self.target_bound, self.box.theta_max))
+
+    @property
+    def preconditioner(self) -> Array | None:
+        """The public matrix that multiplies every direction of descent, if one is agreed."""
+        matrix = self.terms.agreement.preconditioner
+        return None if matrix is None else np.array(matrix)
+
+    @property
+    def n_parameters(self) -> int:
+        """p, with the intercept."""
+        return self.unbounded[0].n_parameters + int(self.terms.model.intercept)
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """g."""
+        return Regularizer(self.terms.model.regularization)
+
+    @property
+    def box(self) -> Box:
+        """Θ."""
+        return Box(self.terms.model.theta_max)
+
+    @property
+    def start(self) -> Array:
+        """θ before the first answer."""
+        start = self.terms.agreement.start
+        return np.zeros(self.n_parameters) if start is None else np.array(start)
+
+    def fitness_of(self, records: Records) -> Fitness:
+        """The agreement's fitness over any records."""
+        return Fitness(self.loss, self.regularizer, self.box, records)
+
+    @cached_property
+    def fitness(self) -> Fitness:
+        """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
+        if self.pooled is not None:
+            return self.fitness_of(self._as_agreed(self.pooled))
+        if self.stand_in:
+            return self.fitness_of(self.owners[0])
+        return self.fitness_of(Records.concatenate(self.owners))
+
+    @cached_property
+    def optimum(self) -> Optimum:
+        """θ*, certified."""
+        return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
+
+
+def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
+    """The terms that decide what is fitted."""
+    model = agreement.model
+    return (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
+
+
+def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
+    """An index a row in place of labels, and the labels. Raises DataError where there are not as many as public rows."""
+    labels = np.asarray(strata, dtype=object)  # a list of text and NaN would be all text
+    if labels.shape != (rows,):
+        shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
+        raise DataError(f"strata: {shape} for {rows} public rows; give one label each")
+    missing = [k for k, one in enumerate(labels.tolist()) if _says_nothing(one)]
+    if missing:
+        raise DataError(
+            f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
+        )
+    names, index = np.unique([label(one) for one in labels.tolist()], return_inverse=True)
+    return index.astype(np.int64), tuple(str(name) for name in names)
+
+
+def _says_nothing(label: Any) -> bool:
+    """Whether a label is missing, or no label but a list of them."""
+    if label is None or isinstance(label, list | dict):
+        return True
+    try:
+        return bool(label == "" or label != label)
+    except TypeError:  # some libraries' "missing" cannot be compared
+        return True
+
+
+def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:
+    """The agreement with a number for Ξ where it says "proved"."""
+    if agreement.model.gradient_bound != "proved":
+        return agreement
+    if feature_bound is None or not np.isfinite(target_bound):
+        raise AgreementError(
+            'model.gradient_bound: "proved" needs a bound on the features (data.feature_bound) and on the target; '
+            "give a number instead and it is enforced by clipping"
+        )
+    reach = feature_bound + float(agreement.model.intercept)
+    proved = gradient_bound_over(loss, reach, target_bound, Box(agreement.model.theta_max))
+    return agreement.replace(model={"gradient_bound": proved})

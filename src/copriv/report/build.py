@@ -1,0 +1,279 @@
+"""From evidence to the document: every number of a report, and whether its parts agree with one another.
+
+Of the owner's spending the ledger alone decides; an agreement says what was promised for it, a run's file who asked and
+what arrived, and the learner's model file what was expected of the run. Where two of them differ, that is a problem, and the
+report says so first.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from copriv.agreement import Agreement
+from copriv.errors import CoprivError, UsageError
+from copriv.privacy.ledger_lines import RunTotals, text_of
+from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
+from copriv.report.realised import beside
+from copriv.report.caveats import not_covered
+from copriv.formatting.sanitize import printable
+from copriv.version import __version__
+
+SCHEMA = "copriv.report/1"
+_MOST_PROBLEMS = 20
+"""Of one run's file; how many there are is said."""
+_ADDRESSES = ("http://", "https://", "file://", "./", "../", "/")
+
+
+def document(
+    ledger: str | Path,
+    runs: Sequence[RunFile] = (),
+    agreements: Sequence[Agreement] = (),
+    *,
+    authority: bytes | None = None,
+    witness: str | Path | None = None,
+    head: str | None = None,
+    docs: str = "",
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """A report on an owner's ledger, as values that are JSON (schema `copriv.report/1`, docs/reference/command-line.md).
+
+    runs: files of runs that this ledger paid for. agreements: the owner's own copies, against which the runs are held.
+    authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
+    head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
+    Raises LedgerFailed, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong* with a
+    ledger or a run stands in the report, under "problems", and "ok" is false then.
+    """
+    if docs and not docs.startswith(_ADDRESSES):
+        raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
+    held = read_ledger(Path(ledger), head, None if witness is None else Path(witness))
+    own = {agreement.fingerprint: agreement for agreement in agreements}
+    owner = held.totals.owner
+    files: dict[str, RunRead] = {}
+    for file in runs:
+        read = read_run(file, owner, None, authority)
+        files[read.verdict.run] = read
+    problems = [_problem("ledger", held.problem)] if held.problem else []
+    entries = []
+    for run, totals in held.totals.runs.items():
+        entry, wrong = _run(held, run, totals, files.get(run), own)
+        entries.append(entry)
+        problems += wrong
+    problems += _unpaid(held, files)
+    return {
+        "schema": SCHEMA,
+        "ok": not problems,
+        "made_at": (now or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "owner": printable(owner),
+        "problems": problems,
+        "ledger": _ledger(held),
+        "budget": {
+            "epsilon": _budget(held.totals.lifetime, held.totals.spent, held.totals.ahead, held.totals.before),
+            "delta": _budget(held.totals.lifetime_delta, held.totals.spent_delta),
+        },
+        "meaning": meaning(held.totals.committed, held.totals.spent_delta),
+        "runs": entries,
+        "not_covered": not_covered(held, entries),
+        "docs": docs,
+    }
+
+
+def meaning(epsilon: Fraction, delta: Fraction) -> dict[str, float | None]:
+    """What (ε, δ) says without symbols. `factor`: how much likelier anything can be, for a unit replaced; None beyond floats.
+
+    `guess`: of two things that one unit may be, equally likely before, how often who sees everything can be right, at most:
+    (e^ε + δ)/(1 + e^ε), since a test's advantage is at most (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015).
+    """
+    ε, δ = float(epsilon), float(delta)
+    guess = (1.0 + δ * math.exp(-ε)) / (1.0 + math.exp(-ε))
+    return {"factor": math.exp(ε) if ε < 700 else None, "guess": min(guess, 1.0), "fails": δ}
+
+
+def _ledger(held: LedgerRead) -> dict[str, Any]:
+    totals = held.totals
+    return {
+        "file": printable(held.name),
+        "whole": not held.problem,
+        "problem": printable(held.problem, 1000),
+        "lines": totals.lines,
+        "identity": totals.identity,
+        "remark": printable(totals.remark),
+        "head": totals.head,
+        "first": held.first,
+        "last": held.last,
+        "against_witness": held.against_witness,
+        "against_head": held.against_head,
+    }
+
+
+def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), before: Fraction = Fraction(0)) -> Any:
+    left = max(lifetime - spent - ahead, Fraction(0))
+    parts = {"lifetime": lifetime, "spent": spent, "ahead": ahead, "before": before, "left": left}
+    return {**{name: float(part) for name, part in parts.items()},
+            "exactly": {name: text_of(part) for name, part in parts.items()}}  # fmt: skip
+
+
+def _run(
+    held: LedgerRead, run: str, totals: RunTotals, file: RunRead | None, own: dict[str, Agreement]
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """One run of the ledger, with all that is known of it, and what does not fit."""
+    paid = held.runs.get(run, Paid())
+    agreement = own.get(totals.fingerprint)
+    wrong: list[str] = []
+    if file is not None and file.verdict.agreement.fingerprint != totals.fingerprint:
+        wrong.append("its file is under another agreement than the ledger was charged for")
+    elif agreement is None and file is not None:
+        agreement = file.verdict.agreement
+    known = agreement if agreement is not None and held.totals.owner in agreement.owner_names else None
+    if agreement is not None and known is None:
+        wrong.append("the agreement does not name this ledger's owner")
+    if known is not None:
+        wrong += _not_as_agreed(known, held.totals.owner, totals)
+    compared = None if file is None else _compared(held, paid, file)
+    if compared is not None:
+        wrong += _of_comparison(compared)
+    entry = {
+        "run": printable(run),
+        "fingerprint": printable(totals.fingerprint),
+        "began": paid.began,
+        "first_charge": paid.first,
+        "last_charge": paid.last,
+        "epsilon": _budget(totals.epsilon, totals.spent, totals.committed - totals.spent),
+        "delta": _budget(totals.delta, totals.spent_delta),
+        "meaning": meaning(totals.committed, totals.spent_delta),
+        "answers": {
+            "most": totals.cap,
+            "paid": totals.charged,
+            "released": totals.answered,
+            "lost": totals.charged - totals.answered,
+        },
+        "agreement": None if known is None else _promised(known, held.totals.owner, totals.fingerprint in own),
+        "file": None if file is None else _checked(file),
+        "compared": compared,
+        "beside": None if known is None else beside(known, held.totals.owner, totals, file),
+    }
+    # Of a file that is not what it says, nothing is held against the ledger.
+    where = "run" if file is None or file.verdict.ok else "file"
+    problems = [_problem(where, f"run {printable(run)[:8]}: {what}") for what in wrong]
+    if file is not None and not file.verdict.ok:
+        many = len(file.verdict.problems)
+        said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
+        problems.append(
+            _problem("file", f"run {printable(run)[:8]}: its file is not what it says ({many} in all): {said}")
+        )
+    return entry, problems
+
+
+def _not_as_agreed(agreement: Agreement, owner: str, totals: RunTotals) -> list[str]:
+    """Whether the ledger was charged as the agreement says, exactly."""
+    terms = agreement.owner[agreement.owner_names.index(owner)]
+    wrong = []
+    if (totals.epsilon, totals.delta, totals.cap) != (
+        Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers,
+    ):  # fmt: skip
+        wrong.append("its budget or number of answers in the ledger is not that of the agreement")
+    if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
+        wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
+    return wrong
+
+
+def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:
+    """What an agreement takes of this owner, and with which guarantee."""
+    terms = agreement.owner[agreement.owner_names.index(owner)]
+    mechanism = agreement.mechanism
+    try:
+        what, noise = mechanism.leaves(agreement, terms)
+        scale: float | None = mechanism.scale(agreement, terms)
+    except CoprivError:  # terms that were still to be planned: nobody can have answered under them
+        what, noise, scale = "", "", None
+    return {
+        "name": printable(agreement.agreement.name),
+        "own_copy": own_copy,
+        "mechanism": mechanism.name,
+        "guarantee": "approximate" if terms.delta > 0 else "pure",
+        "unit": "person" if terms.unit else "record",
+        "unit_column": None if terms.unit is None else printable(terms.unit),
+        "units": terms.records,
+        "what": printable(what),
+        "noise": printable(noise),
+        "noise_scale": scale,
+        "overlap": terms.overlap,
+        "loss": agreement.model.loss,
+        "rule": agreement.agreement.rule,
+        "owners": [printable(name) for name in agreement.owner_names],
+        "features": None if agreement.data.features is None else [printable(name) for name in agreement.data.features],
+        "target": None if agreement.data.target is None else printable(agreement.data.target),
+        "dataset": None if agreement.data.dataset is None else printable(agreement.data.dataset),
+        "proof": f"proofs/{mechanism.name}.md",
+    }
+
+
+def _checked(file: RunRead) -> dict[str, Any]:
+    """What `copriv verify` says of the run's file, and who asked."""
+    verdict = file.verdict
+    return {
+        "file": printable(file.name),
+        "ok": verdict.ok,
+        "problems": [
+            {"line": one.line, "what": printable(one.what)} for one in verdict.problems[:_MOST_PROBLEMS]
+        ],
+        "lines": verdict.lines,
+        "head": verdict.head,
+        "outcome": verdict.outcome,
+        "queries": verdict.stepped,
+        "answers": {printable(name): count for name, count in verdict.answers.items()},
+        "authority": verdict.authority,
+        "rounding": verdict.rounding,
+        "model": verdict.model is not None and bool(file.record),
+        "asked_by": [_certificate(asker) for asker in file.askers],
+        "own_certificate": None if file.own is None else _certificate(file.own),
+    }  # fmt: skip
+
+
+def _certificate(asker: Any) -> dict[str, str]:
+    first, last = (when.isoformat(timespec="seconds") for when in asker.valid)
+    return {"name": printable(asker.name), "sha256": asker.fingerprint, "from": first, "until": last}
+
+
+def _compared(held: LedgerRead, paid: Paid, file: RunRead) -> dict[str, int]:
+    """The owner's answers in the run's file, beside those in its ledger."""
+    there, here = file.answers, paid.answers
+    both = there.keys() & here.keys()
+    return {
+        "alike": sum(there[q][0] == here[q] for q in both),
+        "different": sum(there[q][0] != here[q] for q in both),
+        "only_ledger": len(here.keys() - there.keys()),
+        "only_run": len(there.keys() - here.keys()),
+        "other_point": sum(paid.queries.get(q, point) != point for q, point in file.points.items()),
+        "other_head": sum(head not in held.heads for _, head in there.values()),
+    }
+
+
+def _of_comparison(compared: dict[str, int]) -> list[str]:
+    said = {
+        "different": "answers in its file have other numbers than the ledger's",
+        "only_run": "answers in its file, signed as this owner's, are not in the ledger",
+        "other_point": "queries in its file were charged at another point",
+        "other_head": "answers in its file came with a head that the ledger never had",
+    }
+    return [f"{compared[key]} {words}" for key, words in said.items() if compared[key]]
+
+
+def _unpaid(held: LedgerRead, files: dict[str, RunRead]) -> list[dict[str, str]]:
+    """Runs that the ledger knows nothing of."""
+    return [
+        _problem(
+            "run",
+            f"run {printable(run)[:8]}: the ledger knows nothing of it, and its file has {len(file.answers)} answers of "
+            f"{printable(held.totals.owner) or 'this owner'}: it is another owner's ledger, or an older copy",
+        )
+        for run, file in files.items()
+        if run not in held.totals.runs
+    ]
+
+
+def _problem(where: str, what: str) -> dict[str, str]:
+    return {"where": where, "what": printable(what, 2000)}

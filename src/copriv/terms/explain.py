@@ -1,0 +1,185 @@
+"""What is wrong with an agreement: all of it at once, in plain words, with the owner's name and a remedy."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from copriv.errors import AgreementError
+from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.formatting.sanitize import printable
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,
+}  # fmt: skip
+_WHOLE = "give a whole number, 1 or more"
+_REMEDIES = {
+    "agreement.rule": 'name a rule, or "auto" to have one planned',
+    "agreement.horizon": "it is how many queries or rounds there are; give a whole number such as 100",
+    "agreement.answers": "it is the most answers of one owner; give a whole number, or leave it out",
+    "agreement.step": 'give a number, or "auto" to have it planned',
+    "agreement.seed": "give a whole number, 0 or more",
+    "model.loss": "name a loss, such as squared",
+    "model.gradient_bound": 'give a number, or "auto" to have it planned',
+    "model.theta_max": "it is how large a parameter may be; give a number such as 100000.0",
+    "model.regularization": "give 0, or a small number such as 0.00001",
+    "data.components": "give a whole number, or 0 for the features as they are",
+    "data.public_rows": _WHOLE,
+    "data.bounds": "declare [low, high] for each column",
+    "data.dates": "declare the first and the last day of each column, such as 2020-01-01",
+    "data.missing": 'say what a missing value counts as: a number, a level, a day, or "yes" or "no"',
+    "owner.name": "give every owner a name of its own, in quotes",
+    "owner.records": f"it is how many records the owner holds; {_WHOLE}",
+    "owner.epsilon": "it is the owner's whole privacy budget; agree on a number such as 1.0",
+    "owner.delta": "give 0, or a number far below one over the records, such as 0.000001",
+    "owner.overlap": "it is how many owners may hold the same record; give 1 where they share none",
+}
+
+
+def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]:
+    """All that the checks of values found, each under its path.
+
+    errors: as pydantic lists them. document: the mapping that was checked.
+    """
+    by_place: dict[tuple[str | int, ...], list[Mapping[str, Any]]] = {}
+    for error in errors:
+        if not _follows(error):
+            by_place.setdefault(_place(error["loc"]), []).append(error)
+    return [_problem(place, found, document) for place, found in by_place.items()]
+
+
+def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str], Any]]) -> list[str]:
+    """Names that stand on no list, where other faults keep the agreement from being looked at as a whole."""
+    found = []
+    for (table, key), lookup in lookups.items():
+        named = document.get(table) if isinstance(document, Mapping) else None
+        name = named.get(key) if isinstance(named, Mapping) else None
+        if isinstance(name, str) and name != "auto":
+            try:
+                lookup(name)
+            except AgreementError as error:
+                said = str(error)
+                found.append(said if said.startswith(f"{table}.") else f"{table}.{key}: {said}")
+    return found
+
+
+def _follows(error: Mapping[str, Any]) -> bool:
+    """Whether it says that a list is too short, which only is because what stands in it is at fault: that is told."""
+    given = error["input"]
+    return error["type"] == "too_short" and isinstance(given, list | tuple) and len(given) >= error["ctx"]["min_length"]
+
+
+def _place(loc: Sequence[str | int]) -> tuple[str | int, ...]:
+    """The path as it stands in the file: without the names of the checks that pydantic puts into it."""
+    inner = [part for part in loc[2:] if not _is_check(part)]
+    return (*loc[:2], *inner)
+
+
+def _is_check(part: str | int) -> bool:
+    said = str(part)
+    return (
+        "[" in said
+        or said in ("float", "int", "str", "bool")
+        or said.startswith(("constrained", "literal", "function"))
+    )
+
+
+def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], document: Any) -> str:
+    """ "owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is …"."""
+    first = errors[0]
+    if not place:
+        return str(first["msg"]).removeprefix("Value error, ")
+    path, owner = ".".join(printable(str(part), 60) for part in place), _owner(place, document)
+    whose = f"{path} of {owner}" if owner else path
+    if first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int):
+        return f"{whose.rpartition('.')[0]}: has too few values{_remedy(place, '; ')}"
+    if first["type"] == "missing":
+        return f"{whose}: missing; every agreement must give it{_remedy(place, '; ')}"
+    if first["type"] == "extra_forbidden":
+        return f"{whose}: not a key of the agreement; {_spelling(place)}"
+    if first["type"] == "value_error":
+        said = str(first["msg"]).removeprefix("Value error, ")
+        return f"{whose}: {said}{_remedy(place, '; ') if _key(place)[1] else ''}"
+    rules = list(dict.fromkeys(_rule(error) for error in errors))
+    literals = [rule for rule in rules if rule.startswith("must be one of") or rule.startswith('must be "')]
+    others = [rule for rule in rules if rule not in literals]
+    said = others[0] if others else literals[0]
+    if others and literals:
+        said += f", or {literals[0].removeprefix('must be ')}"
+    given = "" if said == "must not be empty" else f", not {printable(repr(first['input']), 60)}"
+    return f"{whose}: {said}{given}{_remedy(place, '; ')}"
+
+
+def _rule(error: Mapping[str, Any]) -> str:
+    """What a value must be."""
+    kind, limits = error["type"], error.get("ctx", {})
+    match kind:
+        case "greater_than":
+            return f"must be greater than {limits['gt']:g}"
+        case "greater_than_equal":
+            above = isinstance(error["input"], int | float) and error["input"] <= 0 < limits["ge"] < 1
+            return "must be greater than 0" if above else f"must be at least {limits['ge']:g}"
+        case "less_than_equal":
+            return f"must be at most {limits['le']:g}"
+        case "less_than":
+            return f"must be less than {limits['lt']:g}"
+        case "finite_number":
+            return "must be a finite number"
+        case "int_type" | "int_from_float" | "int_parsing":
+            return "must be a whole number"
+        case "float_type" | "float_parsing":
+            return "must be a number"
+        case "string_type":
+            return "must be words in quotes"
+        case "bool_type":
+            return "must be true or false"
+        case "string_too_short":
+            return "must not be empty"
+        case "too_short":
+            return "must have at least one"
+        case "literal_error":
+            known = [part.strip().strip("'") for part in limits["expected"].replace(" or ", ", ").split(",")]
+            quoted = [f'"{name}"' for name in known]
+            return f"must be {quoted[0]}" if len(quoted) == 1 else f"must be one of {', '.join(quoted)}"
+        case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
+            return "must be a table"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+    return f"cannot be read ({error['msg']})"
+
+
+def _owner(place: tuple[str | int, ...], document: Any) -> str | None:
+    """The name of the owner whose key this is."""
+    if len(place) < 2 or place[0] != "owner" or not isinstance(place[1], int):
+        return None
+    try:
+        name = document["owner"][place[1]]["name"]
+    except (KeyError, TypeError, IndexError):
+        return None
+    return f'"{printable(name, 60)}"' if isinstance(name, str) and name else None
+
+
+def _key(place: tuple[str | int, ...]) -> tuple[str, str]:
+    """Table and key, without the owner's number."""
+    named = [str(part) for part in place if not isinstance(part, int)]
+    return named[0], named[1] if len(named) > 1 else ""
+
+
+def _remedy(place: tuple[str | int, ...], before: str) -> str:
+    table, key = _key(place)
+    if not key:
+        one = {"owner": "write [[owner]], in double brackets, once for each"}.get(
+            table, f"write [{table}] with its keys below"
+        )
+        return f"{before}{one}"
+    said = _REMEDIES.get(f"{table}.{key}")
+    return f"{before}{said}" if said else ""
+
+
+def _spelling(place: tuple[str | int, ...]) -> str:
+    table, key = _key(place)
+    known = list(_TABLES[table].model_fields) if key and table in _TABLES else list(AgreedTerms.model_fields)
+    wrong = key or table
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"check its spelling; known are {', '.join(known)}"

@@ -1,0 +1,191 @@
+"""How unlike are the owners? One public number, where it comes from, and how sure it is.
+
+**Unlikeness** u is the ψ, on everybody's records, of a perfect model of one owner's own population: what an owner that
+knew all about its own customers, and nothing about the others', would still get wrong about everybody. 0 is owners
+alike; 0.02 is two percent worse than the best common model. With θ_i the owner's own optimum and A = ∇²f,
+
+    u_i  ≈  ½ (θ_i − θ*)ᵀ A (θ_i − θ*) / f(θ*),        u = Σ (n_i/n) u_i.
+
+It may be *stated* by the parties, *estimated* from public rows that say which owner or stratum they are of, estimated
+from the *answers* of a run (they are public once given), or not known. Not stated is not the same as alike: the range
+then is what real tables show whose rows come in groups (`UNKNOWN`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri, stdtrit
+
+from copriv.errors import InvalidInput
+from copriv.formatting.cards import Shown
+from copriv.types import Array
+
+Source = Literal["stated", "strata", "answers", "not stated"]
+LEAST = 1e-4
+"""Unlikeness below this is no different from 0 in any decision."""
+
+LEAST_UNEXPLAINED = 0.05
+"""A model that leaves less is taken to leave this."""
+
+
+@dataclass(frozen=True)
+class Unlikeness(Shown):
+    """u, the range that holds it with 90 %, and who says so. Between `low` and `high` it is taken as log-normal."""
+
+    value: float
+    low: float
+    high: float
+    source: Source
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low <= self.value <= self.high < np.inf:
+            raise InvalidInput(
+                f"unlikeness: needs 0 ≤ low ≤ value ≤ high, not {self.low!r}, {self.value!r}, {self.high!r}"
+            )
+
+    @classmethod
+    def stated(cls, given: float | Sequence[float]) -> "Unlikeness":
+        """A number, or a range (low, high) whose middle is the value. Raises InvalidInput on anything else."""
+        if isinstance(given, int | float):
+            return cls(float(given), float(given), float(given), "stated")
+        if len(given) != 2:
+            raise InvalidInput(f"unlikeness: a number, or a range of two, not {len(given)} numbers")
+        low, high = float(given[0]), float(given[1])
+        middle = float(np.sqrt(low * high)) if low > 0 else 0.5 * (low + high)
+        return cls(middle, low, high, "stated")
+
+    @property
+    def alike(self) -> bool:
+        """Whether owners are known to be alike."""
+        return self.high < LEAST
+
+    def quantile(self, probability: float) -> float:
+        """u that is not exceeded with this probability: 5 % at low, 50 % at value, 95 % at high."""
+        z = float(ndtri(probability) / ndtri(0.95))
+        low, middle, high = (max(u, LEAST) for u in (self.low, self.value, self.high))
+        found = middle * (high / middle) ** z if z > 0 else middle * (low / middle) ** -z
+        return 0.0 if found <= LEAST else found
+
+    def levels(self, number: int = 3) -> tuple[float, ...]:
+        """Values spread over the range, each standing for an equal part of it; one where it is known."""
+        if self.high - self.low < LEAST:
+            return (self.value,)
+        return tuple(self.quantile((i + 0.5) / number) for i in range(number))
+
+    def below(self, bound: float) -> float:
+        """The probability that u is below `bound`."""
+        grid = np.linspace(0.005, 0.995, 199)
+        return float(np.mean([self.quantile(float(q)) < bound for q in grid]))
+
+
+UNKNOWN = Unlikeness(0.02, 0.0, 1.0, "not stated")
+"""Where nothing is stated and a model explains hardly anything: groups of real tables (regions, occupations, departments,
+payers) lie between 0.003 and 0.1, half of them below 0.02; owners may also be alike, or sorted by their target."""
+
+
+def unknown(unexplained: float) -> Unlikeness:
+    """What is known where nothing is stated: `UNKNOWN`, in units of what a model leaves unexplained.
+
+    unexplained: f of the best model over f of the best constant (1 − R²). How far groups differ is a part of how far
+    records do; ψ is over what the best model leaves. A model that leaves a tenth sees owners ten times as unlike.
+    """
+    times = 1.0 / max(unexplained, LEAST_UNEXPLAINED)
+    return Unlikeness(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
+
+
+def from_strata(
+    gradients: Float[Array, "records p"],
+    share: Float[Array, " records"],
+    strata: np.ndarray[tuple[int], np.dtype[np.int64]],
+    hessian: Float[Array, "p p"],
+    optimum: float,
+) -> Unlikeness:
+    """u from public rows that say which owner or stratum they are of.
+
+    gradients: ∇ℓ of each row at the public optimum; share: the rows' weights, Σ = 1; strata: an index a row.
+    hessian, optimum: ∇²f and f there. A stratum's mean gradient is −A(θ_i − θ*) and sampling noise, whose variance its
+    own rows give and which is taken off: the estimate is unbiased where rows of a stratum are a sample of it.
+    The range is the jackknife's over strata. Raises InvalidInput with fewer than two strata of two rows.
+    """
+    inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
+    labels, index = np.unique(strata, return_inverse=True)
+    sizes = np.bincount(index)
+    kept = [i for i in range(len(labels)) if sizes[i] >= 2]
+    if len(kept) < 2:
+        raise InvalidInput("strata: needs at least two strata with two or more public rows each")
+    means, weights, noise = [], [], []
+    for i in kept:
+        rows = gradients[index == i]
+        away = rows - rows.mean(axis=0)
+        means.append(rows.mean(axis=0))
+        noise.append(float(np.sum((away @ inverse) * away)) / (sizes[i] - 1) / sizes[i])
+        weights.append(float(share[index == i].sum()))
+    return _spread(np.array(means), np.array(weights), np.array(noise), inverse, optimum, "strata")
+
+
+def from_answers(
+    answers: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    hessian: Float[Array, "p p"],
+    optimum: float,
+    sampling: Float[Array, " owners"] | float = 0.0,
+) -> Unlikeness:
+    """u from what owners answered at one θ: the spread of answers beyond their known noise. Costs nothing: they are public.
+
+    answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
+    one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
+    sampling: what an owner's records, being few, add to the noise in the metric A⁻¹: 2κ/n_i.
+    """
+    inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
+    return _spread(answers, weights, np.trace(inverse) * noise + sampling, inverse, optimum, "answers")
+
+
+def _spread(
+    means: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    inverse: Float[Array, "p p"],
+    optimum: float,
+    source: Source,
+) -> Unlikeness:
+    """u of mean gradients about their weighted mean. noise: E of a mean's noise in the metric A⁻¹, which is taken off."""
+    w = weights / weights.sum()
+    raw, known = summed_apart(means, w, noise, inverse, optimum)
+    return _summary(raw - known, w, known, len(inverse), source)
+
+
+def summed_apart(
+    means: Float[Array, "owners p"],
+    weights: Float[Array, " owners"],
+    noise: Float[Array, " owners"],
+    inverse: Float[Array, "p p"],
+    optimum: float,
+) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
+    """½ mᵀA⁻¹m/f of each owner's mean gradient about all, and what noise alone would make of it on average.
+
+    noise: E of a mean's noise in the metric A⁻¹; weights: n_i/n, adding up to 1.
+    """
+    away = means - weights @ means
+    # An owner's noise is in the weighted mean too: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
+    known = 0.5 * ((1.0 - 2.0 * weights) * noise + float(np.sum(weights**2 * noise))) / optimum
+    return 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum, known
+
+
+def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Unlikeness:
+    """Mean over owners, and a range that holds it with 90 % (Student's t with N − 1 degrees of freedom).
+
+    Of two kinds, added: how owners differ (a jackknife), and noise: what is taken off for it, E = ½ tr(A⁻¹S), has a
+    variance of 2E²/p where noise is alike in every direction, and crosses with what is there by 4·found·E/p.
+    """
+    w = weights / weights.sum()
+    mean, N = float(w @ found), len(found)
+    without = np.array([(mean - w[i] * found[i]) / (1.0 - w[i]) for i in range(N)])
+    between = (N - 1) / N * float(np.sum(np.square(without - without.mean())))
+    within = float(w**2 @ (2.0 * noise**2 + 4.0 * np.maximum(found, 0.0) * noise)) / n_parameters
+    error = float(stdtrit(N - 1, 0.95) * np.sqrt(between + within))
+    value = max(mean, 0.0)
+    return Unlikeness(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)
