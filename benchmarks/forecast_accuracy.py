@@ -18,8 +18,8 @@ from copriv.forecast.assessment import WORLDS, assess
 from copriv.forecast.forecaster import worlds_unlike
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
-from copriv.populations.public_sample import PublicSample
 from copriv.populations.dealt import unlikeness_of
+from copriv.populations.public_sample import PublicSample
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
 RUNS = 50

@@ -14,10 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from copriv import Agreement, forecast
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.exact.asynchronous import a1, a2
 from copriv.exact.moments import Moments, OwnerKinds
 from copriv.exact.synchronous import s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
 
 OWNERS = {

@@ -18,10 +18,10 @@ from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.mechanisms.objective_noise import ObjectiveAnswer
 from copriv.mechanisms.objective_solver import Prepared
-from copriv.owner import Owner
-from copriv.privacy.release_time import ReleaseTime
-from copriv.owner.protocol import Query
 from copriv.model.records import Records
+from copriv.owner import Owner
+from copriv.owner.protocol import Query
+from copriv.privacy.release_time import ReleaseTime
 
 
 def agreed(mechanism: str, answers: int, records: int, epsilon: float) -> Agreement:

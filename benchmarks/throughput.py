@@ -37,24 +37,24 @@ from copriv.agreement import Agreement
 from copriv.data.consortium import load_consortium
 from copriv.errors import Unreachable
 from copriv.losses import Squared
+from copriv.model.records import Records
 from copriv.network.agent import OwnerAgent
-from copriv.network.run_state import Conductor
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, issue, make_authority
 from copriv.network.learner import Learner
 from copriv.network.messages import encode
+from copriv.network.run_state import Conductor
 from copriv.network.signatures import answer_content, query_content, signed_answer, signed_query
 from copriv.network.store import RunStore
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
+from copriv.owner.protocol import Answer, Query
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.release_time import ReleaseTime
-from copriv.owner.protocol import Answer, Query
-from copriv.model.records import Records
 
 PARAMETERS = 10
 AT_ONCE = 1e-9

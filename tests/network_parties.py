@@ -12,18 +12,18 @@ import numpy as np
 import copriv.privacy.laplace  # noqa: F401
 from copriv import losses
 from copriv.agreement import Agreement
+from copriv.model.records import Records
 from copriv.network.agent import OwnerAgent, Patience
-from copriv.network.run_state import Conductor, Outcome
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Welcome, signed_content
+from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.release_time import ReleaseTime
-from copriv.model.records import Records
 from ledger_files import opened
 
 NAMES = ("bank-1", "bank-2", "bank-3")

@@ -10,17 +10,17 @@ from typing import Any
 from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.keys import Keys
 from copriv.network.model import Model
+from copriv.network.run_state import Conductor
 from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
+from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
-from copriv.owner.protocol import Answer, Query
 from network_parties import NAMES, keys, records
 
 OWNER = "bank-1"

@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.calibration.problems import Drawn
 from copriv import Problem, forecast, simulate
 from copriv.errors import CoprivError
-from copriv.model.fitness import relative_fitness
 from copriv.forecast.quantiles import quantiles
+from copriv.model.fitness import relative_fitness
 from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 

@@ -10,11 +10,11 @@ import copriv
 from benchmarks.unlike.peer import Tuned, tuned
 from benchmarks.unlike.tables import Owners
 from copriv import losses
-from copriv.problem.personalization import Home, finished
-from copriv.populations.by_owner import psi
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
+from copriv.populations.by_owner import psi
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
+from copriv.problem.personalization import Home, finished
 
 RUNS = 20
 FINALISTS = 12

@@ -20,9 +20,9 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
+from copriv.model.records import Records
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.privacy.clipping import row_norms
-from copriv.model.records import Records
 from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array, LinearLoss
 

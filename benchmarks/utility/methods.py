@@ -9,8 +9,8 @@ from copriv import Agreement, Problem, simulate
 from copriv.model.fitness import relative_fitness
 from copriv.plan import plan
 from copriv.plan.one_answer import plan_one_answer
-from copriv.privacy.clipping import row_norms
 from copriv.populations.public_sample import PublicSample
+from copriv.privacy.clipping import row_norms
 from copriv.types import Array
 
 PLAN, PLAN_WITH_DELTA = "plan", "plan, δ = 1e-6"

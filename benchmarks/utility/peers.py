@@ -25,10 +25,10 @@ from benchmarks.utility.cells import DELTA, Cell
 from benchmarks.utility.methods import Method
 from copriv import Problem
 from copriv.model.fitness import relative_fitness
+from copriv.model.records import Records
+from copriv.populations.public_sample import PublicSample
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.privacy.clipping import row_norms
-from copriv.populations.public_sample import PublicSample
-from copriv.model.records import Records
 from copriv.simulation.gradients import batched_gradients
 from copriv.types import Array
 

@@ -20,11 +20,10 @@ from .errors import (
     UsageError,
 )
 from .forecast import Forecast, forecast
-from .home import finish as finish
-from .owner import Owner
+from .model.records import Records
+from .owner import Answer, Owner, Query
 from .problem import Problem
-from .protocol import Answer, Query
-from .records import Records
+from .problem.personalization import finish as finish
 from .simulation import OwnerOutcome, RelativeFitness, Simulation, own_learners, simulate
 from .version import __version__
 

@@ -13,15 +13,15 @@ from copriv.agreement import Agreement
 from copriv.cli import run
 from copriv.errors import CoprivError
 from copriv.losses import Squared
+from copriv.model.records import Records
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.model import Model
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.privacy.ledger import MemoryLedger
 from copriv.owner.protocol import Answer, Query
-from copriv.model.records import Records
+from copriv.privacy.ledger import MemoryLedger
 from network_parties import keys
 
 AGREED = Agreement.of(

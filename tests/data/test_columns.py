@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import copriv
-from copriv.data import Schema
 from copriv.data.columns import Boolean, Category, Date, Number, TwoClasses
 from copriv.data.datasets import lending
+from copriv.data.declared import declared_schema
 from copriv.errors import AgreementError, DataError
 from copriv.network.model import Model
 from copriv.network.setup import make_consortium, n_parameters, owner_records
@@ -42,7 +42,7 @@ EXPECTED = [[0.5, 0.5, 0, 0, 1, 1, 0], [0.25, 1.0, 1, 0, 0, 0, 1]]
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_each_kind_of_column(make):
-    schema = Schema.from_mapping(COLUMNS)
+    schema = declared_schema(COLUMNS)
     encoded = schema.encode(make(ROWS))
     np.testing.assert_allclose(encoded.features, EXPECTED)
     assert schema.feature_names == (
@@ -58,15 +58,15 @@ def test_the_same_from_text(tmp_path):
         "25,IV,Kent,No,2020-12-31T08:00,7",
     ]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    np.testing.assert_allclose(Schema.from_mapping(COLUMNS).encode(tmp_path / "t.csv").features, EXPECTED)
+    np.testing.assert_allclose(declared_schema(COLUMNS).encode(tmp_path / "t.csv").features, EXPECTED)
     moment = pd.DataFrame({**ROWS, "admitted": [datetime(2020, 1, 1, 5), pd.Timestamp("2020-12-31 23:59")]})
-    np.testing.assert_allclose(Schema.from_mapping(COLUMNS).encode(moment).features, EXPECTED)
+    np.testing.assert_allclose(declared_schema(COLUMNS).encode(moment).features, EXPECTED)
 
 
 def test_in_the_papers_encoding_everything_is_one_number():
     from dataclasses import replace
 
-    schema = replace(Schema.from_mapping(COLUMNS), scaling="none")
+    schema = replace(declared_schema(COLUMNS), scaling="none")
     day = (date(2020, 1, 1) - date(1970, 1, 1)).days
     np.testing.assert_allclose(schema.encode(pa.table(ROWS)).features, [[50, 1, 2, 1, day], [25, 3, 0, 0, day + 365]])
     # The built-in pipelines count as the papers do, in either scaling.
@@ -164,7 +164,7 @@ def test_dates_may_be_tomls_own():
     agreement = copriv.Agreement.of(document)
     assert agreement.data.dates == {"admitted": ("2020-01-01", "2020-12-31")}
     assert copriv.Agreement.of(tomllib.loads(agreement.to_toml())).fingerprint == agreement.fingerprint
-    encoded = Schema.from_mapping(agreement.data.model_dump()).encode(pa.table({**ROWS, "admitted": [None, "NaT"]}))
+    encoded = declared_schema(agreement.data.model_dump()).encode(pa.table({**ROWS, "admitted": [None, "NaT"]}))
     np.testing.assert_allclose(encoded.features[:, -1], 152 / 365)
 
 
@@ -192,7 +192,7 @@ def test_what_is_clamped_is_counted():
     assert number([500.0], cap=True).moved == 1
     assert number([np.inf], clamp=True).problems  # no number, so it has no nearest bound
     table = pa.table({**ROWS, "age": [150, 20], "admitted": [date(2019, 1, 1), date(2020, 5, 5)]})
-    encoded = Schema.from_mapping({**COLUMNS, "clamp": ["age", "admitted"]}).encode(table)
+    encoded = declared_schema({**COLUMNS, "clamp": ["age", "admitted"]}).encode(table)
     assert encoded.moved == {"age": 1, "admitted": 1}
     np.testing.assert_allclose(encoded.features[0, [0, -1]], [1.0, 0.0])
 
@@ -218,7 +218,7 @@ def test_what_is_clamped_is_counted():
 )
 def test_a_bad_cell_is_told_in_words(column, cells, says):
     with pytest.raises(DataError, match=says):
-        Schema.from_mapping(COLUMNS).encode(pa.table({**ROWS, column: cells}))
+        declared_schema(COLUMNS).encode(pa.table({**ROWS, column: cells}))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_bad_cell_is_told_in_words(column, cells, says):
 )
 def test_a_declaration_that_cannot_be(change, says):
     with pytest.raises(AgreementError, match=says):
-        Schema.from_mapping({**COLUMNS, **change})
+        declared_schema({**COLUMNS, **change})
 
 
 def test_values_that_python_cannot_have():

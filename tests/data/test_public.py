@@ -10,6 +10,7 @@ import pytest
 
 import copriv
 from copriv.data import load_consortium, tables
+from copriv.data.declared import declared_schema
 from copriv.data.public import strata_of
 from copriv.errors import AgreementError, DataError
 from copriv.network.setup import make_consortium, public_records
@@ -129,7 +130,7 @@ def test_simulations_take_public_rows_from_the_file_too(folder: Path) -> None:
 
 def test_whom_the_learner_knows_is_nobodys_private_record(folder: Path) -> None:
     pa.csv.write_csv(people(20, 3, first=90), "public.csv")  # persons 45 to 54
-    schema = copriv.data.Schema.from_mapping(COLUMNS)
+    schema = declared_schema(COLUMNS)
     made = load_consortium(
         "table",
         [60],

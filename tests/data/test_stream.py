@@ -15,14 +15,14 @@ from copriv.agreement import Agreement
 from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.errors import AgreementError, DataError, QueryRefused
 from copriv.losses import Custom, Hinge, Logistic, Squared
+from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.network.agent import OwnerAgent, respond
 from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.setup import declared_schema, memory_needed, owner_records, streamed_records
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.owner import Owner
-from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.owner.protocol import Query
-from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.types import Array
 from ledger_files import opened
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
-from copriv.model.fitness import Quadratic, Regularizer
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.synchronous import s1, s2
 from copriv.forecast.bounds import (
     Setting,
     a_as_printed,
@@ -21,8 +22,7 @@ from copriv.forecast.bounds import (
     s_theorem_3,
     setting_of,
 )
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.synchronous import s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation import simulate

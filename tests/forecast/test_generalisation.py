@@ -5,8 +5,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.forecast.generalisation import generalisation_of
-from copriv.problem import Problem
 from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 
 SIZES = (300, 200, 100)
 NOISE = 0.5

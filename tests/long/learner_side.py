@@ -17,10 +17,10 @@ from unittest import mock
 import numpy as np
 
 from copriv.errors import Unreachable
-from copriv.network.run_state import Conductor
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Message, Refusal, Welcome, decode, encode
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.network.turns import Conduct

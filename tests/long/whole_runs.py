@@ -17,8 +17,8 @@ from pathlib import Path
 from copriv.errors import InvalidInput, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
-from copriv.network.run_state import Conductor
 from copriv.network.learner import Learner
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct

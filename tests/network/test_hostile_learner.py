@@ -15,7 +15,6 @@ import pytest
 from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
-from copriv.network.poisson_clock import Clock
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys
 from copriv.network.messages import (
@@ -30,11 +29,12 @@ from copriv.network.messages import (
     decode,
     encode,
 )
+from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
 from copriv.network.signatures import signed_query
 from copriv.network.transport import Link, MemoryNetwork
-from copriv.privacy.ledger_reading import verify
 from copriv.owner.protocol import Answer, Query
+from copriv.privacy.ledger_reading import verify
 from ledger_files import opened
 from network_parties import NAMES, QUICK, agreement, keys, records
 from network_parties import welcome as signed_welcome

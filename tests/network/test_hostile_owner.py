@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from copriv.network.run_state import Conductor
 from copriv.network.messages import Finished, Hello, Message, Ready, Refusal, Welcome, decode, encode
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct

@@ -16,11 +16,12 @@ from copriv.mechanisms.objective import perturbation
 from copriv.mechanisms.objective_noise import ObjectiveAnswer
 from copriv.mechanisms.statistics import Statistics
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.messages import Refusal
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
+from copriv.owner.protocol import Answer, Query
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
@@ -28,7 +29,6 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.ledger_reading import read_lines, verify
 from copriv.privacy.moments import mean_moments
 from copriv.problem import Problem
-from copriv.owner.protocol import Answer, Query
 from copriv.simulation import engine, simulate
 from network_parties import NAMES, Consortium, agreement, finished, records
 from network_replay import replayed

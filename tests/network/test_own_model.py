@@ -11,16 +11,16 @@ from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.keys import Keys
 from copriv.network.model import Model
+from copriv.network.run_state import Conductor
 from copriv.network.setup import owner_records
 from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.privacy.ledger import MemoryLedger
 from copriv.owner.protocol import Answer, Query
+from copriv.privacy.ledger import MemoryLedger
 from network_parties import NAMES, keys
 
 ROWS = 400

@@ -18,18 +18,18 @@ from copriv.cli import run as copriv
 from copriv.errors import InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.keys import Certified, Keys, issue
 from copriv.network.messages import Refusal
 from copriv.network.model import Model
+from copriv.network.run_state import Conductor
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct, Turn, query_identity
 from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
-from copriv.privacy.ledger import MemoryLedger
 from copriv.owner.protocol import Answer, Query
+from copriv.privacy.ledger import MemoryLedger
 from network_parties import NAMES, agreement, keys, records
 
 Held = dict[str, Keys]

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Talkers
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import _exact_mean
 from copriv.plan import candidates, clipping_bias, finalists, plan
 from copriv.problem import Problem
 from copriv.simulation import simulate
-from copriv.agreement.participants import Talkers
 
 
 def agreed(owners, *, rule="A2", horizon=12, data=None, regularization=0.05, **terms):  # type: ignore[no-untyped-def]

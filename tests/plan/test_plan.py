@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import as_few
 from copriv.errors import AgreementError, DataError
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.exact.asynchronous import a2
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.synchronous import s1, s2
 from copriv.mechanisms import GradientNoise
+from copriv.model.fitness import Quadratic, Regularizer
+from copriv.model.records import Records
 from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, plan
 from copriv.plan.plan_result import kind_of
 from copriv.plan.rule_response import GAINS, MOST_TALKERS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.rules import ALL
 from copriv.simulation import simulate
 

@@ -17,10 +17,10 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified, QueryRefus
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation, objective_deviation
 from copriv.mechanisms.objective_solver import Prepared, Surface, bend
-from copriv.owner import Owner
-from copriv.privacy.clipping import ROUNDING
-from copriv.owner.protocol import Query
 from copriv.model.records import Records
+from copriv.owner import Owner
+from copriv.owner.protocol import Query
+from copriv.privacy.clipping import ROUNDING
 from copriv.simulation import simulate
 from copriv.types import Array
 

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 import copriv.mechanisms.statistics as module
 import copriv.privacy.moments as moments
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.errors import AgreementError, BudgetRefused, InvalidInput, QueryRefused
-from copriv.model.fitness import Box, Fitness, Regularizer
 from copriv.losses import Squared
 from copriv.mechanisms.statistics import StatisticsAnswer, best_share, statistics_noise
-from copriv.owner import Owner
-from copriv.privacy.moments import mean_moments, unpack
-from copriv.owner.protocol import Query
+from copriv.model.fitness import Box, Fitness, Regularizer
 from copriv.model.records import Records
+from copriv.owner import Owner
+from copriv.owner.protocol import Query
+from copriv.privacy.moments import mean_moments, unpack
 from copriv.rules import Descent, SolveStatistics
 from copriv.simulation import simulate
-from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.types import Array
 from statistical.privacy_audit import audit_epsilon, learned, likelihood_ratio, scale_test
 

@@ -6,8 +6,8 @@ import pytest
 import oracle
 from copriv import losses
 from copriv.agreement import Agreement
-from copriv.problem import Problem
 from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.schedules import Replay
 from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales

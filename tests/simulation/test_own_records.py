@@ -7,8 +7,8 @@ import pytest
 
 import copriv
 from copriv.agreement import Agreement
-from copriv.problem import Problem
 from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.simulation.own_records import _held_out, on_own_records
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])

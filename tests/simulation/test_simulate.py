@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.model.feasible_set import Box, Regularizer
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
+from copriv.model.feasible_set import Box, Regularizer
 from copriv.network.trajectory import Trajectory
 from copriv.rules import AsyncCopies, Descent
 from copriv.schedules import DropOut, PoissonClocks, Replay, Uniform

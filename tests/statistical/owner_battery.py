@@ -20,8 +20,8 @@ from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.losses import Custom, CustomLinear, Hinge, Huber, Logistic, Squared
 from copriv.mechanisms import gradients
-from copriv.owner.protocol import Query
 from copriv.model.records import Records
+from copriv.owner.protocol import Query
 from copriv.types import Array, Loss
 from statistical.privacy_audit import (
     Verdict,

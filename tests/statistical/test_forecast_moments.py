@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.exact.asynchronous import a1, a2
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.reduced_runs import spread
 from copriv.exact.synchronous import s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
 from recursions import recursion_of
 
 Z = 4.892  # Φ(−4.892) = 0.5e-6

@@ -17,11 +17,11 @@ import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, objective_noise, objective_solver, statistics
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.statistics import StatisticsAnswer
+from copriv.model.records import Records
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.model.records import Records
 from statistical.mechanism_battery import CHECKS, checks_of
 from statistical.mechanism_cases import CASES
 

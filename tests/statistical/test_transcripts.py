@@ -23,10 +23,10 @@ import copriv.owner
 from copriv.losses import Squared
 from copriv.mechanisms import gradients, mechanism
 from copriv.mechanisms.objective_noise import Perturbation
-from copriv.network.trajectory import Trajectory
-from copriv.privacy.ledger import MemoryLedger
-from copriv.owner.protocol import Query
 from copriv.model.records import Records
+from copriv.network.trajectory import Trajectory
+from copriv.owner.protocol import Query
+from copriv.privacy.ledger import MemoryLedger
 from copriv.types import Array
 from ledger_files import opened
 from statistical import mechanism_cases as cases

@@ -1,6 +1,6 @@
 """The charts of the pages, with long names, small and large numbers: no words leave a chart, and none meet others.
 
-The browser says where each text is; matplotlib's pictures are held to the same in tests/results/test_pictures.py.
+The browser says where each text is; matplotlib's pictures are held to the same in tests/formatting/test_plots.py.
 """
 
 import pytest

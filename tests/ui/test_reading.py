@@ -20,9 +20,9 @@ from copriv.privacy.ledger_lines import START, Entry, Totals
 from copriv.privacy.ledger_making import create_ledger
 from copriv.report import document, page
 from copriv.ui.gallery import LIVE, Gallery, transient
+from copriv.ui.i18n import texts
 from copriv.ui.reading import opened, report
 from copriv.ui.shell import as_json
-from copriv.ui.i18n import texts
 from network_parties import keys
 from signed_run import damaged, signed_run
 

@@ -15,13 +15,13 @@ from typing import Any
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
-from copriv.terms.explain import problems_of, unknown_names
 from copriv.errors import AgreementError
-from copriv.mechanisms import Mechanism
-from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.cards import Card, Shown, Table, in_short
-from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.sanitize import reason
+from copriv.mechanisms import Mechanism
+from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.terms.explain import problems_of, unknown_names
 
 __all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
 

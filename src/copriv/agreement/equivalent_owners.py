@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.agreement.participants import Talkers
+from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.terms import OwnerTerms
 from copriv.types import Array
 

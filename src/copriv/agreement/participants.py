@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.model.fitness import Box, Regularizer
 from copriv.mechanisms import OneAnswer
+from copriv.model.fitness import Box, Regularizer
 from copriv.rules import named
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.types import Array

@@ -12,16 +12,16 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.model.fitness import relative_fitness
+from copriv.agreement.participants import Talkers
 from copriv.forecast.assessment import assess
 from copriv.forecast.forecaster import worlds_unlike
-from copriv.populations.diagnosis import heard
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
+from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
-from copriv.agreement.participants import Talkers
-from copriv.types import Array
 from copriv.populations.dealt import unlikeness_of
+from copriv.populations.diagnosis import heard
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
+from copriv.types import Array
 
 if TYPE_CHECKING:
     from copriv.network.run_state import Conductor

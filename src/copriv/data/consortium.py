@@ -28,8 +28,8 @@ from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
 from copriv.data.source import Source
 from copriv.data.tables import Table
 from copriv.errors import DataError
-from copriv.model.records import Records
 from copriv.formatting.cards import Shown
+from copriv.model.records import Records
 from copriv.validation import count, non_negative
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
+from copriv.data.extreme_values import Tail
 from copriv.data.schema import EncodedTable
 from copriv.model.records import Records
-from copriv.data.extreme_values import Tail
 from copriv.types import Array
 from copriv.validation import non_negative
 

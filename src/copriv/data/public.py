@@ -18,8 +18,8 @@ from copriv.data.schema import EncodedTable, Scaling, Schema
 from copriv.data.source import DataSet, Source, is_published
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
-from copriv.model.records import Records
 from copriv.formatting.sanitize import label
+from copriv.model.records import Records
 from copriv.validation import count
 
 PUBLIC_ROWS = 2000

@@ -83,16 +83,6 @@ class Schema(Shown):
             if names.count(name) > 1:
                 raise DataError(f"{name}: declared twice; declare each column once")
 
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> "Schema":
-        """A schema from the agreement's [data] table, with the privacy unit's column as `unit`: see `declared`.
-
-        Raises AgreementError that starts with the field path.
-        """
-        from copriv.data.declared import declared_schema
-
-        return declared_schema(mapping)
-
     @property
     def names(self) -> tuple[str, ...]:
         """Every column that a table must have."""

@@ -16,9 +16,9 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.losses import OfMargin, named
 from copriv.mechanisms import OneAnswer
+from copriv.model.records import Records
 from copriv.plan import plan
 from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.rules import WITHOUT_WAITING
 
 HORIZON = 1000

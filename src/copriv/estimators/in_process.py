@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.owner import Owner
-from copriv.privacy.ledger import Ledger
-from copriv.owner.protocol import Query
-from copriv.model.records import Records
 from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.model.records import Records
+from copriv.owner import Owner
+from copriv.owner.protocol import Query
+from copriv.privacy.ledger import Ledger
 from copriv.types import Array, Loss
 
 

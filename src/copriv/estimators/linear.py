@@ -23,8 +23,8 @@ from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budg
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
-from copriv.problem import Problem
 from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.validation import positive
 
 ALL_ROWS = "owner"

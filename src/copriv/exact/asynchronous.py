@@ -20,11 +20,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.model.fitness import Quadratic
 from copriv.exact import asynchronous_mean, asynchronous_variance
 from copriv.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent, as_groups
 from copriv.exact.moments import Directions, Moments, OwnerKinds
 from copriv.exact.reduced_runs import Order, simulated_costs
+from copriv.model.fitness import Quadratic
 from copriv.rules.async_copies import a1_recursion
 from copriv.rules.recursion import WithCopies, WithMemory
 from copriv.types import Array

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from copriv.model.fitness import Quadratic
 from copriv.exact.asynchronous import in_turns
 from copriv.exact.moments import Moments, OwnerKinds
 from copriv.exact.reduced_runs import Order
 from copriv.exact.synchronous import in_rounds
+from copriv.model.fitness import Quadratic
 from copriv.rules.recursion import InRounds, Recursion
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
-from copriv.model.fitness import Quadratic
 from copriv.exact.moments import Directions, Integers, OwnerKinds
+from copriv.model.fitness import Quadratic
 from copriv.rules.recursion import InRounds, Recursion, WithCopies
 from copriv.types import Array
 from copriv.validation import count

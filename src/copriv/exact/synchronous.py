@@ -13,8 +13,8 @@ Source: S, Algorithms 1 and 2.
 
 import numpy as np
 
-from copriv.model.fitness import Quadratic
 from copriv.exact.moments import Directions, Moments, OwnerKinds
+from copriv.model.fitness import Quadratic
 from copriv.rules.recursion import InRounds
 from copriv.rules.sync_averaged import s2_average, s2_steps
 from copriv.rules.sync_decay import s1_steps

@@ -27,10 +27,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from copriv.experiments.trials import Trial, loaded
-from copriv.model.fitness import Quadratic
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.recursion import moments_of
+from copriv.experiments.trials import Trial, loaded
+from copriv.model.fitness import Quadratic
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.recursion import InRounds, Recursion

@@ -36,10 +36,10 @@ from copriv.data.consortium import load_consortium
 from copriv.data.datasets import hospital
 from copriv.data.fetch import found
 from copriv.errors import DataError
-from copriv.model.fitness import Box, Fitness, Regularizer
 from copriv.losses import by_name
-from copriv.problem import Problem
+from copriv.model.fitness import Box, Fitness, Regularizer
 from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.simulation import simulate
 
 Mechanism = Literal["as published", "as written", "sound", "planned"]

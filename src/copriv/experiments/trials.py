@@ -19,10 +19,10 @@ from copriv.data.consortium import Opened
 from copriv.experiments.consortia import NOT_PRIVATE, Mechanism
 from copriv.experiments.published import OneNumberAnAnswer
 from copriv.model.fitness import Optimum, relative_fitness
-from copriv.plan import plan
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
+from copriv.plan import plan
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array
 

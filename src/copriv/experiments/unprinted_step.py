@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.experiments.trials import Trial, loaded
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.recursion import moments_of
+from copriv.experiments.trials import Trial, loaded
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
 from copriv.types import Array

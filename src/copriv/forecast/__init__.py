@@ -7,27 +7,11 @@
 
 Three kinds of statement, each under its own name: *exact* (expectations of a linear recursion, no clipping),
 *simulated* (the rule run on the public rows with the real noise) and *bound* (the papers' theorems, as printed and as
-corrected). The exact ones are in `exact`, below the plan, which uses them too: so names here load on first use.
+corrected). The exact ones are of `copriv.exact`, which the plan uses too.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from copriv.forecast.assessment import Assessment, Band
-    from copriv.forecast.forecaster import Forecast, OwnerForecast, forecast
-    from copriv.plan import Choice, NoiseCurve, Plan, plan
-
-_FROM = {
-    **dict.fromkeys(("Assessment", "Band"), "copriv.forecast.assessment"),
-    **dict.fromkeys(("Forecast", "OwnerForecast", "forecast"), "copriv.forecast.forecaster"),
-    **dict.fromkeys(("Choice", "NoiseCurve", "Plan", "plan"), "copriv.plan"),
-}
+from copriv.forecast.assessment import Assessment, Band
+from copriv.forecast.forecaster import Forecast, OwnerForecast, forecast
+from copriv.plan import Choice, NoiseCurve, Plan, plan
 
 __all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "plan"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FROM:
-        raise AttributeError(f"module 'copriv.forecast' has no attribute {name!r}")
-    return getattr(import_module(_FROM[name]), name)

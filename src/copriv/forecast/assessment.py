@@ -13,25 +13,25 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Talkers
 from copriv.errors import CoprivError
-from copriv.forecast.quantiles import quantiles
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.recursion import moments_of
-from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.forecast.quantiles import quantiles
+from copriv.formatting.cards import Card, Shown
+from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.numbers import percent, percent_range
-from copriv.populations.by_owner import OwnerWorld
+from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
+from copriv.populations.by_owner import OwnerWorld
+from copriv.populations.dealt import UnlikeWorld
+from copriv.populations.public_sample import PublicSample
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
-from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.rules import named
-from copriv.formatting.cards import Card, Shown
 from copriv.simulation.engine import noise_scales
-from copriv.agreement.participants import Talkers
 from copriv.threads import on_one_thread
 from copriv.types import Array
-from copriv.populations.dealt import UnlikeWorld
 
 WORLDS = 32
 """A 5 % quantile of fewer would be their smallest."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from copriv.agreement.participants import Talkers
 from copriv.errors import InvalidInput
 from copriv.problem import Problem
 from copriv.rules.async_copies import a_as_printed, a_theorem_2
@@ -15,7 +16,6 @@ from copriv.rules.bounds import Bound, Setting, on_parameters
 from copriv.rules.sync_averaged import s_theorem_3
 from copriv.rules.sync_decay import s_theorem_2
 from copriv.simulation.engine import noise_scales
-from copriv.agreement.participants import Talkers
 from copriv.types import Array
 from copriv.validation import finite_array
 

@@ -28,8 +28,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
-from copriv.plan.noise_curve import NoiseCurve
 from copriv.formatting.cards import Shown
+from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12

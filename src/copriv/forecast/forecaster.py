@@ -18,32 +18,32 @@ from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, Assessment, assess
 from copriv.forecast.bounds import setting_of
+from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.comparison import ERRORS, Comparison, Run, mentioned, relative_error, runner_up, trades
-from copriv.forecast.quantiles import quantiles
 from copriv.forecast.generalisation import Generalisation, generalisation_of
-from copriv.forecast.standalone_models import OwnRecords as OwnRecords
-from copriv.forecast.standalone_models import judged
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast as OwnerForecast
 from copriv.forecast.owner_forecast import owners_of
+from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.standalone_models import OwnRecords as OwnRecords
+from copriv.forecast.standalone_models import judged
+from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import percent
-from copriv.populations.by_owner import OwnerWorld, psi
+from copriv.formatting.sanitize import printable
 from copriv.plan import Plan, plan
 from copriv.plan.minimax_regret import Caution
-from copriv.problem import Problem
+from copriv.populations.by_owner import OwnerWorld, psi
+from copriv.populations.dealt import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
 from copriv.populations.public_sample import PublicSample
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.bounds import Bound
-from copriv.formatting.cards import Card, Shown, Table
 from copriv.simulation.result import NOT_PRIVATE
-from copriv.formatting.sanitize import printable
+from copriv.terms.heterogeneity import Unlikeness
 from copriv.threads import on_one_thread
 from copriv.types import Loss
-from copriv.populations.dealt import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
-from copriv.terms.heterogeneity import Unlikeness
 from copriv.validation import count
 
 LEVEL_WORLDS = 8

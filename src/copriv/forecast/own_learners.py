@@ -16,19 +16,19 @@ from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
 from copriv.forecast.assessment import RUNS, WORLDS, assess
+from copriv.forecast.forecaster import worlds_unlike
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.standalone_models import judged
-from copriv.forecast.forecaster import worlds_unlike
-from copriv.mechanisms import Guarantee, OneAnswer
-from copriv.formatting.numbers import percent
-from copriv.plan.one_answer import plan_one_answer
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.numbers import percent
+from copriv.mechanisms import Guarantee, OneAnswer
+from copriv.plan.one_answer import plan_one_answer
+from copriv.populations.dealt import unlikeness_of
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.simulation import own_learners
 from copriv.types import Array
-from copriv.populations.dealt import unlikeness_of
 
 
 @dataclass(frozen=True)

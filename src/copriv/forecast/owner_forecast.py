@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
+from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.standalone_models import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
-from copriv.forecast.coalition_value import Consortium
 from copriv.formatting.cards import Shown
 
 

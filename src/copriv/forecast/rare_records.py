@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.formatting.numbers import percent
+from copriv.model.records import Records
 from copriv.populations.by_owner import best_on
 from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.types import Array
 
 RARER = 5

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.forecast.assessment import Assessment
-from copriv.populations.by_owner import HOPELESS, OwnerWorld, best_on, psi
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
-from copriv.types import Array
+from copriv.populations.by_owner import HOPELESS, OwnerWorld, best_on, psi
 from copriv.populations.dealt import UnlikeWorld
 from copriv.populations.law import World, some_of
+from copriv.populations.public_sample import PublicSample
+from copriv.types import Array
 
 SIZES = 4
 """Owners' own models are fitted for so many sizes in a world; between them ψ is interpolated."""

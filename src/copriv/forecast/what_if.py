@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
-from copriv.forecast.quantiles import quantiles
-from copriv.forecast.forecaster import Forecast
 from copriv.forecast.coalition_value import Consortium, least
+from copriv.forecast.forecaster import Forecast
+from copriv.forecast.quantiles import quantiles
 from copriv.formatting.cards import Shown
 
 MOST = 10_000

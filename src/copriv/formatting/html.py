@@ -66,7 +66,7 @@ def picture(png: bytes, words: str) -> Markup:
 
 def document(title: str, *body: Piece, style: str = "", pictures: bool = False) -> str:
     """The page: its title, what is in it, and rules of its own beside the common ones; `pictures`: whether it has any."""
-    common = files("copriv.formatting.html").joinpath("page.css").read_text(encoding="utf-8")
+    common = files("copriv.formatting").joinpath("page.css").read_text(encoding="utf-8")
     may = "default-src 'none'; style-src 'unsafe-inline'" + ("; img-src data:" if pictures else "")
     head = together(
         Markup('<meta charset="utf-8">'),

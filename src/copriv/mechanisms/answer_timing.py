@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.mechanisms.mechanism import PrivateAnswer
-from copriv.privacy.release_time import SAFETY
 from copriv.model.records import BLOCK, Records
+from copriv.privacy.release_time import SAFETY
 from copriv.types import Array, Loss
 
 TIMES = 8

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, noise_in_words
+from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
 from copriv.privacy.noise import Law, Order, Releases, Waits
-from copriv.model.records import InBlocks, Records
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 

@@ -12,9 +12,9 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
+from copriv.model.records import InBlocks, Records
 from copriv.privacy.accounting import epsilon_per_answer
 from copriv.privacy.noise import Law, Order, Waits
-from copriv.model.records import InBlocks, Records
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 

@@ -25,9 +25,9 @@ from copriv.mechanisms.one_answer import (
     public_inverse,
     rows,
 )
+from copriv.model.records import Records
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Noise, Order
-from copriv.model.records import Records
 from copriv.rules.average_models import AverageModels
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms

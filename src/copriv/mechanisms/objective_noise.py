@@ -41,8 +41,8 @@ from jaxtyping import Float
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.objective_solver import CHECK, FEW, GRID, Tilt, Tilted, sure_passes
 from copriv.mechanisms.one_answer import in_memory
-from copriv.privacy.noise import Releases
 from copriv.model.records import InBlocks, Records
+from copriv.privacy.noise import Releases
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
 

@@ -13,9 +13,9 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from copriv.model.records import Records
 from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
 from copriv.privacy.noise import Order
-from copriv.model.records import Records
 from copriv.types import Array, Loss
 from copriv.validation import positive
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from copriv.model.feasible_set import Box, Regularizer
 from copriv.errors import AgreementError
 from copriv.mechanisms.mechanism import Mechanism
-from copriv.privacy.noise import Law, Noise, Order
+from copriv.model.feasible_set import Box, Regularizer
 from copriv.model.records import InBlocks, Records
+from copriv.privacy.noise import Law, Noise, Order
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss

@@ -40,10 +40,10 @@ from copriv.mechanisms.one_answer import (
     public_inverse,
     rows,
 )
+from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, clipped_mean_gradient
 from copriv.privacy.moments import bound_on_moments, mean_moments, multiplicity
 from copriv.privacy.noise import Law, Noise, Order, Releases
-from copriv.model.records import InBlocks, Records
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.rules.solve_statistics import SolveStatistics
 from copriv.terms import AgreedTerms, OwnerTerms

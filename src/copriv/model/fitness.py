@@ -10,11 +10,11 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from copriv import solvers
-from copriv.model.feasible_set import Box as Box
-from copriv.model.feasible_set import Regularizer as Regularizer
 from copriv.errors import InvalidInput
 from copriv.losses import Squared
+from copriv.model import solvers
+from copriv.model.feasible_set import Box as Box
+from copriv.model.feasible_set import Regularizer as Regularizer
 from copriv.model.records import Records
 from copriv.model.solvers import ACCURACY
 from copriv.model.solvers import Optimum as Optimum

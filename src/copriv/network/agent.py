@@ -23,7 +23,8 @@ from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
-from copriv.network.poisson_clock import Clock
+from copriv.formatting.sanitize import printable
+from copriv.model.records import InBlocks, Records
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
@@ -38,15 +39,14 @@ from copriv.network.messages import (
     encode,
     signed_content,
 )
+from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
+from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
 from copriv.privacy.release_time import ReleaseTime
-from copriv.owner.protocol import Answer, Query
-from copriv.model.records import InBlocks, Records
-from copriv.formatting.sanitize import printable
 from copriv.types import Loss
 
 _CHANCE = random.SystemRandom()

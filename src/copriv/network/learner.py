@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from copriv.errors import InvalidInput, Unreachable
-from copriv.network.rate_limit import Allowance
-from copriv.network.run_state import Conductor, Outcome
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Finished,
@@ -25,6 +23,8 @@ from copriv.network.messages import (
     encode,
     signed_content,
 )
+from copriv.network.rate_limit import Allowance
+from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import StoreFailed
 from copriv.network.transport import Link, Listener
 from copriv.owner.protocol import Answer

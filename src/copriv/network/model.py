@@ -15,18 +15,18 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv import losses
-from copriv.agreement.data_terms import own_table
 from copriv.agreement import Agreement
+from copriv.agreement.data_terms import own_table
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, InvalidInput
-from copriv.problem.personalization import finished
-from copriv.losses import OfMargin
-from copriv.network.store import refuse_too_many_owners
-from copriv.model.records import Records
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import reason
+from copriv.losses import OfMargin
+from copriv.model.records import Records
+from copriv.network.store import refuse_too_many_owners
+from copriv.problem.personalization import finished
 from copriv.types import Array
 from copriv.validation import finite_array
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from copriv.model.feasible_set import Box
 from copriv.errors import AgreementError, InvalidInput
-from copriv.model.fitness import Regularizer
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, feature_bound_of
+from copriv.model.feasible_set import Box
+from copriv.model.fitness import Regularizer
 from copriv.network.model import Model
 from copriv.network.setup import owner_records
 from copriv.network.store import RunStore

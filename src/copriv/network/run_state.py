@@ -31,6 +31,7 @@ from typing import Any, Literal
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
+from copriv.formatting.sanitize import printable
 from copriv.network.keys import Certified, Keys
 from copriv.network.messages import Busy, Message, Offer, Refusal
 from copriv.network.replay import replay
@@ -39,7 +40,6 @@ from copriv.network.store import RunStore
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
 from copriv.owner.protocol import Answer, Query
-from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 _LONGEST_REASON = 300

@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow.parquet
 
-from copriv.agreement.data_terms import as_agreed, own_table, pipeline, schema_of
 from copriv.agreement import Agreement, OwnerTerms
+from copriv.agreement.data_terms import as_agreed, own_table, pipeline, schema_of
 from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
@@ -30,10 +30,10 @@ from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.data.tables import column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
-from copriv.model.fitness import Box, gradient_bound_over
 from copriv.losses import by_name
-from copriv.network.keys import Keys, issue, make_authority
+from copriv.model.fitness import Box, gradient_bound_over
 from copriv.model.records import BLOCK, Records
+from copriv.network.keys import Keys, issue, make_authority
 
 AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "policy.toml", "public.parquet"
 

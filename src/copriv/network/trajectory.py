@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
 from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.errors import AgreementError
 from copriv.types import Array
 
 MOST = 1e100

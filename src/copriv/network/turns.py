@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Talkers
 from copriv.owner.protocol import Query
 from copriv.rules import named
-from copriv.agreement.participants import Talkers
 from copriv.types import Array
 from copriv.validation import count, positive
 

@@ -17,11 +17,11 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
+from copriv.formatting.cards import Shown
 from copriv.network.keys import fingerprint_of
-from copriv.network.verify_lines import ROUNDING, LineCheck, Problem
 from copriv.network.model import Model
 from copriv.network.store import RunStore
-from copriv.formatting.cards import Shown
+from copriv.network.verify_lines import ROUNDING, LineCheck, Problem
 from copriv.types import Array
 
 

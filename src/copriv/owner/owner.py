@@ -24,13 +24,13 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
+from copriv.formatting.cards import Card, Shown
 from copriv.mechanisms import PrivateAnswer
 from copriv.mechanisms.answer_timing import longest_of, rehearsed
+from copriv.model.records import InBlocks, Records
+from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
-from copriv.owner.protocol import Answer, Query
-from copriv.model.records import InBlocks, Records
-from copriv.formatting.cards import Card, Shown
 from copriv.types import Array, Loss
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from copriv.forecast import Forecast
 from copriv.formatting.numbers import percent, times
+from copriv.pictures.simulation import NOTICE
 from copriv.pictures.style import (
     ALARM,
     ALONE,
@@ -24,7 +25,6 @@ from copriv.pictures.style import (
     percent_axis,
     sheet,
 )
-from copriv.pictures.simulation import NOTICE
 from copriv.simulation import Simulation
 
 

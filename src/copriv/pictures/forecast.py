@@ -8,6 +8,7 @@ from matplotlib.transforms import Bbox
 
 from copriv.forecast import Assessment, Forecast
 from copriv.formatting.numbers import listed, percent, percent_range
+from copriv.formatting.sanitize import printable
 from copriv.pictures.style import (
     ALONE,
     DASHED,
@@ -33,7 +34,6 @@ from copriv.pictures.style import (
     sheet_of,
 )
 from copriv.rules import named
-from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 _AGREED, _PUBLIC = "#D55E00", "#7a7a7a"

@@ -6,9 +6,9 @@ and what its promises cost, `noise_curve` what owners are valued by.
 """
 
 from copriv.mechanisms.laplace import noise_of
-from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.planner import plan
 
 __all__ = ["Choice", "NoiseCurve", "Plan", "noise_of", "plan", "plan_one_answer"]

@@ -1,7 +1,7 @@
 """Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
 
-Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than DEALT_OWNERS owners answer once,
-the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
+Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than
+DEALT_OWNERS owners answer once, the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
 over its noise, has a mean m and a spread; that of all is m plus the spread times √(Σ w_i² b_i²)/b. Noise is drawn with both
 signs, so that m is off by no more than what is not linear in it.
 
@@ -21,13 +21,13 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import as_few, bundled_talkers, kind_of_owner
-from copriv.model.fitness import relative_fitness
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
+from copriv.model.fitness import relative_fitness
+from copriv.model.records import Records
 from copriv.privacy.noise import Law
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.simulation import simulate
 from copriv.simulation.one_answer import common_of
 from copriv.types import Array

@@ -7,12 +7,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from copriv.data.extreme_values import Tail
 from copriv.mechanisms import GradientNoise
+from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.simulation.kernels import Pass
-from copriv.data.extreme_values import Tail
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16

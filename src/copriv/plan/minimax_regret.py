@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from copriv.populations.by_owner import OwnerWorld
-from copriv.plan.plan_result import Choice, Plan, kind_of
 from copriv.plan.aggregated_runs import runs_in
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
-from copriv.types import Array
+from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.populations.by_owner import OwnerWorld
 from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import Unlikeness
+from copriv.types import Array
 
 SHORT = 8
 """Settings that are looked at: the best of each kind."""

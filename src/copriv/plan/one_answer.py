@@ -15,11 +15,11 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Choosing, Setting, feature_bound_of
+from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
 from copriv.privacy.noise import Law, Order
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.rules import WITHOUT_WAITING
 from copriv.simulation.one_answer import common_of
 from copriv.types import Array, is_linear

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.numbers import percent
 from copriv.plan.noise_curve import NoiseCurve
-from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.rules import named
-from copriv.formatting.cards import Card, Shown, Table
 from copriv.types import Array
 
 Advice = Literal["join", "close", "public", "alone"]

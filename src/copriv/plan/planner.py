@@ -32,9 +32,11 @@ from copriv.plan.candidates import (
     variances_of,
     ways_of,
 )
+from copriv.plan.clipping_bias import bounded
 from copriv.plan.minimax_regret import cautious
 from copriv.plan.plan_result import Choice, Plan, kind_of
-from copriv.plan.clipping_bias import bounded
+from copriv.plan.prices import Priced, Table, flatness_of
+from copriv.plan.rule_response import response
 from copriv.plan.simulated_refinement import (
     finalists_of,
     measure_one_answer,
@@ -42,13 +44,11 @@ from copriv.plan.simulated_refinement import (
     run_finalists,
     without_joining,
 )
-from copriv.plan.prices import Priced, Table, flatness_of
-from copriv.plan.rule_response import response
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
-from copriv.threads import on_one_thread
 from copriv.populations.dealt import unlikeness_of
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import Unlikeness
+from copriv.threads import on_one_thread
 
 PASSES = 3
 """How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""

@@ -14,14 +14,14 @@ from jaxtyping import Float
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.mechanisms import Guarantee, OneAnswer
-from copriv.plan.candidates import opted_for_delta
-from copriv.plan.plan_result import Choice
-from copriv.plan.clipping_bias import Bounded
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
+from copriv.plan.candidates import opted_for_delta
+from copriv.plan.clipping_bias import Bounded
 from copriv.plan.one_answer import plan_one_answer
+from copriv.plan.plan_result import Choice
 from copriv.plan.prices import Candidate, Priced
-from copriv.problem import Problem
 from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv.types import Array
 

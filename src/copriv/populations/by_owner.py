@@ -36,15 +36,15 @@ from scipy.special import expit
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
 from copriv.errors import InvalidInput, NotCertified
-from copriv.model.fitness import Optimum
 from copriv.losses import Huber, Logistic, Squared
-from copriv.populations.owner_posterior import posterior
-from copriv.problem import Problem
-from copriv.populations.public_sample import TRIED, PublicSample, nothing_left
+from copriv.model.fitness import Optimum
 from copriv.model.records import Records
-from copriv.types import Array
-from copriv.terms.heterogeneity import Unlikeness
 from copriv.populations.law import CLASSES
+from copriv.populations.owner_posterior import posterior
+from copriv.populations.public_sample import TRIED, PublicSample, nothing_left
+from copriv.problem import Problem
+from copriv.terms.heterogeneity import Unlikeness
+from copriv.types import Array
 
 LEAST_ROWS = 3
 """A population is worth at least so many rows a parameter: fewer would be fitted by its model, and be nobody's."""

@@ -22,12 +22,12 @@ from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
-from copriv.populations.by_owner import OwnerLaws, OwnerWorld, knows_owners
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
-from copriv.types import Array
+from copriv.populations.by_owner import OwnerLaws, OwnerWorld, knows_owners
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import Unlikeness, from_strata, unknown
+from copriv.types import Array
 
 KINDS = 8
 """Directions in one world."""

@@ -26,8 +26,8 @@ from scipy.special import chdtri, chndtr, chndtrinc
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise
 from copriv.populations.public_sample import PublicSample
-from copriv.types import Array
 from copriv.terms.heterogeneity import LEAST, Unlikeness, from_answers
+from copriv.types import Array
 
 SURE = 0.05
 """Of each tail: ranges hold with 90 %."""

@@ -23,8 +23,8 @@ Public rows decide the law, and how surely depends on how many there are for a p
 
 Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
 
-What features are like where rows are few, and levels that none has: `copriv.populations.features`. What targets of given features are
-under the posterior: `copriv.populations.targets`.
+What features are like where rows are few, and levels that none has: `copriv.populations.features`. What targets of
+given features are under the posterior: `copriv.populations.targets`.
 
 Worlds in which owners differ are made of these: `copriv.populations.dealt`, `copriv.populations.by_owner`.
 """
@@ -35,13 +35,13 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Int
 
-from copriv.errors import NotCertified
-from copriv.populations.features import FeatureLaw
-from copriv.losses import Huber, OfMargin, Squared
-from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.data.extreme_values import Tail
+from copriv.errors import NotCertified
+from copriv.losses import Huber, OfMargin, Squared
+from copriv.model.records import Records
+from copriv.populations.features import FeatureLaw
 from copriv.populations.targets import Classes, ClassesOfFew, Regression, tail_of
+from copriv.problem import Problem
 from copriv.types import Array
 
 PLENTY = 10

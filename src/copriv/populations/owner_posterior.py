@@ -30,10 +30,10 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from copriv.populations.public_sample import PublicSample, curvature_of
 from copriv.model.records import Records
-from copriv.types import Array
+from copriv.populations.public_sample import PublicSample, curvature_of
 from copriv.terms.heterogeneity import LEAST, unknown
+from copriv.types import Array
 
 LEVELS = np.geomspace(LEAST, 30.0, 90)
 """u_i is on this grid."""

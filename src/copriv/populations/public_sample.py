@@ -18,10 +18,10 @@ from jaxtyping import Float
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.model.fitness import Fitness, Optimum, Quadratic, Regularizer
-from copriv.problem import Problem
 from copriv.model.records import Records
-from copriv.types import Array, is_linear
 from copriv.populations.law import EXACTLY, Law, World
+from copriv.problem import Problem
+from copriv.types import Array, is_linear
 
 BOOTSTRAPS = 20
 TRIED = 3

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool
 from scipy.special import expit, log_expit, log_ndtr, logsumexp
 
-from copriv.model.records import Records
 from copriv.data.extreme_values import Tail
+from copriv.model.records import Records
 from copriv.types import Array, Whole
 
 RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))

@@ -5,8 +5,8 @@ from math import fsum
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.clipping import BLOCK
 from copriv.model.records import Records
+from copriv.privacy.clipping import BLOCK
 from copriv.types import Array
 
 

@@ -31,9 +31,9 @@ from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
 from copriv.errors import DataError, InvalidInput
-from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.formatting.cards import Shown
+from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.types import Array, LinearLoss, Loss, is_linear
 from copriv.validation import count, finite_array
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from copriv.agreement.data_terms import pipeline
 from copriv.agreement import Agreement
+from copriv.agreement.data_terms import pipeline
 from copriv.data.consortium import Opened, load_consortium
 from copriv.data.from_arrays import as_records, by_owner
 from copriv.data.preparation import public_bound
 from copriv.data.public import load_sample
 from copriv.data.random_features import longest
 from copriv.errors import AgreementError, DataError
-from copriv.model.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
-from copriv.losses import by_name
-from copriv.model.records import Records
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label
+from copriv.losses import by_name
+from copriv.model.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
+from copriv.model.records import Records
 from copriv.types import Array, Loss
 
 

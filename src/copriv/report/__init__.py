@@ -4,8 +4,8 @@
 adds no number of its own. What a report may rest on is the owner's ledger, runs' files and agreements: no record is read.
 """
 
-from copriv.report.evidence import RunFile
 from copriv.report.build import document
+from copriv.report.evidence import RunFile
 from copriv.report.page import page
 
 __all__ = ["RunFile", "document", "page"]

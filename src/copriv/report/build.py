@@ -14,11 +14,11 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, UsageError
+from copriv.formatting.sanitize import printable
 from copriv.privacy.ledger_lines import RunTotals, text_of
+from copriv.report.caveats import not_covered
 from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
 from copriv.report.realised import beside
-from copriv.report.caveats import not_covered
-from copriv.formatting.sanitize import printable
 from copriv.version import __version__
 
 SCHEMA = "copriv.report/1"

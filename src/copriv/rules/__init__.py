@@ -18,9 +18,6 @@ A *talker* is whoever answers at once: one owner, a fixed group of owners, or (s
 rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 
-from importlib import import_module
-from typing import Any
-
 from copriv.errors import AgreementError
 from copriv.rules.async_copies import A1, AsyncCopies
 from copriv.rules.async_memory import A2, AsyncMemory
@@ -70,10 +67,3 @@ def named(name: str) -> Rule:
     raise AgreementError(
         f'agreement.rule: there is no rule "{name}"; name one of {known}, or "auto" to have it planned'
     )
-
-
-def __getattr__(name: str) -> Any:
-    # They stood here before agreements were held against this list, and are above it now.
-    if name in ("Talkers", "agreed_rule"):
-        return getattr(import_module("copriv.agreement.participants"), name)
-    raise AttributeError(f"module 'copriv.rules' has no attribute {name!r}")

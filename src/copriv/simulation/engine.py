@@ -14,18 +14,18 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.errors import NotCertified, UsageError
 from copriv.model.fitness import relative_fitness
+from copriv.model.records import Records
 from copriv.privacy.simulated_noise import SIMULATED
 from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events, shares_of
 from copriv.simulation.gradients import batched_gradients
 from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
 from copriv.simulation.own_records import on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
-from copriv.agreement.participants import Talkers, agreed_rule
 from copriv.threads import one_thread
 from copriv.types import Array
 from copriv.validation import count

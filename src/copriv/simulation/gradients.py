@@ -23,10 +23,10 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.losses import Squared
-from copriv.privacy.clipping import row_norms
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
+from copriv.privacy.clipping import row_norms
 from copriv.rules.descent import Talker
 from copriv.simulation.kernels import Pass
 from copriv.types import Array, Loss

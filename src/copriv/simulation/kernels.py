@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.clipping import row_norms
 from copriv.model.records import Records
+from copriv.privacy.clipping import row_norms
 from copriv.types import Array, Loss, is_linear
 
 CELLS = 1 << 16

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from copriv.problem.personalization import Home, finished
-from copriv.problem import Problem
 from copriv.model.records import Records
+from copriv.problem import Problem
+from copriv.problem.personalization import Home, finished
 from copriv.types import Array
 
 HELD_OUT = 0.2

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
-from copriv.formatting.numbers import listed, percent, percent_range, plain_number
-from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from copriv.errors import AgreementError
-from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 from copriv.formatting.sanitize import printable
+from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
 _TABLES: dict[str, type[BaseModel]] = {
     "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,

@@ -168,8 +168,8 @@ class DataTerms(_Table):
     fourier_width: UnitOfMeasure | None = None
     """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
     unlikeness: Unlike | tuple[Unlike, Unlike] | None = None
-    """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records, of a perfect
-    model of one owner's own population. 0: alike; not given: not known, which is not the same."""
+    """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records,
+    of a perfect model of one owner's own population. 0: alike; not given: not known, which is not the same."""
     strata: str | None = None
     """The column of the public table that says whose each row is: the name of an owner, or of a stratum (`owner.stratum`).
     Public rows need it, owners' tables do not."""

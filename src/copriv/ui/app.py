@@ -20,8 +20,8 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.ui import drafts, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
-from copriv.ui.uploads import Rows
 from copriv.ui.shell import answered, as_json, body, routes
+from copriv.ui.uploads import Rows
 from copriv.ui.views import Prepared
 
 PAGES = ("join", "agreement", "ledger", "gallery")

@@ -25,10 +25,10 @@ from copriv.ui.server import Place, server
 from copriv.ui.shell import answered, routes, stream
 
 if TYPE_CHECKING:
+    from copriv.model.records import Records
     from copriv.network.run_state import Conductor
     from copriv.network.store import Event
     from copriv.privacy.ledger_lines import Totals
-    from copriv.model.records import Records
 
 LOOK = 0.25
 """Seconds between two snapshots."""
@@ -200,8 +200,8 @@ class _Estimate:
     def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
         self.rows, self._conductor = None if public is None else public.units, conductor
         if public is not None:
-            from copriv.problem import Problem
             from copriv.populations.public_sample import PublicSample
+            from copriv.problem import Problem
 
             problem = Problem.forecasting(conductor.agreement, public)
             sample = PublicSample.of(problem)

@@ -18,12 +18,12 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
 from copriv.forecast.assessment import assess
-from copriv.forecast.forecaster import worlds_unlike
 from copriv.forecast.coalition_value import Consortium
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
-from copriv.types import Array
+from copriv.forecast.forecaster import worlds_unlike
 from copriv.populations.dealt import unlikeness_of
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
+from copriv.types import Array
 
 FRONTIER = 28
 """Numbers of owners at which the frontier is worked out."""

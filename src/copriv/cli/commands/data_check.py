@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from copriv.agreement.data_terms import own_table, schema_of
 from copriv.agreement import Agreement
+from copriv.agreement.data_terms import own_table, schema_of
 from copriv.cli.commands.options import AsJson, KeysFolder, WitnessFolder
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import plain_number
@@ -17,9 +17,9 @@ from copriv.data.preparation import Preparation
 from copriv.data.schema import EncodedTable, Schema, check_table
 from copriv.data.sql import is_sql, read_sql
 from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
+from copriv.formatting.sanitize import printable
 from copriv.losses import by_name
 from copriv.problem import Problem
-from copriv.formatting.sanitize import printable
 
 _LONGEST = 800
 """Characters of a line: what stands in a table may be of any length."""

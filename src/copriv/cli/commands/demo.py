@@ -20,8 +20,8 @@ from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder
 from copriv.cli.show import words
 from copriv.cli.show.console import log, out, plain_table, progress
 from copriv.cli.show.output import save, series_csv
-from copriv.model.fitness import Fitness, Regularizer, relative_fitness
 from copriv.forecast import Forecast, forecast
+from copriv.model.fitness import Fitness, Regularizer, relative_fitness
 from copriv.pictures.demo import alone_and_together
 from copriv.pictures.style import png
 from copriv.problem import Problem

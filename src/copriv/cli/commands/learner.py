@@ -8,9 +8,9 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.interrupted import going_on
+from copriv.cli.commands.live_page import Ui, UiPort, watched
 from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
 from copriv.cli.commands.party_options import check_address, check_folder, party_keys, run_stoppably
-from copriv.cli.commands.live_page import Ui, UiPort, watched
 from copriv.cli.show.console import log, out, waiting
 from copriv.cli.show.output import replace_file
 from copriv.cli.show.run import Following, compared, owners_table
@@ -18,9 +18,9 @@ from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary
-    from copriv.network.run_state import Conductor
-    from copriv.network.model import Model
     from copriv.model.records import Records
+    from copriv.network.model import Model
+    from copriv.network.run_state import Conductor
 
 
 def command(
@@ -73,10 +73,10 @@ def command(
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.cli.run_summary import realised, run_record
-    from copriv.network.run_state import Conductor
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
     from copriv.network.model import Model
+    from copriv.network.run_state import Conductor
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
     from copriv.network.turns import Conduct

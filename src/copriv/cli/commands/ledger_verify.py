@@ -10,8 +10,8 @@ from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessF
 from copriv.cli.show.console import out
 from copriv.cli.show.ledger import spent, totals_fields
 from copriv.errors import UsageError
-from copriv.privacy.ledger_reading import verify
 from copriv.formatting.sanitize import printable
+from copriv.privacy.ledger_reading import verify
 
 
 def command(

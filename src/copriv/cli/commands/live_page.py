@@ -14,9 +14,9 @@ from copriv.errors import CoprivError
 
 if TYPE_CHECKING:
     from copriv.agreement import Agreement
+    from copriv.model.records import Records
     from copriv.network.run_state import Conductor
     from copriv.privacy.ledger_file import LedgerFile
-    from copriv.model.records import Records
     from copriv.ui.live import OwnerWatch, Watch
 
 Ui = Annotated[bool, typer.Option("--ui", help="Show it in the browser of this machine.", envvar="COPRIV_UI")]

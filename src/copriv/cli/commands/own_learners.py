@@ -26,8 +26,8 @@ def command(
         outlook = forecast_own_learners(Agreement.load(agreement), runs=runs, seed=seed)
     document = json.dumps(outlook.to_dict(), indent=2)
     if directory is not None:
-        from copriv.pictures.style import png  # matplotlib, for those who want a picture
         from copriv.pictures.own_learners import owners_apart
+        from copriv.pictures.style import png  # matplotlib, for those who want a picture
 
         files = {
             "own-learners.json": document.encode() + b"\n",

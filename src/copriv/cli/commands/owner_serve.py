@@ -8,9 +8,9 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.interrupted import going_on
+from copriv.cli.commands.live_page import Ui, UiPort, owner_watch, serving
 from copriv.cli.commands.options import KeysFolder, WitnessFolder
 from copriv.cli.commands.party_options import check_address, party_keys
-from copriv.cli.commands.live_page import Ui, UiPort, owner_watch, serving
 from copriv.cli.show.console import log
 from copriv.cli.show.ledger import spent
 from copriv.cli.show.owner_progress import beside

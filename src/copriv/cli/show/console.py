@@ -1,6 +1,7 @@
 """Where words go: results to standard output, logs, errors and progress to standard error.
 
-Words are shown as they are: nothing in them is markup or an emoji, and what others wrote (`copriv.formatting.sanitize`) moves no cursor.
+Words are shown as they are: nothing in them is markup or an emoji, and what others wrote
+(`copriv.formatting.sanitize`) moves no cursor.
 Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
 """
 

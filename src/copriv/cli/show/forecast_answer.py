@@ -10,8 +10,8 @@ from copriv.cli.show import words
 from copriv.cli.show.console import out
 from copriv.forecast import Forecast, OwnerForecast
 from copriv.forecast.what_if import Target, Without
-from copriv.simulation import NOT_PRIVATE
 from copriv.formatting.sanitize import printable
+from copriv.simulation import NOT_PRIVATE
 
 WIDTH, HEIGHT = 80, 24
 _NAME = 18

@@ -11,8 +11,8 @@ from copriv.cli.show.forecast_answer import pays
 from copriv.cli.show.words import MOST_ROWS
 from copriv.forecast import Assessment, Forecast, OwnerForecast
 from copriv.forecast.coalition_value import LEAST_EPSILON
-from copriv.simulation import NOT_PRIVATE
 from copriv.formatting.sanitize import printable
+from copriv.simulation import NOT_PRIVATE
 
 
 def show(agreement: Agreement, outlook: Forecast) -> None:

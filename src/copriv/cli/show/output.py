@@ -8,8 +8,8 @@ from pathlib import Path
 
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
-from copriv.simulation import NOT_FOR_RELEASE, Simulation
 from copriv.formatting.sanitize import reason
+from copriv.simulation import NOT_FOR_RELEASE, Simulation
 
 
 def series_csv(simulation: Simulation) -> str:
@@ -69,8 +69,8 @@ def replace_own_file(path: Path, content: bytes) -> Path:
 def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
     # matplotlib takes half a second to import, which only those who want a picture should wait for.
-    from copriv.pictures.style import png
     from copriv.pictures.simulation import psi_against_k
+    from copriv.pictures.style import png
 
     return {
         f"{name}.json": document.encode() + b"\n",
@@ -94,8 +94,8 @@ def curves_csv(outlook: Forecast) -> str:
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
     from copriv.pictures.forecast import break_even, curves
-    from copriv.pictures.style import png
     from copriv.pictures.heterogeneity import by_unlikeness
+    from copriv.pictures.style import png
 
     unlike = {"unlike-owners.png": png(by_unlikeness(outlook), made_by)} if outlook.at_unlikeness else {}
     return {

@@ -6,9 +6,9 @@ from copriv.agreement import Agreement
 from copriv.cli.show import words
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.words import MOST_ROWS
+from copriv.formatting.sanitize import printable
 from copriv.rules import named
 from copriv.simulation import Simulation
-from copriv.formatting.sanitize import printable
 
 
 def show(agreement: Agreement, result: Simulation) -> None:

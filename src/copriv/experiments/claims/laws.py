@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from copriv.data.tables import read_table
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.synchronous import s1
 from copriv.experiments.claims.claim import Answer, Found
 from copriv.experiments.consortia import at_hand
 from copriv.experiments.figures.grid import slope
 from copriv.experiments.runner import Row
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.forecast.bounds import Setting, a_as_printed, a_theorem_2, s_theorem_2, s_theorem_3
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.synchronous import s1
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.approximate import gaussian_multiplier
 from copriv.types import Array

@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from copriv import mechanisms
+from copriv.exact.moments import OwnerKinds
+from copriv.exact.recursion import moments_of
 from copriv.experiments import drawing
 from copriv.experiments.consortia import S_LENDING
 from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv.experiments.trials import Outcome, Trial, loaded
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
 from copriv.mechanisms.gaussian import Gaussian
 from copriv.mechanisms.laplace import Laplace
 from copriv.mechanisms.laplace_composed import LaplaceComposed

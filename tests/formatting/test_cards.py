@@ -14,11 +14,11 @@ from copriv.data import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.experiments import Report
 from copriv.forecast.what_if import reach, without
-from copriv.problem.personalization import Finished
+from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from copriv.network.model import Model
 from copriv.network.verify import Verdict
+from copriv.problem.personalization import Finished
 from copriv.schedules import Events
-from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from results_cases import HOSTILE, LONG, TERMS, WIDE, called, rows
 
 LINES, COLUMNS = 25, 100

@@ -7,8 +7,8 @@ import pytest
 
 import copriv
 from copriv.forecast.rare_records import RARER, Unseen
-from copriv.problem import Problem
 from copriv.model.records import Records
+from copriv.problem import Problem
 
 RNG = np.random.default_rng(8)
 SLOPES = np.array([1.0, -0.5])

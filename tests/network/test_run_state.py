@@ -10,13 +10,13 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.run_state import Conductor
 from copriv.network.messages import Busy, Offer, Refusal
+from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct, Talk, query_identity
 from copriv.owner import Owner
-from copriv.privacy.ledger import MemoryLedger
 from copriv.owner.protocol import Answer, Query
+from copriv.privacy.ledger import MemoryLedger
 from copriv.rules import AsyncCopies
 from network_parties import NAMES, agreement, records
 

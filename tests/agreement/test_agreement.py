@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError
 from copriv.agreement.participants import Talkers
+from copriv.errors import AgreementError
 
 GOOD = {
     "agreement": {"name": "three banks", "rule": "A2", "horizon": 1000, "answers": 8, "step": 3000.0, "seed": 0},

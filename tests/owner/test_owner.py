@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, DataError, InvalidInput, QueryRefused
 from copriv.losses import Custom, Hinge, Logistic, Squared
+from copriv.model.records import Records
 from copriv.owner import Owner
+from copriv.owner.protocol import Query
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger import MemoryLedger
-from copriv.owner.protocol import Query
-from copriv.model.records import Records
 from copriv.types import Array, Loss
 
 P, N, M = 3, 20, 4

@@ -5,10 +5,10 @@ import pytest
 
 import copriv
 from copriv.errors import CoprivError, DataError, InvalidInput
-from copriv.model.fitness import Box, Fitness, Regularizer
-from copriv.problem.personalization import COUNTS, Home, finished
 from copriv.losses import by_name
+from copriv.model.fitness import Box, Fitness, Regularizer
 from copriv.model.records import Records
+from copriv.problem.personalization import COUNTS, Home, finished
 
 P = 4
 

@@ -15,14 +15,14 @@ from copriv.cli.commands.learner import _public_rows
 from copriv.cli.run_summary import _heard, expected, on_public_rows, realised
 from copriv.cli.show.run import compared
 from copriv.errors import DataError
-from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
 from copriv.losses import Squared
+from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.model.records import Records
 from copriv.network.run_state import Conductor
 from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
-from copriv.problem import Problem
-from copriv.model.records import Records
 from copriv.populations.dealt import unlikeness_of
+from copriv.problem import Problem
 
 BEST = np.array([1.0, -0.5])
 

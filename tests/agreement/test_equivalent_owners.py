@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import MOST, as_few, bundled_talkers, bundles_of
+from copriv.agreement.participants import Talkers
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
 from copriv.plan import candidates, clipping_bias, finalists
-from copriv.plan.clipping_bias import Bounded
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, runs_in
-from copriv.problem import Problem
+from copriv.plan.clipping_bias import Bounded
+from copriv.populations.dealt import unlike_worlds
 from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.simulation import simulate
 from copriv.simulation.engine import noise_scales
-from copriv.agreement.participants import Talkers
-from copriv.populations.dealt import unlike_worlds
 
 ROUNDS = {"rule": "A2", "answers": 3, "window": 100, "schedule": "rounds", "step": 0.05, "horizon": 10**7}
 

@@ -12,8 +12,8 @@ from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
 from copriv.plan import candidates, clipping_bias, finalists
-from copriv.problem import Problem
 from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.simulation import simulate
 
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.

@@ -10,11 +10,11 @@ import copriv
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError
 from copriv.forecast.standalone_models import OwnJudgement
-from copriv.populations.by_owner import OwnerLaws
-from copriv.plan.minimax_regret import _regret
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
+from copriv.plan.minimax_regret import _regret
+from copriv.populations.by_owner import OwnerLaws
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from network_parties import NAMES, Consortium, MemoryLedgers
 
 P = 3

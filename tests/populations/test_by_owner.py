@@ -16,13 +16,13 @@ from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import OwnJudgement
-from copriv.network.setup import make_consortium
-from copriv.populations.owner_posterior import Evidence
-from copriv.populations.by_owner import OwnerLaws, best_on, knows_owners, psi
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.model.records import Records
+from copriv.network.setup import make_consortium
+from copriv.populations.by_owner import OwnerLaws, best_on, knows_owners, psi
 from copriv.populations.dealt import unlikeness_of
+from copriv.populations.owner_posterior import Evidence
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import unknown
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])

@@ -10,12 +10,12 @@ from rich.console import Console
 from copriv.agreement import Agreement
 from copriv.cli.run_summary import realised
 from copriv.cli.show.run import compared
-from copriv.populations.diagnosis import Heard, _distance, heard
+from copriv.model.records import Records
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
-from copriv.problem import Problem
+from copriv.populations.diagnosis import Heard, _distance, heard
 from copriv.populations.public_sample import PublicSample
-from copriv.model.records import Records
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import Unlikeness
 from network_parties import NAMES, Consortium, MemoryLedgers
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import oracle
 from copriv.errors import InvalidInput
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.exact import asynchronous, asynchronous_mean
 from copriv.exact.asynchronous import a1, a2
 from copriv.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
 from copriv.exact.moments import Directions, OwnerKinds
 from copriv.exact.reduced_runs import draw_talkers, simulated_costs, spread
 from copriv.exact.synchronous import in_rounds, s1, s2
+from copriv.model.fitness import Quadratic, Regularizer
 from copriv.rules.recursion import InRounds
 from copriv.rules.sync_averaged import s2_average, s2_steps
 from recursions import recursion_of

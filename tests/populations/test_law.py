@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy.special import log_expit
 
 from copriv import Agreement, Problem
-from copriv.errors import InvalidInput
-from copriv.populations.features import INTENSITIES
-from copriv.populations.public_sample import PublicSample
-from copriv.model.records import Records
 from copriv.data.extreme_values import Tail
-from copriv.populations.targets import ClassesOfFew, Regression, Sites
+from copriv.errors import InvalidInput
+from copriv.model.records import Records
+from copriv.populations.features import INTENSITIES
 from copriv.populations.law import Law, some_of
+from copriv.populations.public_sample import PublicSample
+from copriv.populations.targets import ClassesOfFew, Regression, Sites
 
 
 def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):

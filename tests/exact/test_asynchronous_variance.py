@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copriv.model.fitness import Quadratic, Regularizer
 from copriv.exact import asynchronous_variance
 from copriv.exact.asynchronous import a1, a2
 from copriv.exact.moments import Directions, OwnerKinds
 from copriv.exact.reduced_runs import simulated_costs
+from copriv.model.fitness import Quadratic, Regularizer
 from recursions import recursion_of
 
 FORECAST = {"A1": a1, "A2": a2}

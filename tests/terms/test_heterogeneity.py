@@ -9,9 +9,9 @@ import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
 from copriv.plan.minimax_regret import cautious
-from copriv.problem import Problem
-from copriv.populations.public_sample import PublicSample
 from copriv.populations.dealt import unlike_worlds, unlikeness_of
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
 from copriv.terms.heterogeneity import UNKNOWN, Unlikeness, from_answers, from_strata
 
 OWNERS, P = 6, 3
