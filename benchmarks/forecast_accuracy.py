@@ -18,7 +18,7 @@ from copriv.forecast.assessment import WORLDS, assess
 from copriv.forecast.forecaster import worlds_unlike
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
@@ -28,7 +28,7 @@ RUNS = 50
 def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
     """One row of the table."""
     # Stays are cut by payer and specialty: nobody can say that those owners are alike.
-    data = {"components": 10, "unlikeness": 0.0} if dataset == "lending" else {"components": 9}
+    data = {"components": 10, "heterogeneity": 0.0} if dataset == "lending" else {"components": 9}
     agreement = Agreement.of(
         {
             "agreement": {"rule": "auto", "horizon": 1000, "communication": "any" if public else "asynchronous"},
@@ -42,7 +42,7 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
     chosen = plan(problem.on_public(), public_start=public, preconditioner=public)
     seconds = time.perf_counter() - begun
     sample = PublicSample(problem.on_public().under(chosen.agreement))
-    unlike = worlds_unlike(sample, sample.problem.terms, unlikeness_of(sample.problem), 0)
+    unlike = worlds_unlike(sample, sample.problem.terms, heterogeneity_of(sample.problem), 0)
     seen_before = assess(sample.problem, "", sample=sample, unlike=unlike)
     forecast, pools = seen_before.relative_fitness, [world.pool for world in unlike or sample.drawn(WORLDS)]
     rare = Unseen.of(sample.problem.unbounded[0], pools, seen_before.models, 10_000 * owners)

@@ -28,7 +28,7 @@ def agreed(dataset: str, owners: int, epsilon: float) -> Agreement:
         {
             "agreement": {"rule": "auto", "horizon": 1000, "communication": "asynchronous"},
             "model": {"loss": "squared", "regularization": 1e-5},
-            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9, "unlikeness": 0.0},
+            "data": {**table_at_hand(dataset), "components": 10 if dataset == "lending" else 9, "heterogeneity": 0.0},
             "owner": [{"name": f"owner-{i}", "records": 10_000, "epsilon": epsilon} for i in range(owners)],
         }
     )

@@ -44,7 +44,7 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
             clean = clipped_mean_gradient(Squared(), held[i], θ, bound, agreed.mechanism.order(agreed))
             w.append((given[step["turn"], name] - clean) / b)
         draws.append(np.array(w)[None])
-    schedule = Replay([(float(k), step["talker"]) for k, step in enumerate(steps)])
+    schedule = Replay([(float(k), step["participant"]) for k, step in enumerate(steps)])
     return [(r.features, r.target) for r in held], schedule, lambda k: draws[k]
 
 

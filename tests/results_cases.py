@@ -14,7 +14,7 @@ TERMS = {
         "communication": "synchronous",
     },
     "model": {"loss": "squared", "regularization": 1e-3, "gradient_bound": 3.0},
-    "data": {"unlikeness": 0.0},
+    "data": {"heterogeneity": 0.0},
     "owner": [{"name": "small", "records": 300, "epsilon": 1.0}, {"name": "large", "records": 3000, "epsilon": 1.0}],
 }  # fmt: skip
 

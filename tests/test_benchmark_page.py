@@ -67,4 +67,4 @@ def test_that_owners_are_alike_is_said_only_where_a_table_is_not_cut_by_group() 
         if data.path is None:
             continue  # not at hand
         grouped = Opened.of(cell.dataset, path=data.path, rows=3000).source.group is not None
-        assert (data.unlikeness is None) == grouped, cell.dataset
+        assert (data.heterogeneity is None) == grouped, cell.dataset

@@ -61,7 +61,7 @@ def _both(drawn: Drawn, seed: int) -> dict[str, Any]:
 
 
 def _public_model(problem: Problem) -> Array:
-    return problem.box.project(PublicSample.of(problem).optimum.theta)
+    return problem.feasible_set.project(PublicSample.of(problem).optimum.theta)
 
 
 def _quiet(problem: Problem, seed: int) -> float | None:

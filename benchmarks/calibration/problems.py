@@ -125,7 +125,7 @@ def problem(seed: int, number: int) -> Drawn:
     agreement = Agreement.of(
         {
             "agreement": {"rule": "auto", "horizon": 100},
-            "data": {"unlikeness": 0.0},
+            "data": {"heterogeneity": 0.0},
             "model": {"loss": loss, "regularization": c, "intercept": bool(rng.random() < 0.3)},
             "owner": [
                 {"name": f"owner-{i + 1}", "records": n, "epsilon": e}

@@ -14,16 +14,16 @@ from copriv.model.records import Records
 from copriv.populations.by_owner import psi
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.problem.personalization import Home, finished
+from copriv.problem.personalization import Home, personalized
 
 RUNS = 20
 FINALISTS = 12
 RESAMPLES = 9
 
 
-def agreement(owners: Owners, loss: str, epsilon: float, unlikeness: float | None) -> copriv.Agreement:
-    """Nothing but sizes and budgets, and unlikeness where it is stated."""
-    stated = {} if unlikeness is None else {"unlikeness": unlikeness}
+def agreement(owners: Owners, loss: str, epsilon: float, heterogeneity: float | None) -> copriv.Agreement:
+    """Nothing but sizes and budgets, and heterogeneity where it is stated."""
+    stated = {} if heterogeneity is None else {"heterogeneity": heterogeneity}
     return copriv.Agreement.of(
         {
             "agreement": {"rule": "auto", "horizon": 1000},
@@ -38,7 +38,7 @@ def agreement(owners: Owners, loss: str, epsilon: float, unlikeness: float | Non
 
 
 def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, Any]:
-    """known: "nothing", "strata" (public rows say whose they are like) or "alike" (unlikeness = 0 stated)."""
+    """known: "nothing", "strata" (public rows say whose they are like) or "alike" (heterogeneity = 0 stated)."""
     begun = time.perf_counter()
     terms = agreement(owners, loss, epsilon, 0.0 if known == "alike" else None)
     with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def measure(owners: Owners, loss: str, epsilon: float, known: str) -> dict[str, 
         "in_band": bool(ψ.low[-1] <= found <= ψ.high[-1]),
         "plan": plan.choice.describe(),
         "plan_over_best": found / min(best, found),
-        "unlikeness": told.unlikeness.value,
+        "heterogeneity": told.heterogeneity.value,
         "public_measured": public_only(terms, owners),
         "owners": [
             {**row, "own_peer_loss": float(lost), "own_peer_tuned_loss": float(by_others)}
@@ -146,7 +146,7 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
         with_common = np.mean([lost.values(θ, one, ty) for θ in models], axis=0)
         with_own = lost.values(alone, one, ty)
         common, mine = float(with_common.mean()), float(with_own.mean())
-        made = finished(terms, models[0], (x, y), public=owners.public).theta
+        made = personalized(terms, models[0], (x, y), public=owners.public).theta
         each = [lost.values(θ, one, ty) for θ in (made, alone, models[0])]
         above = each[0] - 1.05 * min(each[1:], key=np.mean)
         rows.append(
@@ -163,16 +163,16 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
                 "own_together": said.own.together,
                 "says_own": said.own.joining_pays,
                 "says_own_probability": said.own.joining_pays_probability,
-                "says_finish": said.own.finishing_pays,
+                "says_personalize": said.own.personalizing_pays,
                 "own_common_loss": common,
                 "own_alone_loss": mine,
                 "own_events": events(ty, loss),
                 # Of 1 − common/alone, from as many held-out rows as there are.
                 "own_gain_error": float((with_common - with_own).std() / np.sqrt(len(ty)) / mine),
-                "own_finished_loss": float(each[0].mean()),
+                "own_personalized_loss": float(each[0].mean()),
                 "own_common_first_loss": float(each[2].mean()),
                 # Held-out rows are few: by how many standard errors it is above 1.05 of the lower of the two.
-                "own_finished_above": float(above.mean() / max(above.std() / np.sqrt(len(ty)), 1e-300)),
+                "own_personalized_above": float(above.mean() / max(above.std() / np.sqrt(len(ty)), 1e-300)),
             }
         )
     return rows

@@ -73,7 +73,7 @@ def page(rows: list[dict[str, Any]], note: str = "") -> str:
             if some:
                 lines.append(_line(name, known, some))
     lines[6:6] = _targets(done) + ([note, ""] if note else [])
-    lines += ["", "## Finished at home", "", *_finished(done), "", "## Every cell", ""]
+    lines += ["", "## Personalized at home", "", *_finished(done), "", "## Every cell", ""]
     lines += [
         "| cell | forecast | measured | in the band | plan over best | plan |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -179,11 +179,11 @@ def _finished(done: list[dict[str, Any]]) -> list[str]:
     rows = [o for o in every if not _exact(o)]
     if not rows:
         return ["Nothing was measured."]
-    over = np.array([o["own_finished_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in rows])
+    over = np.array([o["own_personalized_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in rows])
     large = np.array([o["records"] >= 200 for o in rows])
-    sure = np.array([o["own_finished_above"] > SURE for o in rows])
+    sure = np.array([o["own_personalized_above"] > SURE for o in rows])
     sums = [
-        sum(o["own_finished_loss"] for o in row["owners"])
+        sum(o["own_personalized_loss"] for o in row["owners"])
         / min(sum(o[key] for o in row["owners"]) for key in ("own_alone_loss", "own_common_first_loss"))
         for row in cells
     ]
@@ -207,7 +207,7 @@ def _finished(done: list[dict[str, Any]]) -> list[str]:
         some = [o for row in cells if row["split"] == split for o in row["owners"] if o["records"] >= 200]
         if some:
             each = np.array(
-                [o["own_finished_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in some]
+                [o["own_personalized_loss"] / min(o["own_alone_loss"], o["own_common_first_loss"]) for o in some]
             )
             lines.append(
                 f"| {split} | {len(some)} | {each.mean():.3f} | {each.max():.3f} | {int(np.sum(each > 1.05))} |"
@@ -227,14 +227,16 @@ def _against_the_peer(cells: list[dict[str, Any]]) -> list[str]:
     if not cells:
         return []
     over, fairly = (
-        np.array([np.exp(np.mean([np.log(o["own_finished_loss"] / o[key]) for o in row["owners"]])) for row in cells])
+        np.array(
+            [np.exp(np.mean([np.log(o["own_personalized_loss"] / o[key]) for o in row["owners"]])) for row in cells]
+        )
         for key in ("own_peer_loss", "own_peer_tuned_loss")
     )
     lines = [
         "Against mean-regularised multi-task learning and private fine-tuning "
         '("On Privacy and Personalization in Cross-Silo Federated Learning", NeurIPS 2022; `benchmarks/unlike/peer.py`), '
         "at the same ε and with δ = 1e-6, from the same public start, the search for its settings paid by nobody. Its settings "
-        "chosen by other held-out rows than those that judge it: finished at home has the lower loss in "
+        "chosen by other held-out rows than those that judge it: personalized at home has the lower loss in "
         f"{np.mean(fairly < 1):.0%} of {len(cells)} cells (90 % are aimed at); its loss over theirs is {np.median(fairly):.3f} "
         f"in the median and {fairly.max():.3f} at most. Chosen in hindsight, by the very rows that judge it: "
         f"{np.mean(over < 1):.0%}, {np.median(over):.3f} and {over.max():.3f}.",

@@ -42,7 +42,7 @@ class Cell:
         elif self.dataset == "hospital":
             data |= {"components": 9}
         if self.dataset != "hospital":  # stays are cut by payer and specialty: nobody can say that owners are alike
-            data["unlikeness"] = 0.0  # every owner's rows are resampled from one table, and all know it
+            data["heterogeneity"] = 0.0  # every owner's rows are resampled from one table, and all know it
         owner = {"records": self.records, "epsilon": self.epsilon, "delta": delta}
         return Agreement.of(
             {

@@ -66,7 +66,7 @@ def one_answer(mechanism: str, public: bool = True, delta: float = 0.0) -> Metho
 def gaussian(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
     """Synchronous gradients with normal noise from the public model, answers, Ξ and step found on bootstrap worlds."""
     sample = PublicSample.of(problem)
-    worlds, start = sample.worlds(3), problem.box.project(sample.optimum.theta)
+    worlds, start = sample.worlds(3), problem.feasible_set.project(sample.optimum.theta)
     P = np.linalg.inv(sample.hessian)
     r, loss = sample.records, problem.loss
     norms = np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, 2)
@@ -102,7 +102,7 @@ def papers(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
 
 
 def public_only(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
-    theta = problem.box.project(PublicSample.of(problem).optimum.theta)
+    theta = problem.feasible_set.project(PublicSample.of(problem).optimum.theta)
     ψ = float(relative_fitness(problem.fitness.value(theta), problem.optimum))
     return np.array([ψ]), f"{problem.terms.data.public_count} rows, no private record"
 

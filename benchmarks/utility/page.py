@@ -58,7 +58,7 @@ def page(rows: Sequence[Row], made_by: str, note: str = "") -> str:
         f"Made by `{made_by}`. Relative fitness ψ on all owners' records, median (25 % to 75 %)",
         "over runs; lower is better. Every method sees the same bounded records, every owner adds its own noise, and settings",
         "are chosen on public rows alone, the peers' by the same kind of search over theirs. A row without δ is pure ε.",
-        "Owners' rows are resampled from one table, and that they are alike is stated (`unlikeness = 0`); stays are cut by",
+        "Owners' rows are resampled from one table, and that they are alike is stated (`heterogeneity = 0`); stays are cut by",
         "payer and specialty first, so that hospitals differ, and nothing is stated of them.",
         "",
         '"plan" is what a plan chooses among all there is, and may begin at the public model; so may rows that say so. Peers',

@@ -117,7 +117,7 @@ class DPSGD:
         theta = mean = np.zeros((terms.runs, records.n_parameters))
         for k in range(self.steps):
             g = gradients(owner, theta) + problem.regularizer.gradient(theta) + noise * rng.normal(size=theta.shape)
-            theta = problem.box.project(theta - self.step * g)
+            theta = problem.feasible_set.project(theta - self.step * g)
             seen = k - self.steps // 2
             mean = theta if seen <= 0 else mean + (theta - mean) / (seen + 1)
         return np.asarray(mean)
@@ -164,7 +164,7 @@ def searched(settings: object) -> Method:
         models = [
             best.fit(problem, records, Terms(cell.records, cell.epsilon, runs), rng) for records in problem.owners
         ]
-        theta = problem.box.project(np.average(models, axis=0, weights=problem.terms.weights))
+        theta = problem.feasible_set.project(np.average(models, axis=0, weights=problem.terms.weights))
         return np.asarray(relative_fitness(problem.fitness.value(theta), problem.optimum)), best.words()
 
     return run
@@ -178,7 +178,7 @@ def _averaged_cost(world: Problem, cell: Cell, some: Array) -> float:
     """f of the average over N owners: a few models of one stand for it, with their spread smaller by √N."""
     centre = some.mean(axis=0)
     averaged = centre + (some - centre) / np.sqrt(cell.owners)
-    return float(world.fitness.value(world.box.project(averaged)).mean())
+    return float(world.fitness.value(world.feasible_set.project(averaged)).mean())
 
 
 def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
@@ -205,7 +205,7 @@ def diffprivlib(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
         script = Path(__file__).with_name("diffprivlib_worker.py")
         subprocess.run([python, "-W", "ignore", str(script), folder], check=True)
         models = np.load(Path(folder) / "out.npy")
-    theta = problem.box.project(np.average(models, axis=1, weights=problem.terms.weights))
+    theta = problem.feasible_set.project(np.average(models, axis=1, weights=problem.terms.weights))
     return np.asarray(relative_fitness(problem.fitness.value(theta), problem.optimum)), ", ".join(PINNED[:2])
 
 
@@ -227,7 +227,7 @@ def opacus(cell: Cell, problem: Problem, runs: int) -> tuple[Array, str]:
     best, some_runs = settings[int(np.argmin(costs))], min(OPACUS_RUNS, runs)
     jobs = [(best, i, some_runs) for i in range(cell.owners)]
     theta = np.average(_by_opacus(cell, problem, list(problem.owners), jobs), axis=0, weights=problem.terms.weights)
-    ψ = np.asarray(relative_fitness(problem.fitness.value(problem.box.project(theta)), problem.optimum))
+    ψ = np.asarray(relative_fitness(problem.fitness.value(problem.feasible_set.project(theta)), problem.optimum))
     words = (
         f"{OPACUS[1]}, {best['epochs']} epochs, rate {best['rate']:g}, step {best['step']:.3g}, clip {best['clip']:.3g}"
     )

@@ -23,7 +23,7 @@ from .forecast import Forecast, forecast
 from .model.records import Records
 from .owner import Answer, Owner, Query
 from .problem import Problem
-from .problem.personalization import finish as finish
+from .problem.personalization import personalize as personalize
 from .simulation import OwnerOutcome, RelativeFitness, Simulation, own_learners, simulate
 from .version import __version__
 
@@ -48,8 +48,8 @@ __all__ = [
     "Unreachable",
     "UsageError",
     "__version__",
-    "finish",
     "forecast",
     "own_learners",
+    "personalize",
     "simulate",
 ]

@@ -1,4 +1,4 @@
-"""Who talks, and when: the sequence of talkers of an asynchronous run, with event times.
+"""Who talks, and when: the sequence of participants of an asynchronous run, with event times.
 
 Every schedule makes a stream of (time, owner) events; what happens to the stream afterwards is the same for all:
 owners that are away do not talk, an owner that has given its m answers is not heard again, and the run ends after T

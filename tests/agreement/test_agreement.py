@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError
 
 GOOD = {
@@ -157,7 +157,7 @@ def test_owners_that_are_alike_are_one_table_with_their_number():
     long = Agreement.of({**BRANCHES, "owner": [*({"name": name, **bank} for name in names), BRANCHES["owner"][1]]})
     assert short.owner == long.owner
     assert short.owner_names == (*names, "fund")
-    assert short.n_owners == short.n_talkers == 4
+    assert short.n_owners == short.n_participants == 4
     assert short.queries == long.queries
     for key in ("records", "epsilons", "overlaps", "weights"):
         assert getattr(short, key).tolist() == getattr(long, key).tolist()
@@ -185,12 +185,12 @@ def test_other_names_are_free(other):
 
 
 @given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=4), grouped=st.integers(0, 4))
-def test_talkers_are_counted_as_they_talk(counts, grouped):
+def test_participants_are_counted_as_they_talk(counts, grouped):
     owners = [{"name": f"o{i}", "records": 9, "epsilon": 1.0, "count": c} for i, c in enumerate(counts)]
     for owner in owners[:grouped]:
         owner["group"] = "all of one house"
     agreement = Agreement.of({**GOOD, "owner": owners})
-    assert agreement.n_talkers == len(Talkers.of(agreement).members)
+    assert agreement.n_participants == len(Participants.of(agreement).members)
     assert agreement.n_owners == len(agreement.owner) == sum(counts)
 
 

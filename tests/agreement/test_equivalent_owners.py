@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import MOST, as_few, bundled_talkers, bundles_of
-from copriv.agreement.participants import Talkers
+from copriv.agreement.equivalent_owners import MOST, as_few, bundled_participants, bundles_of
+from copriv.agreement.participants import Participants
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
-from copriv.plan import candidates, clipping_bias, finalists
+from copriv.plan import candidates, clipping_bias, simulated_refinement
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, runs_in
 from copriv.plan.clipping_bias import Bounded
 from copriv.populations.dealt import unlike_worlds
@@ -30,7 +30,7 @@ def agreed(*owners, loss="squared", data=None, **terms):
         {
             "agreement": terms,
             "model": {"loss": loss, "regularization": 0.05, "gradient_bound": 3.0},
-            "data": {"feature_bound": 5.0, "unlikeness": 0.0, **(data or {})},
+            "data": {"feature_bound": 5.0, "heterogeneity": 0.0, **(data or {})},
             "owner": [{"name": f"o{i}", "records": 60, "epsilon": 1.0, **owner} for i, owner in enumerate(owners)],
         }
     )
@@ -110,11 +110,11 @@ def test_groups_are_bundled_as_owners_are(size, kinds):
     owners = [{"count": 320}] if kinds == 1 else [{"count": 200}, {"count": 120, "records": 200, "epsilon": 0.3}]
     terms = {**ROUNDS, "window": 320 // size, "group_size": size}
     many = agreed(*owners, **terms)
-    few, of = as_few(many), bundled_talkers(many).of_owner
-    assert many.n_talkers == 320 // size
-    assert few.n_owners == few.n_talkers <= MOST + 2
+    few, of = as_few(many), bundled_participants(many).of_owner
+    assert many.n_participants == 320 // size
+    assert few.n_owners == few.n_participants <= MOST + 2
     assert loudness(few) == pytest.approx(loudness(many), rel=1e-9)
-    for group in Talkers.of(many).members:
+    for group in Participants.of(many).members:
         assert len(set(of[list(group)].tolist())) == 1
     assert few.queries == 3 * few.n_owners
     problem, runs = Problem.forecasting(many, rows()), 300
@@ -135,7 +135,7 @@ def test_the_bundle_of_a_group_holds_what_its_members_hold():
         share = records.weight / records.weight.sum()
         return share @ few.loss.gradients(θ, records.features, records.target)
 
-    for group, one in zip(Talkers.of(many).members, few.unbounded, strict=True):
+    for group, one in zip(Participants.of(many).members, few.unbounded, strict=True):
         np.testing.assert_allclose(gradient(one), np.mean([gradient(held[i]) for i in group], axis=0), rtol=1e-9)
     assert np.std([gradient(one) for one in held], axis=0).max() > 1e-3
 
@@ -185,8 +185,10 @@ def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, mo
     assert 0.6 * whole < np.mean(found) < 1.7 * whole
     # And a plan weighs it as a forecast says it.
     monkeypatch.setattr(finalists, "plan_one_answer", lambda *args, **kwargs: many)
-    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(finalists.WORLDS, 0)])
-    weighed = finalists.measure_one_answer(Bounded(public, sample, {}, {}, {}), many.mechanism, True, True, 12, 0)
+    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(simulated_refinement.WORLDS, 0)])
+    weighed = simulated_refinement.measure_one_answer(
+        Bounded(public, sample, {}, {}, {}), many.mechanism, True, True, 12, 0
+    )
     assert 0.5 * whole < weighed.relative_fitness < 2.0 * whole
 
 
@@ -202,7 +204,7 @@ def test_statistics_of_many_are_those_of_all():
 
 def test_many_owners_that_differ_are_the_pool_together():
     """Whoever holds what, the mean gradient of all is that of the pool: of owners, and of their bundles."""
-    many = agreed({"count": 70}, {"count": 30, "records": 200}, data={"unlikeness": 0.3})
+    many = agreed({"count": 70}, {"count": 30, "records": 200}, data={"heterogeneity": 0.3})
     sample = PublicSample(Problem.forecasting(many, rows()))
     world = unlike_worlds(sample, many, 0.3, 1)[0]
     theta = np.array([0.3, 0.1])
@@ -233,7 +235,7 @@ def _numbers(value):
 
 @pytest.mark.parametrize("terms", [{}, {**ROUNDS, "window": 40}])
 def test_terms_of_equal_owners_written_out_and_counted_cost_the_same(terms):
-    counted = agreed({"count": 40}, data={"unlikeness": 0.1}, **terms)
+    counted = agreed({"count": 40}, data={"heterogeneity": 0.1}, **terms)
     written = counted.replace(owner=[{"name": name, "records": 60, "epsilon": 1.0} for name in counted.owner_names])
     one, other = (
         assess(Problem.forecasting(each, rows()), "", runs=32).relative_fitness for each in (counted, written)
@@ -247,7 +249,7 @@ def test_terms_of_equal_owners_written_out_and_counted_cost_the_same(terms):
 @pytest.mark.parametrize("number", [12, 40])
 def test_equal_owners_written_out_and_counted_have_one_forecast(number):
     kind = {"records": 60, "epsilon": 1.0}
-    base = agreed({}, rule="auto", step="auto", data={"feature_bound": "auto", "unlikeness": [0.01, 0.1]}).to_dict()
+    base = agreed({}, rule="auto", step="auto", data={"feature_bound": "auto", "heterogeneity": [0.01, 0.1]}).to_dict()
     base["agreement"].pop("answers")
     base["model"]["gradient_bound"] = "auto"
     counted = Agreement.of({**base, "owner": [{"name": "bank", **kind, "count": number}]})

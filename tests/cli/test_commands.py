@@ -353,7 +353,9 @@ def test_the_app_names_its_commands():
         "owner",
         "ledger",
     } <= set(COMMANDS)
-    assert {"data fetch", "data check", "owner serve", "owner finish", "ledger show", "ledger verify"} <= set(COMMANDS)
+    assert {"data fetch", "data check", "owner serve", "owner personalize", "ledger show", "ledger verify"} <= set(
+        COMMANDS
+    )
 
 
 # init, step by step
@@ -376,7 +378,7 @@ def test_init_asks_step_by_step_and_takes_defaults():
     agreement = init_steps.asked(ask, heard.append)
     assert [owner.epsilon for owner in agreement.owner] == [1.0] * 3
     assert (agreement.agreement.rule, agreement.data.dataset) == ("auto", "lending-embedded")
-    assert agreement.data.unlikeness is None
+    assert agreement.data.heterogeneity is None
     again = Agreement.of(tomllib.loads(init_steps.written(agreement)))
     assert again.fingerprint == agreement.fingerprint
     assert "# the owner's whole budget" in init_steps.written(agreement)
@@ -393,7 +395,7 @@ def test_init_asks_again_where_an_answer_cannot_stand():
     assert agreement.data.features == ("age", "stage")
     assert agreement.data.bounds == {"age": (0.0, 120.0), "days": (0.0, 60.0)}
     assert agreement.data.categories == {"stage": ("I", "II")}
-    assert (agreement.model.loss, agreement.data.unlikeness) == ("squared", (0.05, 1.0))
+    assert (agreement.model.loss, agreement.data.heterogeneity) == ("squared", (0.05, 1.0))
     for complaint in ("say one of: example, own", "age is there already", "lower bound comes first",
                       "write bounds as 0..120", "from 1 to 200", "'many' is not a number", "above 0",
                       "north is there"):  # fmt: skip

@@ -194,7 +194,7 @@ def test_the_same_forecast_gives_the_same_bytes(outlook):
     assert one == other
     assert one["break-even.png"].startswith(b"\x89PNG")
     assert one["unlike-owners.png"].startswith(b"\x89PNG")
-    alike = forecast_files(replace(outlook, at_unlikeness=()), outlook.to_json(), "copriv forecast two.toml")
+    alike = forecast_files(replace(outlook, at_heterogeneity=()), outlook.to_json(), "copriv forecast two.toml")
     assert set(one) - set(alike) == {"unlike-owners.png"}
 
 
@@ -332,11 +332,11 @@ def test_every_key_of_the_json_is_documented(outlook):
 
 def test_the_short_answer_says_that_owners_are_taken_to_differ_where_nobody_has_said_so(outlook):
     """It decides what each is said to reach alone, so it stands where people decide."""
-    said = "Owners are taken to differ as those of real tables do; alike: unlikeness = 0."
+    said = "Owners are taken to differ as those of real tables do; alike: heterogeneity = 0."
     agreement = library.Agreement.of(TWO)
-    assert outlook.unlikeness.source == "not stated"
+    assert outlook.heterogeneity.source == "not stated"
     assert said in forecast_answer.lines(agreement, outlook)
-    stated = replace(outlook, unlikeness=replace(outlook.unlikeness, source="stated"))
+    stated = replace(outlook, heterogeneity=replace(outlook.heterogeneity, source="stated"))
     assert said not in forecast_answer.lines(agreement, stated)
     assert forecast_answer.lines(agreement, outlook)[1].endswith("the last 300")  # whole words: what follows is below
 

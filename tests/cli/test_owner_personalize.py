@@ -1,4 +1,4 @@
-"""`copriv owner finish`: an own model from a run's model file and the owner's table, and nothing that leaves."""
+"""`copriv owner personalize`: an own model from a run's model file and the owner's table, and nothing that leaves."""
 
 import json
 from pathlib import Path
@@ -41,9 +41,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def _finish(home: Path, *more: str) -> int:
-    return run(
-        ["owner", "finish", str(home / "common.json"), "--data", str(home / "own.csv"), "--out", str(home / "own.json"), *more]
-    )  # fmt: skip
+    paths = ["--data", str(home / "own.csv"), "--out", str(home / "own.json")]
+    return run(["owner", "personalize", str(home / "common.json"), *paths, *more])
 
 
 def test_it_fits_the_owners_rows_and_says_what_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +50,7 @@ def test_it_fits_the_owners_rows_and_says_what_it_is(home: Path, capsys: pytest.
     said = " ".join(capsys.readouterr().out.split())
     own = Model.load(home / "own.json")
     # Targets are scaled as declared, and so is the model; its predictions are what matters.
-    rows = json.loads((home / "own.json").read_text())["record"]["finished_at_home"]
+    rows = json.loads((home / "own.json").read_text())["record"]["personalized_at_home"]
     assert "no budget was spent" in said
     assert "keep it" in said
     assert rows["private"] is False
@@ -65,7 +64,7 @@ def test_it_fits_the_owners_rows_and_says_what_it_is(home: Path, capsys: pytest.
 def test_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _finish(home, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "copriv.finished/1"
+    assert found["schema"] == "copriv.personalized/1"
     assert found["rows"] == 60
     assert found["common_share"] < 0.1
 
@@ -131,7 +130,7 @@ def test_rows_of_a_person_count_as_one_where_persons_are_the_units(
     )
     assert _finish(home) == 0
     assert "your 300 rows of 60 persons" in " ".join(capsys.readouterr().out.split())
-    made = json.loads((home / "own.json").read_text())["record"]["finished_at_home"]
+    made = json.loads((home / "own.json").read_text())["record"]["personalized_at_home"]
     assert (made["rows"], made["persons"]) == (300, 60)
 
 

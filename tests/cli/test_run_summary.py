@@ -10,18 +10,18 @@ import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
-from copriv.cli.commands import watching
+from copriv.cli.commands import live_page
 from copriv.cli.commands.learner import _public_rows
-from copriv.cli.run_summary import _heard, expected, on_public_rows, realised
+from copriv.cli.run_summary import _diagnosis, expected, on_public_rows, realised
 from copriv.cli.show.run import compared
 from copriv.errors import DataError
 from copriv.losses import Squared
-from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.model.fitness import FeasibleSet, Fitness, Regularizer, relative_fitness
 from copriv.model.records import Records
 from copriv.network.run_state import Conductor
 from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.problem import Problem
 
 BEST = np.array([1.0, -0.5])
@@ -48,7 +48,7 @@ def test_the_estimate_is_right_on_average() -> None:
     rng, agreed, off = np.random.default_rng(0), agreement(), np.array([0.1, -0.05])
     plain, taken_off, shift = [], [], 0.0
     for _ in range(300):
-        fitness = Fitness(Squared(), Regularizer(0.01), Box(10.0), drawn(rng, 4000))
+        fitness = Fitness(Squared(), Regularizer(0.01), FeasibleSet(10.0), drawn(rng, 4000))
         optimum = fitness.minimum()
         model = optimum.theta + off
         true = float(relative_fitness(np.array(fitness.value(model)), optimum))
@@ -64,7 +64,7 @@ def test_the_estimate_is_right_on_average() -> None:
 
 def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:
     rows = drawn(np.random.default_rng(1), 300)
-    best = Fitness(Squared(), Regularizer(0.01), Box(10.0), rows).minimum()
+    best = Fitness(Squared(), Regularizer(0.01), FeasibleSet(10.0), rows).minimum()
     found = on_public_rows(agreement(), best.theta, rows)
     assert abs(found["relative_fitness"]) < 1e-9
     assert found["fitness"] == found["least_fitness"] or abs(found["fitness"] / found["least_fitness"] - 1) < 1e-9
@@ -107,15 +107,15 @@ def test_what_was_assumed_is_what_strata_of_the_public_rows_say() -> None:
     answers = [SimpleNamespace(owner=name, identity=1, gradient=rng.normal(size=2)) for name in ("a", "b")]
     store = SimpleNamespace(queries=lambda: [(0, None, query)], answers=lambda: answers)
     run: Any = SimpleNamespace(agreement=agreed, model=BEST, store=store)
-    known, unknown = (_heard(run, unlike, strata) for strata in (whose, None))
+    known, unknown = (_diagnosis(run, unlike, strata) for strata in (whose, None))
     assert known is not None
     assert unknown is not None
-    assert known["assumed_unlikeness"]["source"] == "strata"
-    assert unknown["assumed_unlikeness"]["source"] == "not stated"
-    by_hand = unlikeness_of(Problem.forecasting(agreed, unlike, strata=whose))
-    assert known["assumed_unlikeness"] == vars(by_hand)
+    assert known["assumed_heterogeneity"]["source"] == "strata"
+    assert unknown["assumed_heterogeneity"]["source"] == "not stated"
+    by_hand = heterogeneity_of(Problem.forecasting(agreed, unlike, strata=whose))
+    assert known["assumed_heterogeneity"] == vars(by_hand)
     # What was to be expected is of the same worlds as a forecast's.
-    sure = expected(agreed.replace(data={"unlikeness": 0.0}), unlike, 64)
+    sure = expected(agreed.replace(data={"heterogeneity": 0.0}), unlike, 64)
     assert expected(agreed, unlike, 64, strata=whose)["relative_fitness"] != sure["relative_fitness"]
 
 
@@ -141,7 +141,7 @@ def test_the_page_of_a_run_is_told_whose_public_rows_are(monkeypatch: pytest.Mon
     monkeypatch.setattr(multiprocessing, "get_context", lambda how: here)
     watch: Any = SimpleNamespace(band=None)
     agreed, rows = agreement(), drawn(np.random.default_rng(2), 3)
-    watching._expect(agreed, rows, ("a", "b", "a"), watch)
+    live_page._expect(agreed, rows, ("a", "b", "a"), watch)
     assert heard == [(agreed, rows, ("a", "b", "a"))]
     assert watch.band == {"k": [0.0]}
 

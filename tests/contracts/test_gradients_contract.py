@@ -14,7 +14,7 @@ from copriv.simulation.kernels import Pass
 SIZES = (40, 7, 150)
 
 
-def talkers(seed: int, heavy: bool = True) -> tuple[Records, ...]:
+def participants(seed: int, heavy: bool = True) -> tuple[Records, ...]:
     rng = np.random.default_rng(seed)
     made = []
     for n in SIZES:
@@ -23,9 +23,9 @@ def talkers(seed: int, heavy: bool = True) -> tuple[Records, ...]:
     return tuple(made)
 
 
-def by_oracle(parts: tuple[Records, ...], talker: np.ndarray, theta: np.ndarray, bound: float) -> np.ndarray:
+def by_oracle(parts: tuple[Records, ...], participant: np.ndarray, theta: np.ndarray, bound: float) -> np.ndarray:
     answers = []
-    for i, t in zip(talker, theta, strict=True):
+    for i, t in zip(participant, theta, strict=True):
         rows = list(zip(parts[i].features, map(float, parts[i].target), strict=True))
         clip = None if np.isinf(bound) else bound
         answers.append(oracle.private_answer("squared", rows, t, clip, np.zeros(3), parts[i].weight.tolist()))
@@ -47,27 +47,31 @@ WAYS = {
 )
 def test_exact_along_a_path(way, seed, bound, spread):
     """Many queries in a row: near, far, and back, so that regions are left and found again."""
-    parts, rng = talkers(seed), np.random.default_rng(seed)
+    parts, rng = participants(seed), np.random.default_rng(seed)
     gradients = WAYS[way](parts, bound)
     centre = np.zeros(3)
     for k in range(6):
         centre = centre + rng.normal(size=3) * spread
         theta = centre + rng.normal(size=(5, 3)) * spread * (10 if k == 3 else 1)
-        talker = rng.integers(len(parts), size=5)
-        expected = by_oracle(parts, talker, theta, bound)
-        np.testing.assert_allclose(gradients(talker, theta), expected, rtol=1e-9, atol=1e-9 * (1 + np.abs(theta).max()))
+        participant = rng.integers(len(parts), size=5)
+        expected = by_oracle(parts, participant, theta, bound)
+        np.testing.assert_allclose(
+            gradients(participant, theta), expected, rtol=1e-9, atol=1e-9 * (1 + np.abs(theta).max())
+        )
 
 
 @given(seed=st.integers(0, 10**6))
 def test_gram_is_exact_without_clipping(seed):
-    parts, rng = talkers(seed), np.random.default_rng(seed)
-    theta, talker = rng.normal(size=(5, 3)), rng.integers(len(parts), size=5)
-    np.testing.assert_allclose(GramGradients(parts)(talker, theta), by_oracle(parts, talker, theta, np.inf), rtol=1e-9)
+    parts, rng = participants(seed), np.random.default_rng(seed)
+    theta, participant = rng.normal(size=(5, 3)), rng.integers(len(parts), size=5)
+    np.testing.assert_allclose(
+        GramGradients(parts)(participant, theta), by_oracle(parts, participant, theta, np.inf), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("way", ["clipped squared", "records"])
 def test_clipped_records_are_counted(way):
-    parts, theta = talkers(3), np.zeros((2, 3))
+    parts, theta = participants(3), np.zeros((2, 3))
     gradients = WAYS[way](parts, 2.0)
     gradients(np.array([0, 2]), theta)
     norms = [np.abs(losses.Squared().gradients(theta[0], part.features, part.target)).sum(axis=1) for part in parts]
@@ -96,9 +100,11 @@ def test_blocks_and_threads_change_nothing_beyond_rounding(name, cells, workers)
     np.testing.assert_allclose(values, [loss.values(t, X, y).sum() for t in theta], rtol=1e-10)
 
 
-def test_talkers_with_the_same_records_are_answered_together():
-    part, rng = talkers(1)[0], np.random.default_rng(1)
-    theta, talker = rng.normal(size=(6, 3)), np.array([0, 1, 2, 0, 1, 2])
+def test_participants_with_the_same_records_are_answered_together():
+    part, rng = participants(1)[0], np.random.default_rng(1)
+    theta, participant = rng.normal(size=(6, 3)), np.array([0, 1, 2, 0, 1, 2])
     shared = batched_gradients(losses.Squared(), (part, part, part), 1.0)
-    np.testing.assert_allclose(shared(talker, theta), by_oracle((part, part, part), talker, theta, 1.0), rtol=1e-9)
+    np.testing.assert_allclose(
+        shared(participant, theta), by_oracle((part, part, part), participant, theta, 1.0), rtol=1e-9
+    )
     assert shared.asked == 6 * part.weight.sum()

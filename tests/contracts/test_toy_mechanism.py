@@ -18,7 +18,7 @@ from network_parties import NAMES, Consortium, finished, records
 AGREED = """
 agreement = {rule = "A2", horizon = 6, answers = 2, step = 0.3, mechanism = "pairs"}
 model = {loss = "squared", regularization = 0.1, theta_max = 10.0, gradient_bound = 20.0}
-data = {components = 3, feature_bound = 0.0, unlikeness = 0.0}
+data = {components = 3, feature_bound = 0.0, heterogeneity = 0.0}
 """ + "\n".join(f'[[owner]]\nname = "{name}"\nrecords = 200\nepsilon = 1.0' for name in NAMES)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from copriv import Agreement, Problem, rules, simulate
 from copriv.forecast import forecast
-from copriv.plan import candidates, clipping_bias, finalists, one_answer
+from copriv.plan import candidates, clipping_bias, one_answer
 from network_parties import Consortium, finished, records
 
 
@@ -19,11 +19,11 @@ class Steady:
     def start(self, theta):
         return theta
 
-    def query(self, state, talker):
+    def query(self, state, participant):
         return state
 
-    def step(self, state, talker, answer):
-        return self.descent.box.project(state - self.size * self.descent.direction(state, answer))
+    def step(self, state, participant, answer):
+        return self.descent.feasible_set.project(state - self.size * self.descent.direction(state, answer))
 
     def model(self, state):
         return state

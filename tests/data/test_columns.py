@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import copriv
+from copriv.data import Schema
 from copriv.data.columns import Boolean, Category, Date, Number, TwoClasses
 from copriv.data.datasets import lending
 from copriv.data.declared import declared_schema

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.data import Category, Number, Schema, TwoClasses, check_table
+from copriv.data.declared import declared_schema
 from copriv.errors import AgreementError, DataError
 
 SCHEMA = Schema(
@@ -130,13 +131,13 @@ MAPPING = {
 
 
 def test_a_schema_from_the_agreement():
-    schema = Schema.from_mapping(MAPPING)
+    schema = declared_schema(MAPPING)
     assert schema == Schema((Number("age", 0, 120), Category("state", ("CA", "NY"))), Number("rate", 0, 40))
-    two = Schema.from_mapping(
+    two = declared_schema(
         {**MAPPING, "bounds": {"age": [0, 120]}, "categories": {"state": ["CA", "NY"], "rate": ["no", "yes"]}}
     )
     assert two.target == TwoClasses("rate", "no", "yes")
-    assert Schema.from_mapping({**MAPPING, "missing": {"age": 40}, "unit": "id"}).names == (
+    assert declared_schema({**MAPPING, "missing": {"age": 40}, "unit": "id"}).names == (
         "age",
         "state",
         "rate",
@@ -168,7 +169,7 @@ def test_a_schema_from_the_agreement():
 )
 def test_a_bad_declaration_starts_with_its_field_path(change, path):
     with pytest.raises(AgreementError, match=rf"^{path.replace('.', '[.]')}: ") as refused:
-        Schema.from_mapping({**MAPPING, **change})
+        declared_schema({**MAPPING, **change})
     assert "\n" not in str(refused.value)
 
 

@@ -13,7 +13,7 @@ from copriv.exact import asynchronous, asynchronous_mean
 from copriv.exact.asynchronous import a1, a2
 from copriv.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent
 from copriv.exact.moments import Directions, OwnerKinds
-from copriv.exact.reduced_runs import draw_talkers, simulated_costs, spread
+from copriv.exact.reduced_runs import draw_participants, simulated_costs, spread
 from copriv.exact.synchronous import in_rounds, s1, s2
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.rules.recursion import InRounds
@@ -304,12 +304,12 @@ def test_simulated_means_agree_with_exact_ones(monkeypatch, rule, order, shared)
     assert exact.mean[-1] == exact.mean[-3]
 
 
-def test_talkers_follow_their_law():
+def test_participants_follow_their_law():
     owners, rng = OwnerKinds.of([1.0, 1.0], [0.0, 0.0], counts=[1, 2], answers=[1, 2]), np.random.default_rng(0)
     for order in ("uniform", "random order"):
-        talkers = draw_talkers(owners, 5, 40_000, rng, order)
+        participants = draw_participants(owners, 5, 40_000, rng, order)
         law = {walk: q for q, walk in capped_schedules([1, 2, 2], 5, order == "random order")}
-        seen, times = np.unique(talkers, axis=0, return_counts=True)
+        seen, times = np.unique(participants, axis=0, return_counts=True)
         assert {tuple(map(int, walk)) for walk in seen} <= set(law)
         for walk, number in zip(seen, times, strict=True):
             q = law[tuple(map(int, walk))]

@@ -348,7 +348,7 @@ def test_clipped_runs_leave_the_bound_behind():
     assert cost > 0.005
 
 
-def test_groups_are_talkers_whose_noise_adds_up():
+def test_groups_are_participants_whose_noise_adds_up():
     group = agreed(4, {"group": "g"}, rule="A1", step=1.0)
     alone = agreed(4, rule="A1", step=1.0)
     together, single = (setting_of(Problem.forecasting(a, rows())) for a in (group, alone))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
-from copriv.forecast import value
 from copriv.forecast.coalition_value import Consortium
 from copriv.plan import NoiseCurve
 
@@ -407,7 +406,7 @@ def test_what_owners_that_differ_cost_one_another_is_what_drawn_optima_say():
     assert members.alone() == pytest.approx(alone, rel=0.02)
 
 
-def test_unlikeness_is_the_mean_of_what_owners_alone_cost():
+def test_heterogeneity_is_the_mean_of_what_owners_alone_cost():
     agreement = Agreement.of(
         {
             "agreement": {"rule": "S1", "horizon": 3, "step": 1.0},

@@ -18,7 +18,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import Judgement, close_call
 from copriv.forecast.what_if import reach, without
-from copriv.plan import candidates, clipping_bias, finalists
+from copriv.plan import candidates, clipping_bias
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,11 +40,11 @@ def rows(seed=0, n=300):
 OPEN = {"rule": "auto", "horizon": 20}
 FIXED = {"rule": "S2", "communication": "synchronous", "horizon": 5, "answers": 4, "step": 0.3}
 GOOD = {"rule": "S1", "communication": "synchronous", "horizon": 3, "answers": 2}
-ALIKE = {"feature_bound": 0.0, "unlikeness": 0.0}
+ALIKE = {"feature_bound": 0.0, "heterogeneity": 0.0}
 
 
-def agreed(owners, terms=OPEN, unlikeness=0.0, bound="auto"):
-    data = {"feature_bound": 0.0} if unlikeness is None else {"feature_bound": 0.0, "unlikeness": unlikeness}
+def agreed(owners, terms=OPEN, heterogeneity=0.0, bound="auto"):
+    data = {"feature_bound": 0.0} if heterogeneity is None else {"feature_bound": 0.0, "heterogeneity": heterogeneity}
     return Agreement.of(
         {
             "agreement": {"name": "some", **terms},
@@ -66,9 +66,9 @@ CASES = {
     "absurd budgets": agreed([(400, 1e-9), (400, 1e9)]),
     "one owner": agreed([(500, 1.0)]),
     "fourteen": agreed([(100 * (i + 1), 0.5) for i in range(14)]),
-    "unlike": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], unlikeness=(0.05, 0.3)),
-    "unsaid": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], unlikeness=None),
-    "unsaid, as agreed": agreed([(600, 1.0), (300, 1.0)], FIXED, unlikeness=None, bound=4.0),
+    "unlike": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], heterogeneity=(0.05, 0.3)),
+    "unsaid": agreed([(400, 1.0), (400, 1.0), (4000, 5.0)], heterogeneity=None),
+    "unsaid, as agreed": agreed([(600, 1.0), (300, 1.0)], FIXED, heterogeneity=None, bound=4.0),
     "very large": agreed([(1_000_000, 1.0), (500, 1.0), (20_000, 0.001)]),
 }
 
@@ -118,7 +118,7 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
         assert high is None or found <= high
         own = owner["own"]
         assert own["joining_close"] or own["joining_pays"] == (own["together"] < own["alone"])
-        assert own["finishing_close"] or own["finishing_pays"] == (own["finished"] < own["alone"])
+        assert own["personalizing_close"] or own["personalizing_pays"] == (own["finished"] < own["alone"])
 
 
 def test_what_is_advised_is_what_the_verdict_says(made):

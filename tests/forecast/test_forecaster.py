@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import DataError, UsageError
 from copriv.forecast import forecast
 from copriv.forecast.assessment import WORLDS, Assessment, Band, assess
-from copriv.plan import candidates, clipping_bias, finalists
+from copriv.plan import candidates, clipping_bias
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -19,8 +19,8 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
-    "unlikeness",
-    "at_unlikeness",
+    "heterogeneity",
+    "at_heterogeneity",
     "unseen",
     "plan_caution",
     "probability",

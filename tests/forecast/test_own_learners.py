@@ -24,7 +24,7 @@ def rows(n, seed):
 TERMS = {
     "agreement": {"rule": "auto", "horizon": 100},
     "model": {"loss": "squared", "theta_max": 100.0},
-    "data": {"unlikeness": 0},
+    "data": {"heterogeneity": 0},
     "owner": [{"name": f"o{i}", "records": n, "epsilon": 1.0} for i, n in enumerate(SIZES)],
 }
 

@@ -24,7 +24,7 @@ def agreed(records=5000, epsilon=10.0):
         {
             "agreement": {"rule": "auto", "horizon": 100},
             "model": {"loss": "squared", "regularization": 1e-6},
-            "data": {"unlikeness": 0.0},
+            "data": {"heterogeneity": 0.0},
             "owner": [{"name": name, "records": records, "epsilon": epsilon} for name in ("one", "two", "three")],
         }
     )

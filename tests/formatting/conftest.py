@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import copriv
-from copriv.forecast.forecaster import AtUnlikeness
+from copriv.forecast.forecaster import AtHeterogeneity
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from results_cases import TERMS, rows
 
@@ -18,8 +18,8 @@ def agreement():
 @pytest.fixture(scope="session")
 def outlook(agreement):
     found = copriv.forecast(agreement, public=rows(300), runs=32)
-    levels = tuple(AtUnlikeness(u, 0.01 + u, 0.008 + u, 0.001 + u, 0.1 + u) for u in (0.0, 0.02, 0.04))
-    return dataclasses.replace(found, at_unlikeness=levels)  # as if the owners could differ: a second less
+    levels = tuple(AtHeterogeneity(u, 0.01 + u, 0.008 + u, 0.001 + u, 0.1 + u) for u in (0.0, 0.02, 0.04))
+    return dataclasses.replace(found, at_heterogeneity=levels)  # as if the owners could differ: a second less
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from copriv.forecast.what_if import reach, without
 from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from copriv.network.model import Model
 from copriv.network.verify import Verdict
-from copriv.problem.personalization import Finished
+from copriv.problem.personalization import Personalized
 from copriv.schedules import Events
 from results_cases import HOSTILE, LONG, TERMS, WIDE, called, rows
 
@@ -38,11 +38,11 @@ def values(outlook, simulation, own_learners, agreement):
     return [
         agreement, problem, records, owner, query, owner.answer(query), simulation, simulation.relative_fitness,
         simulation.owners[0], outlook, outlook.plan, outlook.plan.choice, outlook.plan.curve, outlook.agreed,
-        outlook.agreed.relative_fitness, outlook.owners[0], outlook.consortium, outlook.unlikeness, own_learners,
+        outlook.agreed.relative_fitness, outlook.owners[0], outlook.consortium, outlook.heterogeneity, own_learners,
         own_learners.learners[0], reach(outlook, 0.5), without(outlook, ["small"]), dictionary, schema,
         schema.encode(pandas.DataFrame({"amount": np.linspace(0, 1, 900), "rate": np.linspace(0, 1, 900)})),
         Report("async-fig1", "reproduced", 3.0, False, document),
-        Finished(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),
+        Personalized(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),
         Model(agreement, np.zeros(3), dictionary, {"answers": {"small": 3}}),
         Verdict("r", agreement, 9, "h", 3, {}, {}, "a", "finished", np.zeros(3), 0.0, ()),
         Events(np.zeros(500, dtype=int), np.arange(500.0)),

@@ -84,10 +84,10 @@ def test_a_figure_for_whoever_asks(outlook, simulation, own_learners, monkeypatc
             figure = result.plot(picture)
             assert figure.axes
     assert outlook.plot("curves")._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="no picture 'pie' of this; there is break-even, curves, unlikeness"):
+    with pytest.raises(UsageError, match="no picture 'pie' of this; there is break-even, curves, heterogeneity"):
         outlook.plot("pie")
     with pytest.raises(UsageError, match="alike"):
-        dataclasses.replace(outlook, at_unlikeness=()).plot("unlikeness")
+        dataclasses.replace(outlook, at_heterogeneity=()).plot("heterogeneity")
 
     def without(name, *rest):
         raise ImportError(name)

@@ -16,7 +16,7 @@ from copriv.errors import DataError
 from copriv.experiments import BEYOND, FIGURES, Effort, drawing
 from copriv.experiments.consortia import INSIDE, SHARED
 from copriv.experiments.trials import Outcome
-from copriv.forecast.forecaster import AtUnlikeness
+from copriv.forecast.forecaster import AtHeterogeneity
 from copriv.pictures.demo import alone_and_together
 from copriv.pictures.style import STYLE, foot, png
 from results_cases import HOSTILE, LONG, WIDE, called
@@ -92,9 +92,13 @@ def outlooks(outlook):
             for name, one in changed.items()
         }
         owners = [dataclasses.replace(o, alone=factor * o.alone, together=factor * o.together) for o in outlook.owners]
-        levels = [AtUnlikeness(*(factor * x for x in vars(one).values())) for one in outlook.at_unlikeness]
+        levels = [AtHeterogeneity(*(factor * x for x in vars(one).values())) for one in outlook.at_heterogeneity]
         return dataclasses.replace(
-            outlook, **made, owners=tuple(owners), public_only=factor * outlook.public_only, at_unlikeness=tuple(levels)
+            outlook,
+            **made,
+            owners=tuple(owners),
+            public_only=factor * outlook.public_only,
+            at_heterogeneity=tuple(levels),
         )
 
     return {
@@ -120,7 +124,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("picture", ["break-even", "curves", "unlikeness"])
+@pytest.mark.parametrize("picture", ["break-even", "curves", "heterogeneity"])
 @pytest.mark.parametrize("shape", every_day(SHAPES, "wide names", "many owners", "tiny"))
 def test_pictures_of_forecasts(outlook, picture, shape, monkeypatch):
     whole(outlooks(outlook)[shape].plot(picture), monkeypatch)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copriv import numerals
+from copriv.formatting import numbers
 from copriv.formatting.sanitize import printable
 
 
@@ -38,6 +38,6 @@ def test_one_line_of_visible_characters_and_no_more_than_asked_for(text: str, mo
 @pytest.mark.parametrize("value", [0.5, 7.1, 99.4, 100.0, 270.0, 999.6, 12345.0, 1e6])
 def test_budgets_are_written_without_powers_of_ten(value):
     """A bank was told that joining would pay "from 2.7e+02"."""
-    for written in (numerals.times(value), numerals.plain_number(value)):
+    for written in (numbers.times(value), numbers.plain_number(value)):
         assert "e" not in written
         assert float(written.replace(",", "")) == pytest.approx(value, rel=0.06)

@@ -29,11 +29,11 @@ def of_forecast(problem: copriv.Problem) -> dict[str, Any]:
 
     Of owners that are said to be alike, as everybody took them to be when these digits were frozen.
     """
-    found = copriv.forecast(problem.under(problem.terms.replace(data={"unlikeness": 0.0})), runs=20)
+    found = copriv.forecast(problem.under(problem.terms.replace(data={"heterogeneity": 0.0})), runs=20)
     measured = [{"words": c.describe(), "psi": c.relative_fitness, "f": c.fitness} for c in found.plan.measured]
     terms = [one.agreement.to_dict() for one in (found.agreed, found.recommended)]
     for document in terms:
-        del document["data"]["unlikeness"]
+        del document["data"]["heterogeneity"]
     return plain({**found.to_dict(), "measured": measured, "considered": found.plan.considered, "terms": terms})
 
 

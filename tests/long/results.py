@@ -171,7 +171,8 @@ FOUND = {
     "test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_the_power_did",
     "A disk that failed while a ledger was opened, or a run begun, ended the command with a traceback": "privacy/"
     "test_ledger_file.py::test_a_disk_that_fails_while_a_ledger_is_opened_is_told_in_words",
-    "An agreement on a table with bounds could not be forecast": "agreement/test_agreement.py::test_an_agreement_with_bounds_has_a_hash",
+    "An agreement on a table with bounds could not be forecast": "agreement/test_agreement.py::"
+    "test_an_agreement_with_bounds_has_a_hash",
 }
 """What these runs found, and the test that it has since."""
 

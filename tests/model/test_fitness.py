@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 import oracle
 from copriv import losses
 from copriv.errors import InvalidInput
-from copriv.model.fitness import Box, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
+from copriv.model.fitness import FeasibleSet, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
 from copriv.model.records import Records
 from copriv.model.solvers import Task
 from copriv.model.solvers.hinge import programme_minimum
@@ -27,11 +27,11 @@ def records(seed: int, n: int = 300, p: int = 4, labels: bool = False, flip: flo
 
 
 def task(f: Fitness) -> Task:
-    return Task(f, f.loss, f.records, f.regularizer.strength, f.box.theta_max)
+    return Task(f, f.loss, f.records, f.regularizer.strength, f.feasible_set.theta_max)
 
 
 def fitness(loss, r, c=1e-3, box=1e5) -> Fitness:
-    return Fitness(loss, Regularizer(c), Box(box), r)
+    return Fitness(loss, Regularizer(c), FeasibleSet(box), r)
 
 
 @given(seed=st.integers(0, 10**6), c=st.floats(1e-6, 1.0))
@@ -149,7 +149,7 @@ def test_constants():
     assert fitness(losses.Hinge(), records(4, labels=True), 0.2).smoothness() == np.inf
     assert fitness(losses.Hinge(), records(4, labels=True), 0.2).strong_convexity() == 0.2
     assert Regularizer(0.5).bound(2.0, 3) == 3.0
-    assert Box(2.0).diameter(4) == 8.0
+    assert FeasibleSet(2.0).diameter(4) == 8.0
 
 
 def test_relative_fitness_needs_a_positive_optimum():
@@ -162,7 +162,7 @@ def test_relative_fitness_needs_a_positive_optimum():
 def test_bound_that_cannot_be_proved_says_what_to_do():
     custom = losses.Custom("own", lambda t, X, y: y, lambda t, X, y: X)
     with pytest.raises(InvalidInput, match="enforced by clipping"):
-        gradient_bound_over(custom, 1.0, 1.0, Box(1.0))
+        gradient_bound_over(custom, 1.0, 1.0, FeasibleSet(1.0))
 
 
 @pytest.mark.parametrize("c", [1e-5, 1e-3, 1.0])
@@ -172,7 +172,7 @@ def test_a_rounded_hinge_has_the_optimum_of_the_quadratic_programme(c, apart):
     rng = np.random.default_rng(0)
     y = np.where(rng.random(2000) < 0.05, 1.0, -1.0)
     x = np.column_stack([rng.normal(size=(2000, 3)) + apart * y[:, None], np.ones(2000)])
-    f = Fitness(losses.Hinge(), Regularizer(c), Box(1e5), Records.of(x, y, rng.uniform(0.5, 2.0, 2000)))
+    f = Fitness(losses.Hinge(), Regularizer(c), FeasibleSet(1e5), Records.of(x, y, rng.uniform(0.5, 2.0, 2000)))
     found = f.minimum()
     whole = programme_minimum(task(f), found.value)
     assert found.value == pytest.approx(whole.value, rel=1e-7)
@@ -182,7 +182,7 @@ def test_a_rounded_hinge_has_the_optimum_of_the_quadratic_programme(c, apart):
 
 def test_where_the_box_holds_a_hinge_back_the_programme_is_solved():
     r = records(4, labels=True)
-    f = Fitness(losses.Hinge(), Regularizer(1e-3), Box(0.1), r)
+    f = Fitness(losses.Hinge(), Regularizer(1e-3), FeasibleSet(0.1), r)
     found = f.minimum()
     assert np.abs(found.theta).max() == pytest.approx(0.1)
     assert found.value == pytest.approx(programme_minimum(task(f), 1.0).value, rel=1e-7)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog, minimize
 
 from copriv import losses
 from copriv.errors import InvalidInput, NotCertified
-from copriv.model.fitness import Box, Fitness, Regularizer, relative_fitness
+from copriv.model.fitness import FeasibleSet, Fitness, Regularizer, relative_fitness
 from copriv.model.records import Records
 
 LOSSES = [losses.Squared(), losses.Logistic(), losses.Huber(0.5), losses.Hinge()]
@@ -42,7 +42,7 @@ def table(seed: int, kind: str, n: int, p: int, labels: bool, signal: float = 1.
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_table_has_its_optimum_certified(loss, c, kind):
     r = table(1, kind, 300, 8, loss.name in ("logistic", "hinge"))
-    f = Fitness(loss, Regularizer(c), Box(1e5), r)
+    f = Fitness(loss, Regularizer(c), FeasibleSet(1e5), r)
     best = f.minimum()
     assert best.gap <= 1e-8 * best.value
     rng = np.random.default_rng(0)
@@ -57,7 +57,9 @@ def test_any_table_has_its_optimum_certified(loss, c, kind):
 @pytest.mark.parametrize(("c", "signal"), [(0.0, 1.0), (0.0, 30.0), (1e-5, 30.0)])
 def test_five_thousand_records_of_sixty_features_take_less_than_a_second(loss, kind, c, signal):
     """Of the processor, all its threads together."""
-    f = Fitness(loss, Regularizer(c), Box(1e5), table(2, kind, 5000, 60, loss.name in ("logistic", "hinge"), signal))
+    f = Fitness(
+        loss, Regularizer(c), FeasibleSet(1e5), table(2, kind, 5000, 60, loss.name in ("logistic", "hinge"), signal)
+    )
     begun = time.process_time()
     best = f.minimum()
     assert time.process_time() - begun < 1.0
@@ -72,7 +74,7 @@ def test_a_hinge_without_regulariser_is_its_linear_programme(seed):
     A = np.hstack([-r.features * r.target[:, None], -np.eye(n)])
     cost = np.concatenate([np.zeros(p), np.full(n, 1 / n)])
     theirs = linprog(cost, A, -np.ones(n), bounds=[(-1e5, 1e5)] * p + [(0, None)] * n)
-    found = Fitness(losses.Hinge(), Regularizer(0.0), Box(1e5), r).minimum()
+    found = Fitness(losses.Hinge(), Regularizer(0.0), FeasibleSet(1e5), r).minimum()
     assert found.value == pytest.approx(theirs.fun, rel=1e-8, abs=1e-10)
 
 
@@ -81,7 +83,7 @@ def test_a_hinge_without_regulariser_is_its_linear_programme(seed):
 def test_where_one_looks_first_changes_nothing(seed, near):
     for loss in (losses.Logistic(), losses.Huber(0.5), losses.Hinge()):
         r = table(seed, "normal", 150, 4, loss.name in ("logistic", "hinge"))
-        f = Fitness(loss, Regularizer(1e-3), Box(1e5), r)
+        f = Fitness(loss, Regularizer(1e-3), FeasibleSet(1e5), r)
         assert f.minimum(np.full(4, near)).value == pytest.approx(f.minimum().value, rel=3e-8)
 
 
@@ -91,9 +93,9 @@ def test_classes_that_only_one_feature_separates_still_have_an_optimum():
     x = np.column_stack([rng.normal(size=400), rng.random(400) < 0.05])
     y = np.where(rng.random(400) < 1 / (1 + np.exp(-x[:, 0])), 1.0, -1.0)
     y[x[:, 1] == 1] = 1.0
-    f = Fitness(losses.Logistic(), Regularizer(0.0), Box(1e5), Records.of(x, y))
+    f = Fitness(losses.Logistic(), Regularizer(0.0), FeasibleSet(1e5), Records.of(x, y))
     rest = Records.of(x[x[:, 1] == 0, :1], y[x[:, 1] == 0])
-    without = Fitness(losses.Logistic(), Regularizer(0.0), Box(1e5), rest).minimum()
+    without = Fitness(losses.Logistic(), Regularizer(0.0), FeasibleSet(1e5), rest).minimum()
     assert f.minimum().value == pytest.approx(without.value * len(rest) / 400, rel=1e-8)
 
 
@@ -101,17 +103,17 @@ def test_classes_that_can_be_separated_have_none_and_the_remedy_is_named():
     x = np.linspace(-1, 1, 50)[:, None]
     r = Records.of(x, np.where(x[:, 0] > 0, 1.0, -1.0))
     with pytest.raises(NotCertified, match=r"separated.*model\.regularization above 0"):
-        Fitness(losses.Logistic(), Regularizer(0.0), Box(1e5), r).minimum()
-    hinge = Fitness(losses.Hinge(), Regularizer(0.0), Box(1e5), r).minimum()
+        Fitness(losses.Logistic(), Regularizer(0.0), FeasibleSet(1e5), r).minimum()
+    hinge = Fitness(losses.Hinge(), Regularizer(0.0), FeasibleSet(1e5), r).minimum()
     with pytest.raises(InvalidInput, match=r"model\.regularization above 0"):
         relative_fitness(np.array([1.0]), hinge)
-    assert Fitness(losses.Logistic(), Regularizer(1e-3), Box(1e5), r).minimum().value > 0
+    assert Fitness(losses.Logistic(), Regularizer(1e-3), FeasibleSet(1e5), r).minimum().value > 0
 
 
 def test_records_that_are_fitted_exactly_have_an_optimum_of_zero():
     rng = np.random.default_rng(0)
     found = Fitness(
-        losses.Squared(), Regularizer(0.0), Box(1e5), Records.of(rng.normal(size=(5, 9)), rng.normal(size=5))
+        losses.Squared(), Regularizer(0.0), FeasibleSet(1e5), Records.of(rng.normal(size=(5, 9)), rng.normal(size=5))
     )
     assert found.minimum().value == 0.0
 
@@ -124,7 +126,7 @@ def test_the_proof_from_the_hessian_holds_away_from_the_optimum(loss):
     from copriv.model.solvers.smooth import _gap
 
     r = table(3, "normal", 200, 3, loss.name != "huber")
-    f = Fitness(loss, Regularizer(1e-2), Box(1e5), r)
+    f = Fitness(loss, Regularizer(1e-2), FeasibleSet(1e5), r)
     best, rng, given = f.minimum(), np.random.default_rng(1), 0
     share = r.weight / r.weight.sum()
     for size in np.geomspace(1e-6, 1.0, 60):

@@ -180,10 +180,10 @@ def test_a_learner_that_asks_where_the_rule_does_not_lead_is_found_out(
     original = Trajectory.query
     asked = 0
 
-    def elsewhere(self: Trajectory, talker: int) -> Any:
+    def elsewhere(self: Trajectory, participant: int) -> Any:
         nonlocal asked
         asked += 1
-        return original(self, talker) + (1e-6 if asked == 5 else 0.0)
+        return original(self, participant) + (1e-6 if asked == 5 else 0.0)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trajectory, "query", elsewhere)
@@ -197,8 +197,8 @@ def test_a_learner_that_weighs_answers_as_it_likes_is_found_out(
 ) -> None:
     original = Trajectory.step
 
-    def favours(self: Trajectory, talker: int, answers: Any) -> None:
-        original(self, talker, {name: 1.001 * answer for name, answer in answers.items()})
+    def favours(self: Trajectory, participant: int, answers: Any) -> None:
+        original(self, participant, {name: 1.001 * answer for name, answer in answers.items()})
 
     with monkeypatch.context() as patch:
         patch.setattr(Trajectory, "step", favours)
@@ -335,7 +335,7 @@ def test_another_agreement_than_ones_own_is_noticed(forger: Forger, held: Held) 
 
 _TABLES = {
     "run": ("name", "parameters"),
-    "turns": ("talker", "theta"),
+    "turns": ("participant", "theta"),
     "queries": ("turn", "owner", "sequence", "head", "signature"),
     "answers": ("gradient", "answered", "chain_head", "signature"),
     "events": ("time", "kind", "data", "hash"),

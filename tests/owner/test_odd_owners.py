@@ -59,7 +59,7 @@ def test_a_simulation_gives_an_answer(kind: str, loss: str, regularization: floa
     alone = found.owners[0].alone
     assert alone is None or (np.isfinite(alone) and alone >= 0)
     assert all(owner.alone is not None for owner in found.owners[1:])
-    own = copriv.finish(_terms(parts, loss, regularization), found.theta[0], parts[0])
+    own = copriv.personalize(_terms(parts, loss, regularization), found.theta[0], parts[0])
     assert np.isfinite(own).all()
 
 
@@ -75,7 +75,7 @@ def test_a_stratum_of_the_public_rows_may_be_odd(kind: str, loss: str) -> None:
     laws = OwnerLaws(PublicSample.of(problem))
     worlds = laws.drawn(3, 0)
     judged = OwnJudgement.within(laws.sample.optimum.theta, worlds)
-    assert np.isfinite([laws.unlikeness.low, laws.unlikeness.value, laws.unlikeness.high]).all()
+    assert np.isfinite([laws.heterogeneity.low, laws.heterogeneity.value, laws.heterogeneity.high]).all()
     assert np.isfinite(judged.everybody).all()
     assert np.isfinite(judged.own).all()
     assert np.isfinite([world.on_own(0, world.pool.optimum.theta[None])[0] for world in worlds]).all()

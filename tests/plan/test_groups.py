@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import _exact_mean
-from copriv.plan import candidates, clipping_bias, finalists, plan
+from copriv.plan import candidates, clipping_bias, plan
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -19,7 +19,7 @@ def agreed(owners, *, rule="A2", horizon=12, data=None, regularization=0.05, **t
         {
             "agreement": {"rule": rule, "horizon": horizon, **terms},
             "model": {"loss": "squared", "regularization": regularization, "gradient_bound": 1e3, "theta_max": 1e6},
-            "data": {"feature_bound": 0.0, "unlikeness": 0.0, **(data or {})},
+            "data": {"feature_bound": 0.0, "heterogeneity": 0.0, **(data or {})},
             "owner": [{"name": f"o{i}", **owner} for i, owner in enumerate(owners)],
         }
     )
@@ -30,13 +30,13 @@ def agreed(owners, *, rule="A2", horizon=12, data=None, regularization=0.05, **t
 def test_everybody_is_in_one_group_and_groups_are_even(named: list[str | None], size: int) -> None:
     owners = [{"records": 5, "epsilon": 1.0, **({} if name is None else {"group": name})} for name in named]
     agreement = agreed(owners, step=1.0, group_size=size)
-    talkers = Talkers.of(agreement)
-    assert sorted(i for group in talkers.members for i in group) == list(range(len(named)))
-    assert len(talkers.members) == agreement.n_talkers
-    sizes = [len(group) for group in talkers.members if named[group[0]] is None]
+    participants = Participants.of(agreement)
+    assert sorted(i for group in participants.members for i in group) == list(range(len(named)))
+    assert len(participants.members) == agreement.n_participants
+    sizes = [len(group) for group in participants.members if named[group[0]] is None]
     assert not sizes or (max(sizes) <= size and max(sizes) - min(sizes) <= 1)
-    assert all(len({named[i] for i in group}) == 1 for group in talkers.members)
-    assert talkers.weights.sum() == pytest.approx(1.0)
+    assert all(len({named[i] for i in group}) == 1 for group in participants.members)
+    assert participants.weights.sum() == pytest.approx(1.0)
 
 
 def test_an_agreement_without_groups_is_the_same_document_as_before() -> None:
@@ -45,7 +45,7 @@ def test_an_agreement_without_groups_is_the_same_document_as_before() -> None:
 
 def test_a_size_that_is_still_open_cannot_be_run() -> None:
     with pytest.raises(AgreementError, match="group_size"):
-        Talkers.of(agreed([{"records": 5, "epsilon": 1.0}] * 3, step=1.0, group_size="auto"))
+        Participants.of(agreed([{"records": 5, "epsilon": 1.0}] * 3, step=1.0, group_size="auto"))
 
 
 RECORDS = (40, 80, 60, 100, 50, 70)
@@ -64,12 +64,12 @@ def a2_in_plain_numbers(problem: Problem, groups: list[list[int]], runs: int) ->
     memory = np.zeros((runs, len(groups), 2))
     every = np.arange(runs)
     for k in range(1, T + 1):
-        talker = rng.integers(len(groups), size=runs)
+        participant = rng.integers(len(groups), size=runs)
         noise = np.zeros((runs, 2))
         for j, group in enumerate(groups):
             drawn = sum(n[i] / n[group].sum() * rng.laplace(scale=b[i], size=(runs, 2)) for i in group)
-            noise[talker == j] = drawn[talker == j]
-        memory[every, talker], heard[every, talker] = θ @ slope - offset + noise, True
+            noise[participant == j] = drawn[participant == j]
+        memory[every, participant], heard[every, participant] = θ @ slope - offset + noise, True
         weight = heard * share
         G = (weight[:, :, None] * memory).sum(axis=1) / weight.sum(axis=1)[:, None]
         θ = θ - STEP / (1 + k / len(groups)) * (σ * θ + G)
@@ -118,7 +118,7 @@ def test_a_plan_makes_groups_with_which_the_run_ends_in_time(monkeypatch: pytest
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2))
     found = planned(4, "auto", 3)
     terms = found.agreement
-    size, N = terms.agreement.group_size, terms.n_talkers
+    size, N = terms.agreement.group_size, terms.n_participants
     assert isinstance(size, int)
     assert size > 1
     assert -(-4 // size) == N

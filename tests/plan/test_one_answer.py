@@ -113,7 +113,7 @@ def test_terms_that_no_quick_solver_serves_are_not_weighed_for_minutes(monkeypat
         {
             "agreement": {"rule": "auto", "horizon": 9},
             "model": {"loss": "logistic", "regularization": 0.01},
-            "data": {"unlikeness": 0.0},
+            "data": {"heterogeneity": 0.0},
             "owner": [{"name": f"o{i}", "records": 100, "epsilon": 1.0} for i in range(3)],
         }
     )

@@ -16,9 +16,9 @@ from copriv.exact.synchronous import s1, s2
 from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
-from copriv.plan import NoiseCurve, candidates, clipping_bias, finalists, noise_of, plan
+from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan
 from copriv.plan.plan_result import kind_of
-from copriv.plan.rule_response import GAINS, MOST_TALKERS
+from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
 from copriv.rules import ALL
@@ -33,13 +33,13 @@ W = float(np.sum(OWNERS.weights**2 * 2.0 * OWNERS.noise_scale**2))
 WAYS = {way.name: way for rule in ALL for way in rule.ways}
 
 
-def response(way, answers, talkers):
-    return response_of(WAYS[way], answers, talkers)
+def response(way, answers, participants):
+    return response_of(WAYS[way], answers, participants)
 
 
-def cost_by_table(way, answers, gain, talkers=3):
+def cost_by_table(way, answers, gain, participants=3):
     """E f − f* = ½a(R z² + step² V W) at the first step that has this gain."""
-    R, V = response(way, answers, talkers).at(np.array([gain]))
+    R, V = response(way, answers, participants).at(np.array([gain]))
     step = gain / CURVATURE
     return float(0.5 * CURVATURE * (R * START**2 + step**2 * V * W)[0])
 
@@ -443,9 +443,9 @@ def test_many_equal_owners_are_run_as_fewer_of_the_same_noise():
         model={"gradient_bound": 2.0}, owners=100, records=500,
     )  # fmt: skip
     few = as_few(many)
-    assert few.n_owners == MOST_TALKERS < 100
+    assert few.n_owners == MOST_PARTICIPANTS < 100
     assert noise_of(few) == pytest.approx(noise_of(many), rel=1e-9)
-    assert few.queries == 3 * MOST_TALKERS
+    assert few.queries == 3 * MOST_PARTICIPANTS
     # A round moves the model as far: N·α is the same.
     assert few.step * few.n_owners == pytest.approx(many.step * 100)
     short = agreed(terms={"rule": "A2", "answers": 3, "step": 0.1}, model={"gradient_bound": 2.0}, owners=100)
@@ -459,7 +459,7 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
     owners = [{**owner, "epsilon": 0.5 + 0.01 * i} for i, owner in enumerate(many.to_dict()["owner"])]
     many = many.replace(owner=owners)
     few = as_few(many)
-    assert few.n_owners == MOST_TALKERS
+    assert few.n_owners == MOST_PARTICIPANTS
     expected = variance_of(many, 3)
     assert variance_of(few, 3) == pytest.approx(expected, rel=1e-9 if delta == 0 else 5e-3)
 
@@ -474,7 +474,7 @@ def test_unequal_owners_in_rounds_are_run_as_fewer_equal_ones_of_the_same_noise(
 )
 def test_a_plan_says_when_nobody_should_start(records, epsilon, public, advice, words):
     """A budget that buys something; hardly any beside many public rows; hardly any beside an owner of nearly everything."""
-    agreement = agreed(data={"unlikeness": 0.0}, epsilon=epsilon, owners=len(records))
+    agreement = agreed(data={"heterogeneity": 0.0}, epsilon=epsilon, owners=len(records))
     agreement = agreement.replace(
         owner=[{**o, "records": n} for o, n in zip(agreement.to_dict()["owner"], records, strict=True)]
     )

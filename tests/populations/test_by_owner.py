@@ -19,7 +19,7 @@ from copriv.forecast.standalone_models import OwnJudgement
 from copriv.model.records import Records
 from copriv.network.setup import make_consortium
 from copriv.populations.by_owner import OwnerLaws, best_on, knows_owners, psi
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
@@ -256,7 +256,7 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
         assert world.on_own(0, moved[:1])[0] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_posterior_intervals_hold_each_owners_unlikeness() -> None:
+def test_posterior_intervals_hold_each_owners_heterogeneity() -> None:
     """Owners drawn from a normal law of unknown width: 90 % intervals of each u_i hold it in about nine of ten."""
     rng, held, ratio = np.random.default_rng(4), [], []
     for seed in range(12):
@@ -288,7 +288,7 @@ def test_a_kink_says_how_unlike_owners_are(p: int, each: int, off: float, consta
     terms = _terms("hinge", (2000,) * N).replace(model={"intercept": bool(constant)})
     public = (np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts]))
     labels = np.repeat([f"o{i}" for i in range(N)], each)
-    found = OwnerLaws(PublicSample.of(Problem.forecasting(terms, public, strata=labels))).unlikeness
+    found = OwnerLaws(PublicSample.of(Problem.forecasting(terms, public, strata=labels))).heterogeneity
     true = Problem.of(terms, many, public)
     own = [best_on(true, Records.of(*table), true.optimum.theta) for table in many]
     truth = np.mean([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
@@ -297,7 +297,7 @@ def test_a_kink_says_how_unlike_owners_are(p: int, each: int, off: float, consta
 
 def test_owners_that_are_alike_are_not_told_apart_by_few_rows() -> None:
     """20 rows of 3 parameters each would, taken at their word, look like u = 0.15."""
-    found = [_laws(seed, np.zeros((5, P)), 20).unlikeness for seed in range(6)]
+    found = [_laws(seed, np.zeros((5, P)), 20).heterogeneity for seed in range(6)]
     assert np.median([u.value for u in found]) < 0.04
     assert all(u.source == "strata" for u in found)
 
@@ -342,10 +342,10 @@ def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None
     assert problem.stratum_of_owner == (0, 0, 0, 1, 1)
     assert knows_owners(problem)
     assert not knows_owners(Problem.forecasting(terms, public, strata=np.repeat(list("abcde"), 30)))
-    assert not knows_owners(Problem.forecasting(terms.replace(data={"unlikeness": 0.1}), public, strata=labels))
+    assert not knows_owners(Problem.forecasting(terms.replace(data={"heterogeneity": 0.1}), public, strata=labels))
     kinds[4]["stratum"] = "nowhere"
     with pytest.raises(AgreementError, match=r"owner\.stratum.*nowhere.*o4"):
-        unlikeness_of(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels))
+        heterogeneity_of(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels))
     with pytest.raises(DataError, match="public row 3"):
         Problem.forecasting(terms, public, strata=[*labels[:3], None, *labels[4:]])
 
@@ -423,7 +423,7 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
     assert problem.stratum_of_owner == (0, 1)
     assert Agreement.of(terms.to_dict()).fingerprint == terms.fingerprint
     assert terms.replace(data={"strata": None}).fingerprint != terms.fingerprint
-    assert unlikeness_of(problem).source == "strata"
+    assert heterogeneity_of(problem).source == "strata"
     made = make_consortium(terms, tmp_path / "run")
     assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
     rows, strata = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)
@@ -437,7 +437,7 @@ def test_a_forecast_tells_the_owner_that_is_unlike_apart() -> None:
     away[0] = [0.0, 1.0, -1.0]
     public, labels = _public(7, away, 100)
     told = copriv.forecast(_terms(sizes=(400,) * 3), public, runs=4, strata=labels, preconditioner=False)
-    assert told.unlikeness.source == "strata"
+    assert told.heterogeneity.source == "strata"
     assert told.owners[0].alone > 2.0 * max(owner.alone for owner in told.owners[1:])
 
 

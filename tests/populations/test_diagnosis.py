@@ -1,4 +1,4 @@
-"""What answers say of the owners: held against owners whose unlikeness is known, and against public rows drawn elsewhere."""
+"""What answers say of the owners: held against owners whose heterogeneity is known, and against public rows drawn elsewhere."""
 
 import asyncio
 from pathlib import Path
@@ -13,10 +13,10 @@ from copriv.cli.show.run import compared
 from copriv.model.records import Records
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
-from copriv.populations.diagnosis import Heard, _distance, heard
+from copriv.populations.diagnosis import HeterogeneityDiagnosis, diagnose
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Unlikeness
+from copriv.terms.heterogeneity import Heterogeneity
 from network_parties import NAMES, Consortium, MemoryLedgers
 
 P, OWNERS = 3, 5
@@ -39,7 +39,9 @@ def _rows(rng: np.random.Generator, n: int, away: np.ndarray) -> Records:
     return Records.of(X, X @ (TRUTH + away) + rng.normal(size=n))
 
 
-def _heard(seed: int, away: np.ndarray, moved: float = 0.0, **terms: object) -> tuple[Heard, float, float]:
+def _heard(
+    seed: int, away: np.ndarray, moved: float = 0.0, **terms: object
+) -> tuple[HeterogeneityDiagnosis, float, float]:
     """Answers with real noise at points on a path; the truth of u and of the distance by definition."""
     rng, agreed = np.random.default_rng(seed), _terms(**terms)  # type: ignore[arg-type]
     n = int(agreed.records[0])
@@ -54,7 +56,7 @@ def _heard(seed: int, away: np.ndarray, moved: float = 0.0, **terms: object) -> 
         for owner, r, scale in zip(agreed.owner, owners, b, strict=True):
             exact = 2.0 * r.features.T @ (r.features @ θ - r.target) / n
             told.append((owner.name, θ, exact + rng.laplace(scale=scale, size=P)))
-    found = heard(agreed, sample, Unlikeness.stated((0.0, 0.05)), model, told)
+    found = diagnose(agreed, sample, Heterogeneity.stated((0.0, 0.05)), model, told)
     assert found is not None
     best = [np.linalg.lstsq(r.features, r.target, rcond=None)[0] for r in owners]
     u = np.mean([pool.fitness.value(θ) for θ in best]) / pool.optimum.value - 1.0
@@ -63,13 +65,15 @@ def _heard(seed: int, away: np.ndarray, moved: float = 0.0, **terms: object) -> 
 
 
 @pytest.mark.parametrize("away", [0.0, 0.1, 0.5])
-def test_unlikeness_and_distance_are_found_with_their_error(away: float) -> None:
+def test_heterogeneity_and_distance_are_found_with_their_error(away: float) -> None:
     held, far, u = [], [], []
     for seed in range(16):
         found, truth, distance = _heard(seed, away * np.random.default_rng(seed + 99).normal(size=(OWNERS, P)))
-        held.append(found.unlikeness.low <= truth <= found.unlikeness.high or (away == 0 and found.unlikeness.low == 0))
+        held.append(
+            found.heterogeneity.low <= truth <= found.heterogeneity.high or (away == 0 and found.heterogeneity.low == 0)
+        )
         far.append(found.distance.low <= distance <= found.distance.high)
-        u.append((found.unlikeness.value, truth))
+        u.append((found.heterogeneity.value, truth))
     assert np.mean(held) >= 0.7
     # Of 16, seeds fixed: at 90 % fewer than 11 would have a chance of 2e-3.
     assert np.mean(far) >= 0.7
@@ -89,14 +93,14 @@ def test_an_assumption_that_was_wrong_is_named_and_one_that_was_not_is_left_alon
     far = np.array([[1.0, 0, 0], [-1.0, 0, 0], [0, 1.0, 0], [0, -1.0, 0], [0, 0, 0.5]])
     found = _heard(1, far)[0]
     assert "more than was assumed" in found.wrong
-    assert f"[{found.unlikeness.low:.2g}, {found.unlikeness.high:.2g}]" in found.wrong
+    assert f"[{found.heterogeneity.low:.2g}, {found.heterogeneity.high:.2g}]" in found.wrong
     assert _heard(2, np.zeros((OWNERS, P)))[0].wrong == ""
 
 
 def test_much_noise_says_little_and_not_something_wrong() -> None:
     found, truth, _ = _heard(3, np.zeros((OWNERS, P)), epsilon=0.02)
     assert found.wrong == ""
-    assert found.unlikeness.high > 20.0 * truth
+    assert found.heterogeneity.high > 20.0 * truth
     assert found.distance.high > 20.0 * found.distance.expected
 
 
@@ -116,7 +120,7 @@ def test_answers_that_are_no_gradients_say_nothing() -> None:
         agreement={"mechanism": "objective", "rule": "A2", "horizon": 5, "answers": 1}, data={"feature_bound": 9.0}
     )
     sample = PublicSample.of(Problem.forecasting(agreed, _rows(np.random.default_rng(0), 200, np.zeros(P))))
-    assert heard(agreed, sample, Unlikeness.stated(0.0), TRUTH, []) is None
+    assert diagnose(agreed, sample, Heterogeneity.stated(0.0), TRUTH, []) is None
 
 
 @pytest.mark.parametrize("unlike", [False, True])
@@ -125,12 +129,12 @@ def test_a_real_run_reports_it(tmp_path: Path, unlike: bool) -> None:
     rng = np.random.default_rng(8)
     away = np.array([[2.0, 0, 0], [-2.0, 0, 0], [0, 2.0, 0]]) if unlike else np.zeros((3, P))
     parts = {name: _rows(rng, 2000, one) for name, one in zip(NAMES, away, strict=True)}
-    agreed = _terms(3, records=2000, unlikeness=0.02)
+    agreed = _terms(3, records=2000, heterogeneity=0.02)
     agreed = agreed.replace(owner=[{**o, "name": n} for o, n in zip(agreed.to_dict()["owner"], NAMES, strict=True)])
     public = Records.concatenate([_rows(rng, 150, one) for one in away])
     conductor = asyncio.run(run_of(tmp_path, agreed, parts))
     said = realised(conductor, public, 1.0)
-    found = said["public"]["heard"]
+    found = said["public"]["heterogeneity_diagnosis"]
     assert found["answers"] == 9
     assert ("more than was assumed" in found["wrong"]) == unlike
     assert found["public_distance"]["as_assumed"]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 import copriv.mechanisms.statistics as module
 import copriv.privacy.moments as moments
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, BudgetRefused, InvalidInput, QueryRefused
 from copriv.losses import Squared
 from copriv.mechanisms.statistics import StatisticsAnswer, best_share, statistics_noise
-from copriv.model.fitness import Box, Fitness, Regularizer
+from copriv.model.fitness import FeasibleSet, Fitness, Regularizer
 from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.owner.protocol import Query
@@ -161,8 +161,8 @@ def test_an_owner_answers_once_at_the_start_and_is_charged_all() -> None:
 def test_without_noise_the_solution_is_the_optimum() -> None:
     xs = data()
     pool = Records.concatenate([Records.of(*part) for part in xs])
-    fitness = Fitness(Squared(), Regularizer(1e-3), Box(), pool)
-    rule = SolveStatistics(Descent(Regularizer(1e-3), Box()), np.array([0.5, 0.5]), np.zeros(2), 500)
+    fitness = Fitness(Squared(), Regularizer(1e-3), FeasibleSet(), pool)
+    rule = SolveStatistics(Descent(Regularizer(1e-3), FeasibleSet()), np.array([0.5, 0.5]), np.zeros(2), 500)
     state = rule.start(np.zeros((1, 3)))
     made = StatisticsAnswer(1e3, 10.0, False, 0.5, Fraction(1), 4000, 3)
     for i, part in enumerate(xs):
@@ -174,7 +174,7 @@ def test_without_noise_the_solution_is_the_optimum() -> None:
 @pytest.mark.parametrize("preconditioned", [False, True])
 def test_curvature_is_repaired_whatever_the_noise(preconditioned: bool) -> None:
     rng, runs, p = np.random.default_rng(7), 50, 4
-    descent = Descent(Regularizer(0.0), Box(10.0), 5.0 * np.eye(p) if preconditioned else None)
+    descent = Descent(Regularizer(0.0), FeasibleSet(10.0), 5.0 * np.eye(p) if preconditioned else None)
     rule = SolveStatistics(descent, np.ones(1), np.array([3.0]), 500)
     state = rule.start(np.zeros((runs, p)))
     state = rule.step(state, np.zeros(runs, dtype=np.intp), rng.laplace(size=(runs, p + 10)) * 3)
@@ -188,7 +188,7 @@ def test_simulated_runs_have_the_noise_of_real_owners() -> None:
     terms, tables = agreement(), data()
     simulated = simulate(terms, tables, runs=600, alone=False).theta
     rule_args = {"fingerprint": terms.fingerprint}
-    rule = agreed_rule(terms, Talkers.of(terms), 3)
+    rule = agreed_rule(terms, Participants.of(terms), 3)
     real = []
     for run in range(150):
         state = rule.start(np.zeros((1, 3)))

@@ -6,9 +6,9 @@ import pytest
 import copriv
 from copriv.errors import CoprivError, DataError, InvalidInput
 from copriv.losses import by_name
-from copriv.model.fitness import Box, Fitness, Regularizer
+from copriv.model.fitness import FeasibleSet, Fitness, Regularizer
 from copriv.model.records import Records
-from copriv.problem.personalization import COUNTS, Home, finished
+from copriv.problem.personalization import COUNTS, Home, personalized
 
 P = 4
 
@@ -38,14 +38,14 @@ def _home(loss: str, centre: np.ndarray) -> Home:
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
 def test_alone_is_the_owners_certified_optimum(loss: str) -> None:
     own = Records.of(*_rows(300, [1.0, -1.0, 0.5, 0.0], 0, loss))
-    f = Fitness(by_name(loss, 0.5), Regularizer(1e-3), Box(), own)
+    f = Fitness(by_name(loss, 0.5), Regularizer(1e-3), FeasibleSet(), own)
     fitted = _home(loss, np.zeros(P)).fitted(own, 0.0, np.zeros(P))
     assert float(f.value(fitted)) == pytest.approx(f.minimum().value, rel=1e-7)
 
 
 def test_a_kink_is_rounded_and_costs_little() -> None:
     own = Records.of(*_rows(300, [1.0, -1.0, 0.5, 0.0], 0, "hinge"))
-    f = Fitness(by_name("hinge"), Regularizer(1e-3), Box(), own)
+    f = Fitness(by_name("hinge"), Regularizer(1e-3), FeasibleSet(), own)
     fitted = _home("hinge", np.zeros(P)).fitted(own, 0.0, np.zeros(P))
     assert float(f.value(fitted)) < 1.02 * f.minimum().value
 
@@ -67,9 +67,9 @@ def test_what_is_made_at_home_is_the_same_in_any_unit(public: bool) -> None:
         np.array([1.5, 1.5, 2.5, 3.0]),
         np.array([1.0, 1e-3, 30.0, 1.0]),
     )
-    plain = finished(agreement, centre, (X, y), public=seen if public else None).theta
+    plain = personalized(agreement, centre, (X, y), public=seen if public else None).theta
     scaled = (seen[0] * unit, seen[1]) if public else None
-    found = finished(agreement, centre / unit, (X * unit, y), public=scaled).theta
+    found = personalized(agreement, centre / unit, (X * unit, y), public=scaled).theta
     np.testing.assert_allclose(found * unit, plain, rtol=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_it_is_nearly_the_better_of_alone_and_together(loss: str) -> None:
         truth = common + away * np.random.default_rng(seed).normal(size=P)
         own, test = _rows(200, truth, seed, loss), _rows(20_000, truth, 1000 + seed, loss)
         lost = by_name(loss, 0.5)
-        mine = copriv.finish(_agreement(loss), common, own)
+        mine = copriv.personalize(_agreement(loss), common, own)
         alone = _home(loss, common).fitted(Records.of(*own), 0.0, common)
         best = min(float(lost.values(t, *test).mean()) for t in (alone, common))
         ratios.append(float(lost.values(mine, *test).mean()) / best)
@@ -111,8 +111,8 @@ def test_it_is_nearly_the_better_of_alone_and_together(loss: str) -> None:
 
 def test_an_owner_like_the_others_keeps_the_common_model_and_one_unlike_them_does_not() -> None:
     common = np.array([1.0, -1.0, 0.5, 0.0])
-    like = finished(_agreement(), common, _rows(60, common, 3))
-    unlike = finished(_agreement(), common, _rows(60, -common, 3))
+    like = personalized(_agreement(), common, _rows(60, common, 3))
+    unlike = personalized(_agreement(), common, _rows(60, -common, 3))
     assert like.weights.sum() == pytest.approx(1.0)
     assert like.common_share > 0.6
     assert unlike.common_share < 0.1
@@ -121,10 +121,10 @@ def test_an_owner_like_the_others_keeps_the_common_model_and_one_unlike_them_doe
 def test_owners_that_hold_next_to_nothing_get_an_answer() -> None:
     common = np.array([1.0, -1.0, 0.5, 0.0])
     X, y = _rows(50, common, 4, "logistic")
-    one_class = copriv.finish(_agreement("logistic"), common, (X, np.ones(50)))
-    constant = copriv.finish(_agreement(), common, (np.hstack([X[:, :3], np.ones((50, 1))]), y))
-    few = copriv.finish(_agreement(), common, (X[:2], y[:2]))
-    single = copriv.finish(_agreement(), common, (X[:1], y[:1]))
+    one_class = copriv.personalize(_agreement("logistic"), common, (X, np.ones(50)))
+    constant = copriv.personalize(_agreement(), common, (np.hstack([X[:, :3], np.ones((50, 1))]), y))
+    few = copriv.personalize(_agreement(), common, (X[:2], y[:2]))
+    single = copriv.personalize(_agreement(), common, (X[:1], y[:1]))
     for theta in (one_class, constant, few, single):
         assert np.isfinite(theta).all()
     assert np.array_equal(single, common)
@@ -135,16 +135,16 @@ def test_what_rows_do_not_determine_stays_as_it_came() -> None:
     X, y = _rows(200, [0.0, 1.0, 0.5, 0.0], 5)
     X[:, 3] = 0.0
     free = _agreement().replace(model={"regularization": 0.0})
-    assert copriv.finish(free, common, (X, y))[3] == pytest.approx(7.0, rel=1e-3)
+    assert copriv.personalize(free, common, (X, y))[3] == pytest.approx(7.0, rel=1e-3)
 
 
 def test_the_intercept_is_added_and_the_shape_checked() -> None:
     X, y = _rows(80, [1.0, 2.0, 3.0, 4.0], 6)
-    theta = copriv.finish(_agreement(intercept=True), np.zeros(P + 1), (X, y + 10.0))
+    theta = copriv.personalize(_agreement(intercept=True), np.zeros(P + 1), (X, y + 10.0))
     assert theta.shape == (P + 1,)
     assert theta[-1] == pytest.approx(10.0, abs=0.5)
     with pytest.raises(DataError, match="5 parameters"):
-        copriv.finish(_agreement(intercept=True), np.zeros(P), (X, y))
+        copriv.personalize(_agreement(intercept=True), np.zeros(P), (X, y))
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_the_intercept_is_added_and_the_shape_checked() -> None:
 )
 def test_what_does_not_fit_is_said(data: object, more: dict[str, object], said: str) -> None:
     with pytest.raises(CoprivError, match=said):
-        copriv.finish(_agreement(), np.ones(P), data, **more)
+        copriv.personalize(_agreement(), np.ones(P), data, **more)
 
 
 def test_the_same_seed_gives_the_same_model() -> None:
     own = _rows(80, [1.0, 2.0, 3.0, 4.0], 6)
-    once, again = (copriv.finish(_agreement(), np.ones(P), own, seed=3) for _ in range(2))
+    once, again = (copriv.personalize(_agreement(), np.ones(P), own, seed=3) for _ in range(2))
     assert np.array_equal(once, again)
     assert COUNTS[0] == 0.0
     assert np.isinf(COUNTS[-1])
@@ -176,7 +176,7 @@ def test_an_owner_whose_level_alone_differs_keeps_the_slopes_of_the_common_model
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(60, 12))
         y = X @ truth + 2.0 + rng.normal(size=60)
-        theta = copriv.finish(_agreement(intercept=True), np.append(truth, 0.0), (X, y))
+        theta = copriv.personalize(_agreement(intercept=True), np.append(truth, 0.0), (X, y))
         above.append(float(np.square(theta - np.append(truth, 2.0)).sum()))  # E (xᵀθ − E y)² for such x
     assert np.mean(above) < 0.06
 
@@ -224,7 +224,7 @@ def test_rows_of_persons_that_repeat_themselves_are_not_taken_for_more_persons()
         person = rng.permutation(np.repeat(np.arange(8), 25))
         X = rng.normal(size=(8, P))
         y = X @ truth + 3.0 * rng.normal(size=8)
-        theta = copriv.finish(_agreement(), truth, Records.of_persons(X[person], y[person], person))
+        theta = copriv.personalize(_agreement(), truth, Records.of_persons(X[person], y[person], person))
         away.append(float(np.square(theta - truth).sum()))
     assert np.mean(away) < 3.0
 
@@ -241,32 +241,34 @@ def test_rows_of_persons_that_repeat_themselves_are_not_taken_for_more_persons()
 def test_what_would_overflow_is_refused_in_words(theta: float, rows: float, public: float | None, said: str) -> None:
     shown = None if public is None else (public * np.eye(P), np.ones(P))
     with pytest.raises(InvalidInput, match=said):
-        copriv.finish(_agreement(), np.full(P, theta), (rows * np.eye(P), np.arange(P)), public=shown)
+        copriv.personalize(_agreement(), np.full(P, theta), (rows * np.eye(P), np.arange(P)), public=shown)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])
 def test_nothing_overflows_below_what_is_refused(loss: str) -> None:
     X, y = _rows(20, [1.0, 2.0, 3.0, 4.0], 1, loss)
-    assert np.isfinite(copriv.finish(_agreement(loss, True), np.full(P + 1, 1e49), (1e49 * X / 4.0, y))).all()
+    assert np.isfinite(copriv.personalize(_agreement(loss, True), np.full(P + 1, 1e49), (1e49 * X / 4.0, y))).all()
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic", "hinge"])
 def test_features_that_are_all_0_leave_the_common_model(loss: str) -> None:
     X, y = _rows(20, [1.0, 2.0, 3.0, 4.0], 1, loss)
     free, common = _agreement(loss).replace(model={"regularization": 0.0}), np.array([1.0, -1.0, 0.5, 7.0])
-    np.testing.assert_allclose(copriv.finish(free, common, (0.0 * X, y)), common, rtol=1e-6)
+    np.testing.assert_allclose(copriv.personalize(free, common, (0.0 * X, y)), common, rtol=1e-6)
 
 
 def test_weights_that_are_less_than_one_record_are_said_to_be() -> None:
     with pytest.raises(DataError, match="weigh 0\\.3 together"):
-        copriv.finish(_agreement(), np.ones(P), (np.eye(P)[:3], np.ones(3), np.full(3, 0.1)))
+        copriv.personalize(_agreement(), np.ones(P), (np.eye(P)[:3], np.ones(3), np.full(3, 0.1)))
 
 
-def test_records_that_several_owners_hold_can_be_finished_at_home() -> None:
+def test_records_that_several_owners_hold_can_be_personalized_at_home() -> None:
     own = _rows(50, [1.0, -1.0, 0.5, 0.0], 4)
     shared = _agreement().replace(owner={"overlap": 2})
-    assert np.array_equal(copriv.finish(shared, np.ones(P), own), copriv.finish(_agreement(), np.ones(P), own))
+    assert np.array_equal(
+        copriv.personalize(shared, np.ones(P), own), copriv.personalize(_agreement(), np.ones(P), own)
+    )
 
 
 def test_a_level_is_found_though_no_row_is_near_a_kink() -> None:

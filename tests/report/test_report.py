@@ -251,11 +251,11 @@ def test_numbers_of_records_that_stand_in_the_learners_file_are_not_taken(left: 
     assert 0.777123 not in numbers(made)
     assert "0.777123" not in page(made)
     assert numbers(made) - numbers(plain) <= numbers(made["made_at"])
-    with_record(left, finished_at_home={"rows": 777, "common_share": 0.777123, "private": False})
+    with_record(left, personalized_at_home={"rows": 777, "common_share": 0.777123, "private": False})
     rows = {row["what"]: row for row in told(left)["runs"][0]["beside"]}
     assert (
         rows["error"]["realised"] is None
-    )  # a model that was finished at home is made of records: nothing is read of it
+    )  # a model that was personalized at home is made of records: nothing is read of it
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "0.5", [1], {}, True, 10**400, None])

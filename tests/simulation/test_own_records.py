@@ -52,7 +52,7 @@ def test_it_is_reported_where_it_is_asked_for_and_only_there() -> None:
     np.testing.assert_array_equal(plain.theta, told.theta)
     assert "own" not in json.loads(plain.to_json())["owners"][0]
     said = json.loads(told.to_json())["owners"][0]["own"]
-    assert set(said) == {"alone", "together", "finished", "held_out"}
+    assert set(said) == {"alone", "together", "personalized", "held_out"}
     assert all(np.isfinite(value) for value in said.values())
     assert "own" in json.loads(told.merge([told]).to_json())["owners"][0]
 

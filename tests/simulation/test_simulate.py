@@ -7,7 +7,7 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
-from copriv.model.feasible_set import Box, Regularizer
+from copriv.model.feasible_set import FeasibleSet, Regularizer
 from copriv.network.trajectory import Trajectory
 from copriv.rules import AsyncCopies, Descent
 from copriv.schedules import DropOut, PoissonClocks, Replay, Uniform
@@ -187,18 +187,18 @@ def test_who_comes_late_is_not_made_up_for_for_ever(monkeypatch):
 @pytest.mark.parametrize("owners", [3, 86, 300])
 def test_many_owners_that_talk_as_agreed_are_no_surprise(owners):
     """Pearson's statistic of a few answers of many owners is far from χ²: it was surprised in one run in 80 of 86 owners."""
-    rule = AsyncCopies(Descent(Regularizer(1e-3), Box()), 0.01, 1000, np.full(owners, 1 / owners))
+    rule = AsyncCopies(Descent(Regularizer(1e-3), FeasibleSet()), 0.01, 1000, np.full(owners, 1 / owners))
     runs, rng = 400, np.random.default_rng(0)
     state = rule.start(np.zeros((runs, 1)))
     for _ in range(300):
-        talker = rng.integers(owners, size=runs)
-        rule.query(state, talker)
-        state = rule.step(state, talker, np.zeros((runs, 1)))
+        participant = rng.integers(owners, size=runs)
+        rule.query(state, participant)
+        state = rule.step(state, participant, np.zeros((runs, 1)))
     assert not state.strays.any()
     for _ in range(300):
-        talker = rng.integers(max(owners // 3, 1), size=runs)  # two thirds of them are gone
-        rule.query(state, talker)
-        state = rule.step(state, talker, np.zeros((runs, 1)))
+        participant = rng.integers(max(owners // 3, 1), size=runs)  # two thirds of them are gone
+        rule.query(state, participant)
+        state = rule.step(state, participant, np.zeros((runs, 1)))
     assert state.strays.all()
 
 
@@ -213,14 +213,14 @@ def test_owners_that_talk_as_agreed_are_left_exactly_alone(monkeypatch):
 def test_a_learner_over_a_network_makes_up_for_drop_outs_as_a_simulation_does():
     agreement, tables = a1_for_long(horizon=600), unlike_owners()
     rng = np.random.default_rng(4)
-    talkers = rng.choice(3, p=[0.05, 0.475, 0.475], size=600).tolist()
+    participants = rng.choice(3, p=[0.05, 0.475, 0.475], size=600).tolist()
     trajectory = Trajectory(agreement, 3, shares_by_rate=False)
-    for talker in talkers:
-        (X, y), θ = tables[talker], trajectory.query(talker)
-        trajectory.step(talker, {f"o{talker}": 2 * X.T @ (X @ θ - y) / len(y)})
+    for participant in participants:
+        (X, y), θ = tables[participant], trajectory.query(participant)
+        trajectory.step(participant, {f"o{participant}": 2 * X.T @ (X @ θ - y) / len(y)})
     simulated = simulate(
         agreement, tables, runs=1, alone=False, noise=lambda k: np.zeros((1, 1, 3)),
-        schedule=Replay([(float(k), i) for k, i in enumerate(talkers)]),
+        schedule=Replay([(float(k), i) for k, i in enumerate(participants)]),
     )  # fmt: skip
     np.testing.assert_allclose(trajectory.model, simulated.theta[0], atol=1e-10)
     uncorrected = simulate(

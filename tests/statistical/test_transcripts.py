@@ -130,9 +130,9 @@ def honest(owner: copriv.owner.Owner, case: Case, life: Life) -> None:
     agreed = case.agreement
     trajectory = Trajectory.of(agreed, P, "choose")
     for k in range(2 * case.answers):
-        θ, talker = trajectory.query(k % 2), k % 2
-        given = np.zeros(P) if talker else ask(owner, case, θ, life, agreed.fingerprint)
-        trajectory.step(talker, {agreed.owner_names[talker]: given})
+        θ, participant = trajectory.query(k % 2), k % 2
+        given = np.zeros(P) if participant else ask(owner, case, θ, life, agreed.fingerprint)
+        trajectory.step(participant, {agreed.owner_names[participant]: given})
 
 
 RUNS_OF_A_LIFE = (

@@ -1,4 +1,4 @@
-"""Unlikeness: a number, where it comes from, and worlds that have it."""
+"""Heterogeneity: a number, where it comes from, and worlds that have it."""
 
 import numpy as np
 import pytest
@@ -9,10 +9,10 @@ import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
 from copriv.plan.minimax_regret import cautious
-from copriv.populations.dealt import unlike_worlds, unlikeness_of
+from copriv.populations.dealt import heterogeneity_of, unlike_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import UNKNOWN, Unlikeness, from_answers, from_strata
+from copriv.terms.heterogeneity import UNKNOWN, Heterogeneity, from_answers, from_strata
 
 OWNERS, P = 6, 3
 
@@ -53,7 +53,7 @@ def test_strata_of_public_rows_tell_it(away: float) -> None:
         parts = _unlike_owners(away, seed)
         public = (np.vstack([x[:400] for x, _ in parts]), np.concatenate([y[:400] for _, y in parts]))
         labels = np.repeat([f"bank-{i}" for i in range(OWNERS)], 400)
-        found = unlikeness_of(Problem.forecasting(_agreement(), public, strata=labels))
+        found = heterogeneity_of(Problem.forecasting(_agreement(), public, strata=labels))
         truths.append(_truth(parts))
         estimates.append(found.value)
         held.append(found.low <= truths[-1] <= found.high)
@@ -68,7 +68,9 @@ def test_strata_that_are_alike_tell_nothing_else() -> None:
     for seed in range(20):
         parts = _unlike_owners(0.0, seed, rows=60)
         public = (np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts]))
-        estimates.append(unlikeness_of(Problem.forecasting(_agreement(), public, strata=np.repeat(range(OWNERS), 60))))
+        estimates.append(
+            heterogeneity_of(Problem.forecasting(_agreement(), public, strata=np.repeat(range(OWNERS), 60)))
+        )
     assert np.mean([u.value for u in estimates]) < 0.01
     assert np.mean([u.low == 0.0 for u in estimates]) > 0.7
 
@@ -104,7 +106,7 @@ def test_the_noise_of_answers_is_taken_off() -> None:
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("asked", [0.003, 0.02, 0.2])
-def test_worlds_have_the_unlikeness_that_is_asked_for(loss: str, asked: float) -> None:
+def test_worlds_have_the_heterogeneity_that_is_asked_for(loss: str, asked: float) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1500, P))
     y = X @ [1.0, -1.0, 0.5] + rng.normal(size=1500)
@@ -116,7 +118,7 @@ def test_worlds_have_the_unlikeness_that_is_asked_for(loss: str, asked: float) -
         problem = world.problem(agreement)
         best, n = problem.optimum, agreement.records / agreement.records.sum()
         alone = [float(problem.fitness.value(problem.fitness_of(o).minimum().theta)) for o in problem.owners]
-        assert world.unlikeness == pytest.approx(asked, rel=0.05)
+        assert world.heterogeneity == pytest.approx(asked, rel=0.05)
         assert float(n @ alone) / best.value - 1.0 == pytest.approx(asked, rel=0.6)
 
 
@@ -144,27 +146,27 @@ def test_many_owners_share_a_few_kinds() -> None:
 
 
 def test_a_range_is_log_normal_between_its_ends() -> None:
-    u = Unlikeness(0.02, 0.002, 0.2, "stated")
+    u = Heterogeneity(0.02, 0.002, 0.2, "stated")
     assert [u.quantile(q) for q in (0.05, 0.5, 0.95)] == pytest.approx([0.002, 0.02, 0.2])
     assert u.below(0.02) == pytest.approx(0.5, abs=0.01)
-    assert Unlikeness.stated((0.01, 0.04)).value == pytest.approx(0.02)
-    assert Unlikeness.stated(0).alike
+    assert Heterogeneity.stated((0.01, 0.04)).value == pytest.approx(0.02)
+    assert Heterogeneity.stated(0).alike
     assert not UNKNOWN.alike
     assert UNKNOWN.quantile(0.05) == 0.0
 
 
 @pytest.mark.parametrize("given", [-0.1, [0.2, 0.1], [0.1], "alike", float("nan")])
 def test_what_is_no_range_is_refused(given: object) -> None:
-    with pytest.raises(AgreementError, match="unlikeness"):
-        _agreement(unlikeness=given)
+    with pytest.raises(AgreementError, match="heterogeneity"):
+        _agreement(heterogeneity=given)
 
 
 def test_other_terms_that_do_not_fit() -> None:
     X = np.ones((4, P))
     with pytest.raises(InvalidInput, match="two"):
-        Unlikeness.stated((1.0, 2.0, 3.0))
+        Heterogeneity.stated((1.0, 2.0, 3.0))
     with pytest.raises(InvalidInput, match="low"):
-        Unlikeness(0.1, 0.2, 0.3, "stated")
+        Heterogeneity(0.1, 0.2, 0.3, "stated")
     with pytest.raises(DataError, match="strata"):
         Problem.forecasting(_agreement(), (X, np.ones(4)), strata=["a", "b"])
     with pytest.raises(InvalidInput, match="two strata"):
@@ -180,7 +182,7 @@ def test_a_plan_for_owners_that_differ_does_not_average_their_models() -> None:
     open_terms = copriv.Agreement.of(
         {"agreement": terms, "model": {"loss": "squared", "regularization": 1e-4}, "owner": owners}
     )
-    alike = plan(Problem.forecasting(open_terms.replace(data={"unlikeness": 0.0}), public), keep=False, runs=10)
+    alike = plan(Problem.forecasting(open_terms.replace(data={"heterogeneity": 0.0}), public), keep=False, runs=10)
     found = cautious(Problem.forecasting(open_terms, public), alike, UNKNOWN)
     assert alike.caution is None
     assert found.caution.regret[found.caution.chosen].max() == found.caution.regret.max(axis=1).min()

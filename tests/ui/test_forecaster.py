@@ -7,12 +7,12 @@ import pytest
 
 import slow_forecast
 from copriv.agreement import Agreement
-from copriv.ui import drafts, forecaster
+from copriv.ui import agreement_form, forecaster
 from copriv.ui.forecaster import Forecaster, Superseded
 
 
 def asked(seconds, loss="squared"):
-    document = drafts.first(None)
+    document = agreement_form.first(None)
     document.pop("owners"), document.pop("target"), document.pop("start")
     document["agreement"]["name"], document["model"]["loss"] = str(seconds), loss
     owners = [{"name": f"o{i}", "records": 100, "epsilon": 1.0} for i in range(2)]

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from copriv.ui import drafts
+from copriv.ui import agreement_form
 from copriv.ui.i18n import LANGUAGES, preferred, texts
 
 ROOT = files("copriv.ui")
@@ -39,11 +39,13 @@ def test_every_text_that_is_asked_for_is_there():
      ("nonsense", 1), ("name", 3), ("window", -1)],
 )  # fmt: skip
 def test_every_error_beside_a_field_has_words_in_every_language(change):
-    document = drafts.first(None)
+    document = agreement_form.first(None)
     owners = [{"name": f"o{i}", "records": 100, "epsilon": 1.0} for i in range(2)]
     key, value = change
     tables = {table: document[table] for table in ("agreement", "model", "data")}
-    found = drafts.checked({**tables, "agreement": {**document["agreement"], key: value}, "owner": owners})["errors"]
+    found = agreement_form.checked({**tables, "agreement": {**document["agreement"], key: value}, "owner": owners})[
+        "errors"
+    ]
     assert found
     for error in found:
         text = texts("en").get(f"problem.{error.get('kind')}")

@@ -130,8 +130,8 @@ def test_a_file_that_holds_a_program_is_refused_before_it_runs(finished, tmp_pat
 
 
 STRANGE = [
-    {"kind": "stepped", "k": "x"}, {"kind": "stepped", "k": 10**400}, {"kind": "asked", "talker": 0.0},
-    {"kind": "asked", "talker": [1]}, {"kind": "stepped", "owners": "abc", "dropped": {"a": 1}},
+    {"kind": "stepped", "k": "x"}, {"kind": "stepped", "k": 10**400}, {"kind": "asked", "participant": 0.0},
+    {"kind": "asked", "participant": [1]}, {"kind": "stepped", "owners": "abc", "dropped": {"a": 1}},
     {"kind": "refused", "owner": {"<b>": 1}, "reason": "\ud800"}, {"kind": "\ud800<b>"}, [], 3, None,
 ]  # fmt: skip
 

@@ -10,11 +10,11 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
-from copriv.ui import drafts, shell, views
+from copriv.ui import agreement_form, shell, views
 
 
 def state(sizes=(300, 900, 2000), epsilons=(1.0, 1.0, 1.0), **changes):
-    document = drafts.first(None)
+    document = agreement_form.first(None)
     document["data"] |= {"components": 4, "public_rows": 400}
     document["owners"] = [
         {"terms": {"name": f"o{i}", "records": n, "epsilon": ε}, "joined": True, "unlike": False}
@@ -111,7 +111,7 @@ def test_who_is_out_is_told_what_joining_would_bring(made):
 
 def test_nothing_is_invented_of_what_a_forecast_does_not_know(made):
     view = views.quick(views.Question.of(state()), made)
-    assert view["unlikeness"] == made.document["unlikeness"]
+    assert view["heterogeneity"] == made.document["heterogeneity"]
     assert all(row["own"] is None and row["probability"] is None for row in view["owners"])
 
 
@@ -163,7 +163,7 @@ def test_what_no_agreement_allows_is_told_in_words_with_its_field(made, key, val
     document["owners"][1]["terms"][key] = value
     written = {name: document[name] for name in ("agreement", "model", "data")}
     written["owner"] = [seat["terms"] for seat in document["owners"]]
-    assert [one["path"] for one in drafts.checked(written)["errors"]] == [["owner", 1, key]]
+    assert [one["path"] for one in agreement_form.checked(written)["errors"]] == [["owner", 1, key]]
     with pytest.raises(AgreementError, match=rf"^owner\.1\.{key} of \"o1\": .*{said}"):
         views.quick(views.Question.of(document), made)
 
@@ -175,10 +175,10 @@ def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
     terms = {
         "agreement": {"rule": "A2", "horizon": 3, "answers": 1, "step": "auto", "mechanism": "objective"},
         "model": {"loss": "squared", "regularization": 0.01, "gradient_bound": 5.0},
-        "data": {"feature_bound": 3.0, "unlikeness": 0.0},
+        "data": {"feature_bound": 3.0, "heterogeneity": 0.0},
         "owner": [{"name": f"o{i}", "records": 500, "epsilon": 5.0} for i in range(3)],
     }
-    alike, differ = (Agreement.of({**terms, "data": {**terms["data"], "unlikeness": u}}) for u in (0.0, 0.5))
+    alike, differ = (Agreement.of({**terms, "data": {**terms["data"], "heterogeneity": u}}) for u in (0.0, 0.5))
     bands = [views.expected_band(agreement, rows) for agreement in (alike, differ)]
     assert [sorted(band) for band in bands] == [["high", "k", "low", "median"]] * 2
     # An average of fitted models is biased where owners differ.

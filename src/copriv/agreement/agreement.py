@@ -203,7 +203,7 @@ class Agreement(Shown, Framed, AgreedTerms):
             return self.n_owners
         if self.synchronous:
             return min(self.agreement.horizon - 1, self.answers)
-        return min(self.agreement.horizon, self.answers * self.n_talkers)
+        return min(self.agreement.horizon, self.answers * self.n_participants)
 
 
 def _text_of(path: str | Path) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.terms import OwnerTerms
 from copriv.types import Array
@@ -62,7 +62,7 @@ def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
     return Bundles(*_shared_out(np.repeat(kind, counts), quiet.repeat(counts)))
 
 
-def _shared_out(kind: Int[np.ndarray, " talkers"], quiet: Float[Array, " talkers"]) -> tuple[Any, bool]:
+def _shared_out(kind: Int[np.ndarray, " participants"], quiet: Float[Array, " participants"]) -> tuple[Any, bool]:
     """Which bundle each is in, by kind, or by how quiet its noise is where there are more kinds than MOST."""
     N = len(kind)
     of = np.empty(N, dtype=np.int64)
@@ -78,27 +78,27 @@ def _shared_out(kind: Int[np.ndarray, " talkers"], quiet: Float[Array, " talkers
 
 
 @lru_cache(maxsize=16)
-def bundled_talkers(agreement: Agreement) -> Bundles:
+def bundled_participants(agreement: Agreement) -> Bundles:
     """As `bundles_of`, of those that answer by themselves: owners, or the groups that they are in."""
-    if agreement.synchronous or agreement.n_talkers == agreement.n_owners:
+    if agreement.synchronous or agreement.n_participants == agreement.n_owners:
         return bundles_of(agreement)
-    members = Talkers.of(agreement).members
-    talker = np.empty(agreement.n_owners, dtype=np.int64)
+    members = Participants.of(agreement).members
+    participant = np.empty(agreement.n_owners, dtype=np.int64)
     for j, group in enumerate(members):
-        talker[list(group)] = j
+        participant[list(group)] = j
     if len(members) <= MOST:
-        return Bundles(talker, True)
+        return Bundles(participant, True)
     own = _places([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
     of_each = own[np.repeat(np.arange(len(own)), agreement.counts)]
     mechanism = agreement.mechanism
     scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
-    loud = np.bincount(talker, (agreement.weights * scale) ** 2).astype(np.float64)
+    loud = np.bincount(participant, (agreement.weights * scale) ** 2).astype(np.float64)
     made = []
     for group in members:
         which, often = np.unique(of_each[list(group)], return_counts=True)
         made.append((*which.tolist(), *often.tolist()))
     of, alike = _shared_out(_places(made), -loud)
-    return Bundles(of[talker], alike)
+    return Bundles(of[participant], alike)
 
 
 def _places(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
@@ -122,8 +122,8 @@ def as_few(agreement: Agreement) -> Agreement:
     mechanism, terms = agreement.mechanism, agreement.agreement
     if agreement.n_owners <= MOST or not isinstance(mechanism, GradientNoise):
         return agreement
-    bundles, pure = bundled_talkers(agreement), mechanism.guarantee is Guarantee.PURE
-    N, few = agreement.n_owners if agreement.synchronous else agreement.n_talkers, bundles.number
+    bundles, pure = bundled_participants(agreement), mechanism.guarantee is Guarantee.PURE
+    N, few = agreement.n_owners if agreement.synchronous else agreement.n_participants, bundles.number
     together = agreement.synchronous or (terms.window > 1 and terms.schedule == "rounds")
     whole = agreement.synchronous or agreement.answers * N <= terms.horizon
     if not whole or (not bundles.alike and not together):

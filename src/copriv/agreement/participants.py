@@ -11,25 +11,25 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.mechanisms import OneAnswer
-from copriv.model.fitness import Box, Regularizer
+from copriv.model.fitness import FeasibleSet, Regularizer
 from copriv.rules import named
 from copriv.rules.descent import Descent, UpdateRule
 from copriv.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Talkers:
+class Participants:
     """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
 
     members: tuple[tuple[int, ...], ...]
-    """Each talker's owners, by their places in the agreement."""
-    weights: Float[Array, " talkers"]
+    """Each participant's owners, by their places in the agreement."""
+    weights: Float[Array, " participants"]
     rates: tuple[float, ...]
     """Of their clocks."""
 
     @classmethod
-    def of(cls, agreement: Agreement) -> "Talkers":
-        """Where owners answer once, each is a talker of its own whatever the rule: there is nothing to wait for.
+    def of(cls, agreement: Agreement) -> "Participants":
+        """Where owners answer once, each is a participant of its own whatever the rule: there is nothing to wait for.
 
         Raises AgreementError where the size of groups is still "auto".
         """
@@ -58,27 +58,27 @@ def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
 
 def agreed_rule(
     agreement: Agreement,
-    talkers: Talkers,
+    participants: Participants,
     n_parameters: int,
     *,
     shares_by_rate: bool = False,
-    shares: Float[Array, " talkers"] | None = None,
+    shares: Float[Array, " participants"] | None = None,
     feature_bound: float | None = None,
 ) -> UpdateRule:
     """The rule of an agreement.
 
-    shares_by_rate: whether talkers talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
+    shares_by_rate: whether participants talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
     shares: how often each talks, where something else than the agreement says so.
     n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
-    descent = Descent(Regularizer(model.regularization), Box(model.theta_max), matrix)
+    descent = Descent(Regularizer(model.regularization), FeasibleSet(model.theta_max), matrix)
     mechanism = agreement.mechanism
     if isinstance(mechanism, OneAnswer):
-        return mechanism.rule(agreement, descent, talkers.weights, n_parameters, feature_bound)
+        return mechanism.rule(agreement, descent, participants.weights, n_parameters, feature_bound)
     if shares is None and shares_by_rate:
-        rates = np.array(talkers.rates)
+        rates = np.array(participants.rates)
         shares = rates / rates.sum()
-    return named(terms.rule).update(agreement, descent, talkers.weights, shares)
+    return named(terms.rule).update(agreement, descent, participants.weights, shares)

@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.forecast.assessment import assess
 from copriv.forecast.forecaster import worlds_unlike
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
-from copriv.populations.dealt import unlikeness_of
-from copriv.populations.diagnosis import heard
+from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.diagnosis import diagnose
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.types import Array
@@ -82,18 +82,21 @@ def realised(
         "seconds": round(seconds, 3),
         "public": None
         if public is None
-        else {**on_public_rows(agreement, conductor.model, public), "heard": _heard(conductor, public, strata)},
+        else {
+            **on_public_rows(agreement, conductor.model, public),
+            "heterogeneity_diagnosis": _diagnosis(conductor, public, strata),
+        },
     }
 
 
-def _heard(conductor: "Conductor", public: Records, strata: Sequence[str] | None) -> dict[str, Any] | None:
+def _diagnosis(conductor: "Conductor", public: Records, strata: Sequence[str] | None) -> dict[str, Any] | None:
     """What the answers say of the owners and of the public rows, beside what was assumed (`copriv.populations.diagnosis`)."""
     agreement, store = conductor.agreement, conductor.store
     problem = Problem.forecasting(agreement, public, strata=strata)
     sample = PublicSample.of(problem)
     asked = {query.identity: query.theta for _, _, query in store.queries()}
     answers = ((answer.owner, asked[answer.identity], answer.gradient) for answer in store.answers())
-    found = heard(agreement, sample, unlikeness_of(problem), conductor.model, answers)
+    found = diagnose(agreement, sample, heterogeneity_of(problem), conductor.model, answers)
     return None if found is None else found.to_dict()
 
 
@@ -107,10 +110,10 @@ def expected(
     """
     problem = Problem.forecasting(agreement, public, strata=strata)
     sample = PublicSample.of(problem)
-    unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), seed)
+    unlike = worlds_unlike(sample, agreement, heterogeneity_of(problem), seed)
     made = assess(problem, "as agreed", runs, seed, sample, unlike)
     ψ, asked = made.relative_fitness, agreement.queries
-    each = min(round(asked / len(Talkers.of(agreement).members)), agreement.answers)
+    each = min(round(asked / len(Participants.of(agreement).members)), agreement.answers)
     return {
         **_counted(agreement, [each] * len(agreement.owner), asked),
         "kind": made.kind,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.agreement.participants import Participants, agreed_rule
 from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.owner.protocol import Query
@@ -31,26 +31,28 @@ def train(
         Owner(agreement, name, part, loss, ledgers[name])
         for name, part in zip(agreement.owner_names, records, strict=True)
     ]
-    talkers, p = Talkers.of(agreement), records[0].n_parameters
-    rule = agreed_rule(agreement, talkers, p)
+    participants, p = Participants.of(agreement), records[0].n_parameters
+    rule = agreed_rule(agreement, participants, p)
     start = agreement.agreement.start
     state = rule.start((np.zeros(p) if start is None else np.array(start))[None, :])
     run, fingerprint, w = secrets.token_hex(16), agreement.fingerprint, agreement.weights
-    for k, j in zip(range(agreement.queries), _turns(len(talkers.members), agreement.agreement.seed), strict=False):
-        talker, members = np.array([j]), list(talkers.members[j])
-        θ = np.array(rule.query(state, talker)[0])
+    for k, j in zip(
+        range(agreement.queries), _turns(len(participants.members), agreement.agreement.seed), strict=False
+    ):
+        participant, members = np.array([j]), list(participants.members[j])
+        θ = np.array(rule.query(state, participant)[0])
         answers = [
             owners[i].answer(Query(f"{run} {k} {i}", fingerprint, owners[i].name, θ.copy())).gradient for i in members
         ]
         # Owners that answer together count by their weights (A, Remark 2).
         share = w[members] / w[members].sum() if w[members].sum() > 0 else np.zeros(len(members))
-        state = rule.step(state, talker, (share @ np.array(answers))[None, :])
+        state = rule.step(state, participant, (share @ np.array(answers))[None, :])
     return np.array(rule.model(state)[0])
 
 
-def _turns(talkers: int, seed: int) -> Iterator[int]:
+def _turns(participants: int, seed: int) -> Iterator[int]:
     """Everybody once, in random order, before anybody again: within every cap, and a window is full at its end."""
-    order, rng = list(range(talkers)), random.Random(seed)
+    order, rng = list(range(participants)), random.Random(seed)
     while True:
         rng.shuffle(order)
         yield from order

@@ -2,7 +2,7 @@
 
     Var f(θ_k) = ¼ Σ_jl a_j a_l E z_j² z_l² − (E f − f*)²
 
-All directions hear the same talker and rotated Laplace noise, so E z_j² z_l² is no product: each pair j ≤ l is followed
+All directions hear the same participant and rotated Laplace noise, so E z_j² z_l² is no product: each pair j ≤ l is followed
 by itself. With shared data a direction's state is y = (1, θ, S, x_1, x_2, …), x the owners' memories and S = Σ ω_i x_i,
 and an event is y ← Fy + gξ. So E[y_a y_b · y'_c y'_d], ′ the direction l, obeys a closed linear recursion, given the
 counts of `asynchronous_events`. The noise brings (V = 2b², κ = 12b⁴, G as in `synchronous`)
@@ -10,7 +10,7 @@ counts of `asynchronous_events`. The noise brings (V = 2b², κ = 12b⁴, G as i
     E ξ² = V,     E ξ² ξ'² = V² + κ G_jl,  with 2V² more for j = l,     odd moments 0.
 
 **Identical owners collapse.** Owners of one class are exchangeable and an entry names at most four of them, so four
-labels a class stand for all: E x_1 x_2 is the same for any two. `_split` sets the talker apart from its class, `_join`
+labels a class stand for all: E x_1 x_2 is the same for any two. `_split` sets the participant apart from its class, `_join`
 makes it a random member of the class that its answer leads to; both only rename labels.
 
 Exact to rounding, which is relative to the square of the mean: about 1e-13 of it. Owners of a class share their noise
@@ -171,7 +171,7 @@ class _Recursion:
         return square[self._j, :, None] * square[self._l, None, :]
 
     def split(self, moments: Array, before: Row, c: int) -> tuple[Row, bool, Array]:
-        """The talker's own memory as last label where it matters, and the labels left of its class."""
+        """The participant's own memory as last label where it matters, and the labels left of its class."""
         sizes = _sizes(self._counts, before)
         if self._counts.slot[c] < 0:
             return sizes, False, moments
@@ -182,7 +182,7 @@ class _Recursion:
         return left, own, _gather(moments, index, labels)
 
     def answer(self, moments: Array, kind: int, others: int, own: bool) -> Array:
-        """The talker's new memory as last label, and what changes with it at once."""
+        """The participant's new memory as last label, and what changes with it at once."""
         key = (kind, others, own)
         if key not in self._talks:
             self._talks[key] = self._talk(kind, self.base + others, own)
@@ -297,7 +297,7 @@ def _renamed(entries: Integers, names: Integers, first: int) -> Integers:
 
 @lru_cache(maxsize=4096)
 def _split(base: int, sizes: Row, left: Row, c: int, own: bool) -> Integers:
-    """Where each entry stands before the talker left class c; the talker and the rest are any of its owners."""
+    """Where each entry stands before the participant left class c; the participant and the rest are any of its owners."""
     start, total = base + sum(sizes[:c]), base + sum(left)
     names = np.arange(total + own)
     names[start + left[c] : total] += sizes[c] - left[c]
@@ -307,7 +307,7 @@ def _split(base: int, sizes: Row, left: Row, c: int, own: bool) -> Integers:
 
 
 def _join(moments: Array, after: Row, c: int, others: Row, base: int, counts: Counts) -> Array:
-    """The talker, the last label, as any of the owners that class c has now."""
+    """The participant, the last label, as any of the owners that class c has now."""
     sizes, n = _sizes(counts, after), after[c]
     inside, outside, named = _places_after(base, sizes, others, c)
     labels = base + sum(sizes)
@@ -324,17 +324,17 @@ def _join(moments: Array, after: Row, c: int, others: Row, base: int, counts: Co
 
 @lru_cache(maxsize=4096)
 def _places_after(base: int, sizes: Row, others: Row, c: int) -> tuple[Integers, Integers, Flags]:
-    """For each entry: its place if the talker is the r-th label of class c, or none of them; and which it names."""
-    start, total, talker = base + sum(sizes[:c]), base + sum(sizes), base + sum(others)
+    """For each entry: its place if the participant is the r-th label of class c, or none of them; and which it names."""
+    start, total, participant = base + sum(sizes[:c]), base + sum(sizes), base + sum(others)
     entries = _entries(total)
     names = np.arange(total)
     names[start + sizes[c] :] -= sizes[c] - others[c]
     names[start : start + sizes[c]] = -1
-    outside = _place(_renamed(entries, names, start), talker + 1)
+    outside = _place(_renamed(entries, names, start), participant + 1)
     inside = []
     for r in range(start, start + sizes[c]):
-        names[r] = talker
-        inside.append(_place(_renamed(entries, names, start), talker + 1))
+        names[r] = participant
+        inside.append(_place(_renamed(entries, names, start), participant + 1))
         names[r] = -1
     named = np.array([(entries == r).any(axis=1) for r in range(start, start + sizes[c])])
     return np.array(inside), outside, named

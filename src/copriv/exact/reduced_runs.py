@@ -80,8 +80,8 @@ def simulated_costs(
     most = max(1, BLOCK // max(drawn, min(owners.number, T) * len(directions.curvature)))
     while done < runs:
         size = min(most, runs - done)
-        talkers = draw_talkers(owners, T, size, rng, order)
-        kind, slot = _slots(owners, talkers)
+        participants = draw_participants(owners, T, size, rng, order)
+        kind, slot = _slots(owners, participants)
         if isinstance(recursion, WithCopies):
             blocks.append(_with_copies(directions, owners, recursion, kind, slot, rng))
         else:
@@ -118,7 +118,7 @@ def _laplace_sum(number: float, shape: tuple[int, int], rng: np.random.Generator
     return rng.standard_gamma(number, shape) - rng.standard_gamma(number, shape)
 
 
-def draw_talkers(
+def draw_participants(
     owners: OwnerKinds, horizon: int, runs: int, rng: np.random.Generator, order: Order = "uniform"
 ) -> Int[Integers, "runs k"]:
     """The owner of each event, 0 … N−1 in the order of kinds; fewer than `horizon` events where the caps end it."""
@@ -154,14 +154,14 @@ def _run_position(ordered: Integers) -> Integers:
     return place - np.maximum.accumulate(np.where(new, place, 0), axis=1)
 
 
-def _slots(owners: OwnerKinds, talkers: Integers) -> tuple[Integers, Integers]:
-    """The kind of each talker, and its number among the owners that the run hears: memory only for those."""
-    kind = np.searchsorted(np.cumsum(owners.counts), talkers, side="right")
-    sequence = np.argsort(talkers, axis=1, kind="stable")
-    ordered = np.take_along_axis(talkers, sequence, axis=1)
+def _slots(owners: OwnerKinds, participants: Integers) -> tuple[Integers, Integers]:
+    """The kind of each participant, and its number among the owners that the run hears: memory only for those."""
+    kind = np.searchsorted(np.cumsum(owners.counts), participants, side="right")
+    sequence = np.argsort(participants, axis=1, kind="stable")
+    ordered = np.take_along_axis(participants, sequence, axis=1)
     number = np.zeros_like(ordered)
     number[:, 1:] = np.cumsum(ordered[:, 1:] != ordered[:, :-1], axis=1)
-    slot = np.empty_like(talkers)
+    slot = np.empty_like(participants)
     np.put_along_axis(slot, sequence, number, axis=1)
     return kind, slot
 

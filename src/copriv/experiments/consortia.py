@@ -37,7 +37,7 @@ from copriv.data.datasets import hospital
 from copriv.data.fetch import found
 from copriv.errors import DataError
 from copriv.losses import by_name
-from copriv.model.fitness import Box, Fitness, Regularizer
+from copriv.model.fitness import FeasibleSet, Fitness, Regularizer
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -228,7 +228,7 @@ def public_sample(setting: Setting, path: str | None) -> Records:
 def public_fitness(setting: Setting, path: str | None) -> Fitness:
     """f on the public rows."""
     records = public_sample(setting, path)
-    return Fitness(by_name(setting.loss), Regularizer(setting.regularization), Box(1e5), records)
+    return Fitness(by_name(setting.loss), Regularizer(setting.regularization), FeasibleSet(1e5), records)
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
 from copriv.exact.moments import OwnerKinds
 from copriv.exact.recursion import moments_of
@@ -172,16 +172,16 @@ def assess(
     return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
 
 
-def _as_talkers(agreement: Agreement) -> Float[Array, "talkers 2"]:
+def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
     """Records and scale of the noise of each that answers by itself.
 
     A group is one owner of all its records (A, Remark 2), whose noise Σ (w_i/w_G) b_i z_i has the variance of Laplace noise of
     scale √Σ (w_i b_i/w_G)²: the mean of f needs no more of it.
     """
     records, scales = agreement.records, noise_scales(agreement)
-    if agreement.synchronous or agreement.n_talkers == agreement.n_owners:
+    if agreement.synchronous or agreement.n_participants == agreement.n_owners:
         return np.column_stack([records, scales])
-    w, groups = agreement.weights, [list(group) for group in Talkers.of(agreement).members]
+    w, groups = agreement.weights, [list(group) for group in Participants.of(agreement).members]
     loud = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
     return np.column_stack([[records[group].sum() for group in groups], loud])
 
@@ -204,7 +204,7 @@ def _exact_mean(problem: Problem) -> Array | None:
     capped = None if agreement.answers >= terms.horizon else float(agreement.answers)
     if not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
-    each = _as_talkers(agreement)
+    each = _as_participants(agreement)
     kinds, counts = np.unique(each, axis=0, return_counts=True)
     owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
     order: Any = "random order" if terms.schedule == "random-order" else "uniform"

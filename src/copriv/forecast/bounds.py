@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.errors import InvalidInput
 from copriv.problem import Problem
 from copriv.rules.async_copies import a_as_printed, a_theorem_2
@@ -40,22 +40,22 @@ def setting_of(problem: Problem) -> Setting:
     """
     agreement = problem.agreement
     f, p, terms = problem.fitness, problem.n_parameters, agreement.agreement
-    n, mechanism, talkers = float(agreement.records.sum()), agreement.mechanism, Talkers.of(agreement)
+    n, mechanism, participants = float(agreement.records.sum()), agreement.mechanism, Participants.of(agreement)
     scales = noise_scales(agreement, problem.feature_bound)
     moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
-    # A record with κ holders is answered for as if ε were ε/κ; a group is one talker whose members' noise adds up.
+    # A record with κ holders is answered for as if ε were ε/κ; a group is one participant whose members' noise adds up.
     inverse = (agreement.overlaps / agreement.epsilons) ** 2
     if agreement.synchronous:
         members: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(agreement.n_owners))
     else:
-        members = talkers.members
+        members = participants.members
     scaling, plain = _multiple(problem.preconditioner)
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
-    rates = talkers.rates
+    rates = participants.rates
     equally = agreement.synchronous or terms.schedule == "uniform" or min(rates) == max(rates)
     return Setting(
         gradient_bound=Ξ,
-        regularizer_bound=f.regularizer.bound(f.box.theta_max, p),
+        regularizer_bound=f.regularizer.bound(f.feasible_set.theta_max, p),
         n_parameters=p,
         total_records=n,
         epsilon=np.array([inverse[list(group)].sum() for group in members]) ** -0.5,
@@ -64,7 +64,7 @@ def setting_of(problem: Problem) -> Setting:
         strong_convexity=f.strong_convexity(),
         smoothness=f.smoothness(),
         regularization=f.regularizer.strength,
-        diameter=f.box.diameter(p),
+        diameter=f.feasible_set.diameter(p),
         answers=agreement.answers,
         noise=np.array([moments[list(group)].sum() for group in members]),
         moves=agreement.queries if agreement.synchronous else None,
@@ -75,7 +75,7 @@ def setting_of(problem: Problem) -> Setting:
             ),
             (bool(np.allclose(agreement.weights, agreement.records / n)), "owners weigh n_i/n"),
             (plain, "no preconditioner but a multiple of the identity"),
-            (bool(np.all(np.abs(problem.start) <= f.box.theta_max)), "the start in Θ"),
+            (bool(np.all(np.abs(problem.start) <= f.feasible_set.theta_max)), "the start in Θ"),
             (equally, "owners answer equally often"),
         ),
     )

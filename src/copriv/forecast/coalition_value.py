@@ -64,10 +64,12 @@ class Consortium(Shown):
     """ψ of what each has without joining: the better of its own model and the public one; None: `alone`."""
 
     @classmethod
-    def of(cls, agreement: Agreement, information: float, curve: NoiseCurve, unlikeness: float = 0.0) -> "Consortium":
-        """The agreement's owners. unlikeness: u = Σ v_i·U(1 − 2v_i + Σ v²), so that U = u/(1 − Σ v²)."""
+    def of(
+        cls, agreement: Agreement, information: float, curve: NoiseCurve, heterogeneity: float = 0.0
+    ) -> "Consortium":
+        """The agreement's owners. heterogeneity: u = Σ v_i·U(1 − 2v_i + Σ v²), so that U = u/(1 − Σ v²)."""
         tables, v = agreement.owner_tables, agreement.records / agreement.records.sum()
-        spread = unlikeness / (1.0 - float(v @ v)) if len(v) > 1 else 0.0
+        spread = heterogeneity / (1.0 - float(v @ v)) if len(v) > 1 else 0.0
         records, epsilon, overlap = (
             np.array([getattr(table, key) for table in tables], dtype=np.float64)
             for key in ("records", "epsilon", "overlap")

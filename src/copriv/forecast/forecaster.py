@@ -35,19 +35,19 @@ from copriv.formatting.sanitize import printable
 from copriv.plan import Plan, plan
 from copriv.plan.minimax_regret import Caution
 from copriv.populations.by_owner import OwnerWorld, psi
-from copriv.populations.dealt import UnlikeWorld, unlike_worlds, unlikeness_of, worlds_of
+from copriv.populations.dealt import UnlikeWorld, heterogeneity_of, unlike_worlds, worlds_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
-from copriv.terms.heterogeneity import Unlikeness
+from copriv.terms.heterogeneity import Heterogeneity
 from copriv.threads import on_one_thread
 from copriv.types import Loss
 from copriv.validation import count
 
 LEVEL_WORLDS = 8
-"""Worlds at each level of unlikeness."""
+"""Worlds at each level of heterogeneity."""
 NOTICEABLE = 0.05
 """What leaving owners out must save the others at least, as a part of the cost: a forecast is no better than that."""
 WIDE = 100.0
@@ -55,10 +55,10 @@ WIDE = 100.0
 
 
 @dataclass(frozen=True)
-class AtUnlikeness(Shown):
-    """ψ of the recommended terms at one unlikeness."""
+class AtHeterogeneity(Shown):
+    """ψ of the recommended terms at one heterogeneity."""
 
-    unlikeness: float
+    heterogeneity: float
     mean: float
     median: float
     low: float
@@ -81,7 +81,7 @@ class Forecast(Shown, Framed, Drawn):
     _pictures: ClassVar[Mapping[str, str]] = {
         "break-even": "copriv.pictures.forecast:break_even",
         "curves": "copriv.pictures.forecast:curves",
-        "unlikeness": "copriv.pictures.heterogeneity:by_unlikeness",
+        "heterogeneity": "copriv.pictures.heterogeneity:by_heterogeneity",
     }
 
     agreed: Assessment
@@ -103,9 +103,9 @@ class Forecast(Shown, Framed, Drawn):
     best_weights: float
     """ψ under the best weights."""
     description: str
-    unlikeness: Unlikeness
+    heterogeneity: Heterogeneity
     """How unlike the owners are taken to be, and who says so."""
-    at_unlikeness: tuple[AtUnlikeness, ...]
+    at_heterogeneity: tuple[AtHeterogeneity, ...]
     """The recommended terms, were owners alike, as unlike as they are taken to be, and twice as unlike."""
     runs: tuple[Run, ...]
     """What the plan chose, its runner-up and the sides of its promises, run in the same worlds as the agreed terms."""
@@ -291,7 +291,7 @@ class Forecast(Shown, Framed, Drawn):
                 for bound in self.bounds
             ],
             "owners": [{**vars(owner), "own": vars(owner.own)} for owner in self.owners],
-            "unlikeness": vars(self.unlikeness),
+            "heterogeneity": vars(self.heterogeneity),
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),
                 "together": self.error(self.together),
@@ -303,7 +303,7 @@ class Forecast(Shown, Framed, Drawn):
                 self.together, float(self.agreed.relative_fitness.median[-1]), self.public_only,
                 [owner.alone for owner in self.owners],
             ),
-            "at_unlikeness": [vars(one) for one in self.at_unlikeness],
+            "at_heterogeneity": [vars(one) for one in self.at_heterogeneity],
             "unseen": None if self.unseen is None else vars(self.unseen),
             "plan_caution": None if self.caution_of_plan is None else {
                 "holds_to": self.caution_of_plan.holds_to,
@@ -357,7 +357,7 @@ def forecast(
     runs: simulated runs on the public rows for each assessment.
     public_start, preconditioner: what a recommendation may use.
     progress: called with (stages done, stages in all).
-    strata: which owner or stratum each row of `public` is of (labels), where that is known: unlikeness is estimated from
+    strata: which owner or stratum each row of `public` is of (labels), where that is known: heterogeneity is estimated from
         it, unless the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is told
         about from its own rows. For the public rows of the pipeline, data.strata names the column.
 
@@ -402,8 +402,8 @@ def forecast(
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
-    unlikeness = unlikeness_of(problem)
-    unlike = worlds_unlike(sample, problem.terms, unlikeness, seed)
+    heterogeneity = heterogeneity_of(problem)
+    unlike = worlds_unlike(sample, problem.terms, heterogeneity, seed)
     agreed = assess(problem.under(settled), words or "as agreed", runs, seed, sample, unlike)
     report(3, 4)
     found = tuple(
@@ -415,7 +415,7 @@ def forecast(
         recommended = agreed
     report(4, 4)
 
-    differ = 0.0 if unlike is None else unlikeness.value
+    differ = 0.0 if unlike is None else heterogeneity.value
     records = [table.records for table in problem.terms.owner_tables]
     seen = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
     # What owners are worth is asked of the curve, and what joining means of the runs: held to them, both say the same.
@@ -460,33 +460,33 @@ def forecast(
         best_subset=float(members.cost(subset)),
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
-        unlikeness=unlikeness,
-        at_unlikeness=()
+        heterogeneity=heterogeneity,
+        at_heterogeneity=()
         if unlike is None
-        else _at_unlikeness(problem, recommended.agreement, sample, unlikeness, seed),
+        else _at_heterogeneity(problem, recommended.agreement, sample, heterogeneity, seed),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
     )
 
 
 def worlds_unlike(
-    sample: PublicSample, terms: Agreement, unlikeness: Unlikeness, seed: int
+    sample: PublicSample, terms: Agreement, heterogeneity: Heterogeneity, seed: int
 ) -> tuple[UnlikeWorld | OwnerWorld, ...] | None:
-    """The forecast's worlds with owners that differ, by levels spread over what unlikeness may be; None: alike."""
-    if unlikeness.alike or terms.n_owners == 1:
+    """The forecast's worlds with owners that differ, by levels spread over what heterogeneity may be; None: alike."""
+    if heterogeneity.alike or terms.n_owners == 1:
         return None
-    return worlds_of(sample, terms, unlikeness, WORLDS, seed)
+    return worlds_of(sample, terms, heterogeneity, WORLDS, seed)
 
 
-def _at_unlikeness(
-    problem: Problem, recommended: Agreement, sample: PublicSample, unlikeness: Unlikeness, seed: int
-) -> tuple[AtUnlikeness, ...]:
+def _at_heterogeneity(
+    problem: Problem, recommended: Agreement, sample: PublicSample, heterogeneity: Heterogeneity, seed: int
+) -> tuple[AtHeterogeneity, ...]:
     """What the recommended terms cost at 0, at the value and at twice that: a few worlds and runs each."""
     found = []
-    for level in (0.0, unlikeness.value, 2.0 * unlikeness.value):
+    for level in (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
         worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
         ψ = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
-        found.append(AtUnlikeness(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
+        found.append(AtHeterogeneity(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_o
 from copriv.formatting.numbers import percent
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.one_answer import plan_one_answer
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import own_learners
@@ -117,7 +117,7 @@ def forecast_own_learners(
     else:
         problem = Problem.load_public(agreement) if public is None else Problem.forecasting(agreement, public)
     sample = PublicSample(problem)
-    unlike = worlds_unlike(sample, problem.terms, unlikeness_of(problem), seed)
+    unlike = worlds_unlike(sample, problem.terms, heterogeneity_of(problem), seed)
     found = [
         assess(problem.under(terms), "", runs, seed, sample, unlike) for terms in _candidates(problem, sample, seed)
     ]

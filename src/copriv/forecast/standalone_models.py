@@ -42,7 +42,7 @@ class Judgement:
     own: Float[Array, "worlds sizes"]
     """What too few records of its own leave unknown: also the excess of an own model on the owner's own population."""
     apart: Float[Array, "worlds kinds"]
-    """Each kind of owner's unlikeness; 0 where owners are alike. An owner may be of any kind."""
+    """Each kind of owner's heterogeneity; 0 where owners are alike. An owner may be of any kind."""
 
     @classmethod
     def of(
@@ -59,7 +59,7 @@ class Judgement:
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > SIZES:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], SIZES)))
-        model = sample.problem.box.project(sample.optimum.theta)
+        model = sample.problem.feasible_set.project(sample.optimum.theta)
         public = np.array([psi(world.pool, model) for world in worlds])
         own = np.array([[_own(world, int(n), sample) for n in sizes] for world in worlds])
         apart = np.zeros((len(worlds), 1)) if unlike is None else np.array([world.apart for world in unlike])
@@ -89,7 +89,7 @@ class Judgement:
         return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
 
     def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """The second question: which model serves the owner's *own* records, from unlikeness and the same runs.
+        """The second question: which model serves the owner's *own* records, from heterogeneity and the same runs.
 
         On its own population, above its own best model there: its own one errs by what its records leave unknown (a);
         the common one by how unlike it is, and by what privacy and everybody's records leave (t). One made of both at
@@ -150,17 +150,17 @@ class OwnRecords:
 
     alone: float
     together: float
-    finished: float
-    """The common model, finished at home (`copriv.finish`)."""
+    personalized: float
+    """The common model, personalized at home (`copriv.personalize`)."""
     joining_pays: bool
     """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
-    finishing_pays: bool
-    """The one finished at home does."""
+    personalizing_pays: bool
+    """The one personalized at home does."""
     joining_pays_probability: float
-    finishing_pays_probability: float
+    personalizing_pays_probability: float
     joining_close: bool
     """What is known does not tell: see `close_call`."""
-    finishing_close: bool
+    personalizing_close: bool
 
 
 def close_call(probability: float, *typically: bool) -> bool:
@@ -172,18 +172,18 @@ def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
     """From draws of what an owner's own model errs by on its own population (a), and the common one (t)."""
     a, t = np.broadcast_to(a, shape), np.broadcast_to(t, shape)
     both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
-    pays, finishing = float(np.mean(t < a)), float(np.mean(both < a))
-    alone, together, finished = (float(np.median(each)) for each in (a, t, both))
+    pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
+    alone, together, personalized = (float(np.median(each)) for each in (a, t, both))
     return OwnRecords(
         alone,
         together,
-        finished,
+        personalized,
         pays > 0.5,
-        finishing > 0.5,
+        personalizing > 0.5,
         pays,
-        finishing,
+        personalizing,
         close_call(pays, together < alone),
-        close_call(finishing, finished < alone),
+        close_call(personalizing, personalized < alone),
     )
 
 
@@ -208,6 +208,6 @@ def judged(
     """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
     known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
     if known:
-        return OwnJudgement.within(sample.problem.box.project(sample.optimum.theta), known)
+        return OwnJudgement.within(sample.problem.feasible_set.project(sample.optimum.theta), known)
     guessed = None if unlike is None else [world for world in unlike if isinstance(world, UnlikeWorld)]
     return Judgement.of(sample, records, worlds, guessed)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError
 from copriv.mechanisms.mechanism import Mechanism
-from copriv.model.feasible_set import Box, Regularizer
+from copriv.model.feasible_set import FeasibleSet, Regularizer
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.noise import Law, Noise, Order
 from copriv.rules.descent import Descent, UpdateRule
@@ -49,7 +49,7 @@ class Common:
     preconditioner: Float[Array, "p p"] | None
     """As agreed."""
     regularizer: Regularizer
-    box: Box
+    feasible_set: FeasibleSet
 
 
 @dataclass(frozen=True, eq=False)

@@ -276,7 +276,7 @@ class Statistics(OneAnswer):
         noise = np.tensordot(draw(Law.LAPLACE, (runs, len(each), len(unit))), each, axes=(1, 0)) * unit
         together = None if τ == 0 else np.array([float(np.sqrt(np.square(each).sum())) * unit[p]])
         P = setting.terms["preconditioner"]
-        descent = Descent(common.regularizer, common.box, None if P is None else np.array(P))
+        descent = Descent(common.regularizer, common.feasible_set, None if P is None else np.array(P))
         rule = SolveStatistics(descent, np.ones(1), together, base.data.public_count)
         state = rule.step(rule.start(np.tile(start, (runs, 1))), np.zeros(runs, dtype=np.intp), exact + noise)
         return rule.model(state), 1.0

@@ -33,7 +33,7 @@ class Regularizer:
 
 
 @dataclass(frozen=True)
-class Box:
+class FeasibleSet:
     """Θ = {θ : ‖θ‖_∞ ≤ theta_max}; `inf` leaves θ free."""
 
     theta_max: float = np.inf

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from copriv.errors import InvalidInput
 from copriv.losses import Squared
 from copriv.model import solvers
-from copriv.model.feasible_set import Box as Box
+from copriv.model.feasible_set import FeasibleSet as FeasibleSet
 from copriv.model.feasible_set import Regularizer as Regularizer
 from copriv.model.records import Records
 from copriv.model.solvers import ACCURACY
@@ -78,7 +78,7 @@ class Fitness:
 
     loss: Loss
     regularizer: Regularizer
-    box: Box
+    feasible_set: FeasibleSet
     records: Records
 
     @cached_property
@@ -132,7 +132,9 @@ class Fitness:
         """
         self.loss.check_target(self.records.target)
         return solvers.minimum(
-            solvers.Task(self, self.loss, self.records, self.regularizer.strength, self.box.theta_max), near, accuracy
+            solvers.Task(self, self.loss, self.records, self.regularizer.strength, self.feasible_set.theta_max),
+            near,
+            accuracy,
         )
 
 
@@ -146,10 +148,10 @@ def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float
     return np.asarray(fitness / optimum.value - 1.0)
 
 
-def gradient_bound_over(loss: Loss, feature_bound: float, target_bound: float, box: Box) -> float:
+def gradient_bound_over(loss: Loss, feature_bound: float, target_bound: float, feasible_set: FeasibleSet) -> float:
     """Ξ proved from declared bounds: ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound, θ in Θ. Raises where there is none."""
     positive("feature_bound", feature_bound)
-    bound = loss.gradient_bound(feature_bound, non_negative("target bound", target_bound), box.theta_max)
+    bound = loss.gradient_bound(feature_bound, non_negative("target bound", target_bound), feasible_set.theta_max)
     if not np.isfinite(bound):
         raise InvalidInput(
             f"gradient_bound: the {loss.name} loss has no proved bound over these features and theta_max; "

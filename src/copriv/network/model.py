@@ -26,7 +26,7 @@ from copriv.formatting.sanitize import reason
 from copriv.losses import OfMargin
 from copriv.model.records import Records
 from copriv.network.store import refuse_too_many_owners
-from copriv.problem.personalization import finished
+from copriv.problem.personalization import personalized
 from copriv.types import Array
 from copriv.validation import finite_array
 
@@ -97,10 +97,10 @@ class Model(Shown):
     @property
     def at_home(self) -> bool:
         """Whether an owner made it from its own records, for itself: it is not private and must not leave."""
-        return "finished_at_home" in self.record or "learned_at_home" in self.record
+        return "personalized_at_home" in self.record or "learned_at_home" in self.record
 
-    def finished(self, table: object, seed: int = 0) -> "Model":
-        """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.finish`).
+    def personalized(self, table: object, seed: int = 0) -> "Model":
+        """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.personalize`).
 
         It is made from the owner's records and has no guarantee: the file says so, and nothing sends it.
         Raises DataError where the table is not as agreed, or has no target; InvalidInput where this one was made from an
@@ -116,7 +116,7 @@ class Model(Shown):
         x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
         persons = encoded.unit
         rows = Records.of(x, encoded.target) if persons is None else Records.of_persons(x, encoded.target, persons)
-        own = finished(self.agreement, self.theta, rows, seed=seed)
+        own = personalized(self.agreement, self.theta, rows, seed=seed)
         note = {
             "rows": len(rows),
             **({} if persons is None else {"persons": own.rows}),
@@ -125,7 +125,7 @@ class Model(Shown):
             "note": "Made by an owner from its own records, for itself. No budget was spent because nothing is "
             "released: this file must not leave.",
         }
-        return replace(self, theta=own.theta, record={**self.record, "finished_at_home": note})
+        return replace(self, theta=own.theta, record={**self.record, "personalized_at_home": note})
 
     def scores(self, table: object) -> Float[Array, " records"]:
         """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""

@@ -15,7 +15,7 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, feature_bound_of
-from copriv.model.feasible_set import Box
+from copriv.model.feasible_set import FeasibleSet
 from copriv.model.fitness import Regularizer
 from copriv.network.model import Model
 from copriv.network.setup import owner_records
@@ -49,7 +49,7 @@ def own_model(run: str | Path, model: str | Path, name: str, table: object, auth
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
     shared = Common(
         by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), matrix,
-        Regularizer(agreed.model.regularization), Box(agreed.model.theta_max),
+        Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
     given = _answers(run)
     given[name] = mechanism.exact(agreed, owner, records, shared)

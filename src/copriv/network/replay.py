@@ -24,19 +24,19 @@ def replay(store: RunStore, turns: Turns, trajectory: Trajectory) -> dict[str, A
         _remember(event, turns)
     for event in store.events("asked", "stepped", "abandoned"):
         number = int(event.data["turn"])
-        talker, θ = points[number]
+        participant, θ = points[number]
         if event.kind == "asked":
-            if trajectory.query(talker).tobytes() != θ.tobytes():
+            if trajectory.query(participant).tobytes() != θ.tobytes():
                 raise StoreFailed(
                     f"run: turn {number} does not follow from the turns before it; the file is damaged, or was begun by "
                     "another version of copriv"
                 )
-            turns.open[talker], turns.opened = Turn(number, talker, np.array(θ), opened=turns.now), number
+            turns.open[participant], turns.opened = Turn(number, participant, np.array(θ), opened=turns.now), number
             continue
-        turn = turns.open.pop(talker)
+        turn = turns.open.pop(participant)
         if event.kind == "stepped":
-            trajectory.step(turn.talker, {name: given[number][name] for name in event.data["owners"]})
-            turns.step(turn.talker)
+            trajectory.step(turn.participant, {name: given[number][name] for name in event.data["owners"]})
+            turns.step(turn.participant)
     for turn in turns.open.values():
         turn.answers = given.get(turn.number, {})
         turn.waiting = {o: q for o, q in newest[turn.number].items() if o not in turn.answers}

@@ -240,10 +240,10 @@ class Conductor:
         """An owner replies to an offer, or asks to be asked: the first one gets the turn. Whether this one did."""
         self._turns.now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self._turns.opened + 1)
-        talker = self._turns.talker_of[owner]
-        wanted = wanted and not self.held and self._turns.may_ask(talker) and self._turns.is_due(talker)
+        participant = self._turns.participant_of[owner]
+        wanted = wanted and not self.held and self._turns.may_ask(participant) and self._turns.is_due(participant)
         if self.outcome is None and not self._turns.open and wanted and self._turns.left() > 0:
-            self._open(talker)
+            self._open(participant)
             return True
         if talk == "request":
             self._outbox.append((owner, Busy(number)))
@@ -289,7 +289,7 @@ class Conductor:
         elif self.conduct.talk == "broadcast" and not self._turns.open:
             new = (name for name in self.parties if name not in self._turns.offered)
             due = {j for j in range(len(self._turns.members)) if self._turns.may_ask(j) and self._turns.is_due(j)}
-            offered = {name for name in new if self._turns.talker_of[name] in due}
+            offered = {name for name in new if self._turns.participant_of[name] in due}
             self._turns.offered |= offered
             self._outbox += [(name, Offer(self._turns.opened + 1)) for name in sorted(offered)]
 
@@ -300,13 +300,13 @@ class Conductor:
         self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
         return True
 
-    def _open(self, talker: int) -> None:
+    def _open(self, participant: int) -> None:
         self._turns.opened += 1
         self._turns.offered.clear()
-        θ = self._trajectory.query(talker)
-        turn = self._turns.open[talker] = Turn(self._turns.opened, talker, θ, opened=self._turns.now)
-        self.store.turn(turn.number, talker, θ)
-        for name in self._turns.members[talker]:
+        θ = self._trajectory.query(participant)
+        turn = self._turns.open[participant] = Turn(self._turns.opened, participant, θ, opened=self._turns.now)
+        self.store.turn(turn.number, participant, θ)
+        for name in self._turns.members[participant]:
             if self._turns.can_answer(name) and self.parties[name].there:
                 self._ask(turn, name)
 
@@ -364,17 +364,17 @@ class Conductor:
             turn.opened = self._turns.now
 
     def _abandon(self, turn: Turn) -> None:
-        del self._turns.open[turn.talker]
+        del self._turns.open[turn.participant]
         for name in turn.waiting:
             self.parties[name].late = True
         self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
 
     def _step(self, turn: Turn) -> None:
-        del self._turns.open[turn.talker]
+        del self._turns.open[turn.participant]
         used = [name for name in self._turns.members_of(turn) if name in turn.answers]
-        self._trajectory.step(turn.talker, {name: turn.answers[name] for name in used})
-        self._turns.step(turn.talker)
-        data = {"turn": turn.number, "k": self.stepped, "talker": turn.talker, "owners": used}
+        self._trajectory.step(turn.participant, {name: turn.answers[name] for name in used})
+        self._turns.step(turn.participant)
+        data = {"turn": turn.number, "k": self.stepped, "participant": turn.participant, "owners": used}
         if turn.waiting:
             data["dropped"] = sorted(turn.waiting)
         self.store.event("stepped", **data)

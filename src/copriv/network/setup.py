@@ -31,7 +31,7 @@ from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.data.tables import column_names
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.losses import by_name
-from copriv.model.fitness import Box, gradient_bound_over
+from copriv.model.fitness import FeasibleSet, gradient_bound_over
 from copriv.model.records import BLOCK, Records
 from copriv.network.keys import Keys, issue, make_authority
 
@@ -240,7 +240,7 @@ def _with_numbers(agreement: Agreement, sample: Sample) -> Agreement:
             raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
         widest = bound + 1.0 if model.intercept else bound
         Ξ = gradient_bound_over(
-            by_name(model.loss, model.threshold), widest, sample.schema.target_bound, Box(model.theta_max)
+            by_name(model.loss, model.threshold), widest, sample.schema.target_bound, FeasibleSet(model.theta_max)
         )
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,

@@ -7,7 +7,7 @@ names. Queries have the identities that follow from (fingerprint, run, owner, se
 | table   | one row for                                                                                            |
 | ------- | ------------------------------------------------------------------------------------------------------ |
 | run     | the run: its name, agreement and number of parameters                                                  |
-| turns   | a point θ and the talker that was asked there                                                          |
+| turns   | a point θ and the participant that was asked there                                                          |
 | queries | a query to one owner, with the learner's signature                                                     |
 | answers | its answer, with the count and the ledger's head that came with it, and the owner's signature          |
 | events  | everything that happened, in order; `asked`, `stepped` and `abandoned` replay to the rule's state      |
@@ -44,7 +44,7 @@ _SCHEMA = """
 CREATE TABLE run (
     name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, agreement TEXT NOT NULL, parameters INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE turns (number INTEGER PRIMARY KEY, talker INTEGER NOT NULL, theta BLOB NOT NULL) STRICT;
+CREATE TABLE turns (number INTEGER PRIMARY KEY, participant INTEGER NOT NULL, theta BLOB NOT NULL) STRICT;
 CREATE TABLE queries (
     identity TEXT PRIMARY KEY, turn INTEGER NOT NULL REFERENCES turns, owner TEXT NOT NULL, sequence INTEGER NOT NULL,
     head TEXT NOT NULL, signature TEXT NOT NULL, UNIQUE (owner, sequence)
@@ -196,10 +196,10 @@ class RunStore:
             except Exception:  # whoever looks on does not end the run
                 self.on_event = None
 
-    def turn(self, number: int, talker: int, theta: Float[Array, " p"]) -> None:
-        """A point at which a talker is to be asked."""
-        self._write("INSERT INTO turns VALUES (?, ?, ?)", (number, talker, theta.tobytes()))
-        self.event("asked", turn=number, talker=talker, theta=digest(theta))
+    def turn(self, number: int, participant: int, theta: Float[Array, " p"]) -> None:
+        """A point at which a participant is to be asked."""
+        self._write("INSERT INTO turns VALUES (?, ?, ?)", (number, participant, theta.tobytes()))
+        self.event("asked", turn=number, participant=participant, theta=digest(theta))
 
     def query(self, query: Query, turn: int, sequence: int) -> None:
         """A query that is about to be sent. Its head is that of the line before this one."""
@@ -244,7 +244,7 @@ class RunStore:
         yield from self._connection.execute("SELECT * FROM events ORDER BY number")
 
     def turns(self) -> dict[int, tuple[int, Array]]:
-        """Every turn's talker and θ, which nobody can write to."""
+        """Every turn's participant and θ, which nobody can write to."""
         return {n: (j, np.frombuffer(θ)) for n, j, θ in self._connection.execute("SELECT * FROM turns")}
 
     def queries(self) -> Iterator[tuple[int, int, Query]]:

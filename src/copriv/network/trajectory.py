@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError
 from copriv.types import Array
 
@@ -20,7 +20,7 @@ MOST = 1e100
 class Trajectory:
     """θ from the agreed start on.
 
-    shares_by_rate: whether talkers talk in proportion to their clocks' rates (`copriv.agreement.participants.agreed_rule`).
+    shares_by_rate: whether participants talk in proportion to their clocks' rates (see `agreed_rule`).
     Raises AgreementError for terms that are still "auto", or do not fit p parameters.
     """
 
@@ -33,11 +33,11 @@ class Trajectory:
         if agreement.agreement.rule == "auto":
             raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
         agreement.mechanism.check_delta(agreement)
-        p, talkers = n_parameters, Talkers.of(agreement)
+        p, participants = n_parameters, Participants.of(agreement)
         start, matrix = agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)
         """How many numbers an answer has."""
-        self._rule = agreed_rule(agreement, talkers, p, shares_by_rate=shares_by_rate)
+        self._rule = agreed_rule(agreement, participants, p, shares_by_rate=shares_by_rate)
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
         θ = np.zeros(p) if start is None else np.array(start)
         if len(θ) != p:
@@ -58,12 +58,12 @@ class Trajectory:
             return f"it must be {self.length} finite numbers of at most {MOST:g}"
         return ""
 
-    def query(self, talker: int) -> Float[Array, " p"]:
-        """Where a talker is to be asked now."""
-        θ: Array = self._rule.query(self._state, np.array([talker]))[0]
+    def query(self, participant: int) -> Float[Array, " p"]:
+        """Where a participant is to be asked now."""
+        θ: Array = self._rule.query(self._state, np.array([participant]))[0]
         return θ.copy()
 
-    def step(self, talker: int, answers: Mapping[str, Array]) -> None:
+    def step(self, participant: int, answers: Mapping[str, Array]) -> None:
         """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
         w = np.array([self._weights[name] for name in answers])
         if len(answers) == 1 and w[0] > 0:
@@ -71,4 +71,4 @@ class Trajectory:
         else:
             share = w / w.sum() if w.sum() > 0 else w
             answer = sum((s * given for s, given in zip(share, answers.values(), strict=True)), np.zeros(self.length))
-        self._state = self._rule.step(self._state, np.array([talker]), answer[None, :])
+        self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])

@@ -1,6 +1,6 @@
 """Whom the learner may ask now: the owners as it knows them, the turns that are open, and what a window still lacks.
 
-A *turn* asks one talker at one θ: an owner (A1, A2), a group of owners, or all of them (S1, S2). Nothing here sends,
+A *turn* asks one participant at one θ: an owner (A1, A2), a group of owners, or all of them (S1, S2). Nothing here sends,
 stores or moves the model; the conductor does, and says here what came of it.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 from copriv.owner.protocol import Query
 from copriv.rules import named
 from copriv.types import Array
@@ -26,7 +26,7 @@ class Conduct:
 
     talk: Talk = "choose"
     at_once: int | None = None
-    """A2: how many talkers may be at work at once; None: all."""
+    """A2: how many participants may be at work at once; None: all."""
     deadline: float = 30.0
     """Seconds after which an owner that was asked is late."""
     begin: Literal["all", "any"] = "all"
@@ -45,10 +45,10 @@ class Conduct:
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A talker that was asked at one θ: who is still to answer, and what came."""
+    """A participant that was asked at one θ: who is still to answer, and what came."""
 
     number: int
-    talker: int
+    participant: int
     theta: Array
     waiting: dict[str, Query] = field(default_factory=dict)
     answers: dict[str, Array] = field(default_factory=dict)
@@ -105,29 +105,29 @@ class Turns:
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         self._m, self._queries = agreement.answers, agreement.queries
         names = agreement.owner_names
-        self.members = tuple(tuple(names[i] for i in group) for group in Talkers.of(agreement).members)
-        """The owners of each talker."""
-        self.talker_of = {name: j for j, members in enumerate(self.members) for name in members}
+        self.members = tuple(tuple(names[i] for i in group) for group in Participants.of(agreement).members)
+        """The owners of each participant."""
+        self.participant_of = {name: j for j, members in enumerate(self.members) for name in members}
         self.several_at_once = agreement.one_answer or named(agreement.agreement.rule).several_at_once
         self._window = agreement.agreement.window if self.several_at_once and not agreement.one_answer else 1
         self.parties = {name: Party() for name in names}
         self.open: dict[int, Turn] = {}
-        """The open turn of each talker that is at work, in the order in which they were opened."""
+        """The open turn of each participant that is at work, in the order in which they were opened."""
         self.opened = 0
         """Turns that were ever opened."""
         self.stepped = 0
         """Turns that moved the model."""
         self.heard: set[int] = set()
-        """Talkers that answered since the model last moved (A2 with a window)."""
+        """Participants that answered since the model last moved (A2 with a window)."""
         self.offered: set[str] = set()
         """Who has the offer of the next turn."""
         self.now, self.progress = now, now
         """Seconds, on the learner's clock: the present, and the last answer."""
 
-    def step(self, talker: int) -> None:
-        """A turn of this talker moved the model."""
+    def step(self, participant: int) -> None:
+        """A turn of this participant moved the model."""
         self.stepped += 1
-        self.heard.add(talker)
+        self.heard.add(participant)
         if self.stepped % self._window == 0:
             self.heard.clear()
 
@@ -135,9 +135,9 @@ class Turns:
         """Turns that may still be opened."""
         return self._queries - self.stepped - sum(not turn.late for turn in self.open.values())
 
-    def may_open(self, talker: int) -> bool:
-        """Whether a talker can still be asked in this run, now or when its owners are back."""
-        able = [self.can_answer(name) for name in self.members[talker]]
+    def may_open(self, participant: int) -> bool:
+        """Whether a participant can still be asked in this run, now or when its owners are back."""
+        able = [self.can_answer(name) for name in self.members[participant]]
         return any(able) if self._conduct.stragglers == "drop" else all(able)
 
     def can_answer(self, owner: str) -> bool:
@@ -146,11 +146,11 @@ class Turns:
             party.out = f"all {self._m} answers given"
         return not party.out
 
-    def may_ask(self, talker: int) -> bool:
-        """Whether a talker can be asked right now."""
-        if talker in self.open or not self._begun():
+    def may_ask(self, participant: int) -> bool:
+        """Whether a participant can be asked right now."""
+        if participant in self.open or not self._begun():
             return False
-        members = self.members[talker]
+        members = self.members[participant]
         able = [name for name in members if self.can_answer(name)]
         there = sum(self.parties[name].there for name in able)
         if there == len(members):
@@ -166,15 +166,15 @@ class Turns:
         return all(party.there or party.out for party in self.parties.values())
 
     def members_of(self, turn: Turn) -> tuple[str, ...]:
-        return self.members[turn.talker]
+        return self.members[turn.participant]
 
     def turn_of(self, owner: str) -> Turn | None:
         """The open turn that waits for an owner."""
-        turn = self.open.get(self.talker_of[owner])
+        turn = self.open.get(self.participant_of[owner])
         return turn if turn is not None and owner in turn.waiting else None
 
     def free(self) -> Iterable[int]:
-        """Talkers to ask now, in an order that is random and follows from the run's name alone."""
+        """Participants to ask now, in an order that is random and follows from the run's name alone."""
         one_only = not self.several_at_once
         most = 1 if one_only else self._conduct.at_once or len(self.members)
         room = min(most - sum(not turn.late for turn in self.open.values()), self.left())
@@ -195,8 +195,8 @@ class Turns:
         """Answers that this window lacks, but for those that are on their way."""
         return self._window - self.stepped % self._window - sum(not turn.late for turn in self.open.values())
 
-    def is_due(self, talker: int) -> bool:
-        """Whether to offer a talker the next turn: not one that was heard, while others can complete the window."""
-        if self._window == 1 or talker not in self.heard:
+    def is_due(self, participant: int) -> bool:
+        """Whether to offer a participant the next turn: not one that was heard, while others can complete the window."""
+        if self._window == 1 or participant not in self.heard:
             return True
         return not any(self.may_ask(j) for j in range(len(self.members)) if j not in self.heard)

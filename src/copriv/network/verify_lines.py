@@ -45,7 +45,7 @@ class _Broken(Exception):
 
 @dataclass
 class _Turn:
-    talker: int
+    participant: int
     theta: Array
     given: dict[str, Array] = field(default_factory=dict)
 
@@ -161,20 +161,20 @@ class LineCheck:
     def _none_is_left(self, but: int | None = None) -> None:
         """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
         for number, turn in self._open.items():
-            if number != but and turn.given.keys() >= set(self._turns.members[turn.talker]):
+            if number != but and turn.given.keys() >= set(self._turns.members[turn.participant]):
                 raise _Broken(f"turn {number} was answered by all that it asked, and its answers were not used")
 
     def _point(self, said: dict[str, Any]) -> None:
         self._none_is_left()
         number, trajectory = said["turn"], self._running()
-        talker, θ = self._points[number]
-        if number != self._newest + 1 or said["talker"] != talker:
+        participant, θ = self._points[number]
+        if number != self._newest + 1 or said["participant"] != participant:
             raise _Broken(f"turn {number} is not the next one")
-        if talker in {turn.talker for turn in self._open.values()} or (self._one_turn and self._open):
+        if participant in {turn.participant for turn in self._open.values()} or (self._one_turn and self._open):
             raise _Broken(f"turn {number} was begun while another was open, which the rule does not do")
         if digest(θ) != said["theta"]:
             raise _Broken(f"the point of turn {number} is not the one that was written down")
-        expected = trajectory.query(talker)
+        expected = trajectory.query(participant)
         largest = max(1.0, float(np.abs(expected).max(initial=0.0)))
         off = float(np.abs(expected - θ).max(initial=0.0)) / largest if θ.shape == expected.shape else np.inf
         if not off <= ROUNDING:
@@ -183,7 +183,7 @@ class LineCheck:
                 f"{off:.3g} of its largest number)"
             )
         self.rounding, self._newest = max(self.rounding, off), number
-        self._open[number] = _Turn(talker, np.array(θ))
+        self._open[number] = _Turn(participant, np.array(θ))
 
     def _query(self, said: dict[str, Any]) -> None:
         identity, owner, number = said["identity"], said["owner"], said["turn"]
@@ -191,7 +191,7 @@ class LineCheck:
         self._owners[owner].asked += 1
         if (turn, sequence, query.owner, query.signature) != (number, said["sequence"], owner, said["signature"]):
             raise _Broken(f"the query {identity[:12]}… is not the one that was written down")
-        if number not in self._open or owner not in self._turns.members[self._open[number].talker]:
+        if number not in self._open or owner not in self._turns.members[self._open[number].participant]:
             raise _Broken(f"{owner} was asked in turn {number}, which is not open or not its own")
         if sequence != self._owners[owner].asked or identity != query_identity(
             self._agreement.fingerprint, self._store.run, owner, sequence
@@ -234,12 +234,12 @@ class LineCheck:
             raise _Broken(f"turn {number} is not open")
         self._none_is_left(but=number)
         turn = self._open.pop(number)
-        used = [name for name in self._turns.members[turn.talker] if name in turn.given]
-        if said["owners"] != used or not used or said["talker"] != turn.talker:
+        used = [name for name in self._turns.members[turn.participant] if name in turn.given]
+        if said["owners"] != used or not used or said["participant"] != turn.participant:
             raise _Broken(f"turn {number} was answered by {', '.join(used) or 'nobody'}, and the step says otherwise")
         if said["k"] != self.stepped + 1 or said["k"] > self._agreement.queries:
             raise _Broken(f"step {said['k']} is not the next one, or one more than was agreed on")
-        self._running().step(turn.talker, {name: turn.given[name] for name in used})
+        self._running().step(turn.participant, {name: turn.given[name] for name in used})
         self.stepped += 1
 
     def _abandoned(self, said: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
 
 Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than
-DEALT_OWNERS owners answer once, the mechanism itself says what the average of all their answers is made of (`OneAnswer.tried`): the model of one owner,
-over its noise, has a mean m and a spread; that of all is m plus the spread times √(Σ w_i² b_i²)/b. Noise is drawn with both
-signs, so that m is off by no more than what is not linear in it.
+DEALT_OWNERS owners answer once, the mechanism itself says what the average of all their answers is made of
+(`OneAnswer.tried`): the model of one owner, over its noise, has a mean m and a spread; that of all is m plus the spread
+times √(Σ w_i² b_i²)/b. Noise is drawn with both signs, so that m is off by no more than what is not linear in it.
 
 A model fitted to few records is off in the mean too, and averaging does not take that away. An owner's of n_i records is
 −A⁻¹g_i off to first order, of which nothing is left in the average of all, and b/n_i to second (Cox and Snell 1968), of which
@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few, bundled_talkers, kind_of_owner
+from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
@@ -73,9 +73,9 @@ def runs_in(
 
 def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
     """The bundles of groups hold what their members do, where members differ: a group is more like all than one of them."""
-    if agreement.synchronous or agreement.n_talkers == agreement.n_owners or few.pooled is None:
+    if agreement.synchronous or agreement.n_participants == agreement.n_owners or few.pooled is None:
         return few
-    held, w, of = world(agreement).unbounded, agreement.weights, bundled_talkers(agreement).of_owner
+    held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement).of_owner
     made = []
     for j in range(few.terms.n_owners):
         mine = np.flatnonzero(of == j)
@@ -91,7 +91,7 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
 
 
 def _answered_once(world: Problem, runs: int, seed: int, first_run: int) -> Runs:
-    agreement, box, f = world.terms, world.box, world.fitness
+    agreement, box, f = world.terms, world.feasible_set, world.fitness
     start, step = world.start, agreement.agreement.step
     moved = _average_answer(world, runs, np.random.default_rng([seed, 8, first_run]))
     theta = box.project(start + (step if isinstance(step, float) else 1.0) * (moved - start))

@@ -54,22 +54,22 @@ def freed(agreement: Agreement) -> Agreement:
     return Agreement.of(document)
 
 
-def talkers_of(agreement: Agreement, size: int | None = None) -> int:
+def participants_of(agreement: Agreement, size: int | None = None) -> int:
     """How many answer by themselves, where a plan groups owners by `size`, or as it is agreed."""
-    return agreement.n_talkers if size is None else agreement.talkers_in_groups_of(size)
+    return agreement.n_participants if size is None else agreement.participants_in_groups_of(size)
 
 
 def sizes_of(agreement: Agreement, way: Way) -> tuple[int | None, ...]:
     """Sizes of groups to weigh: powers of two and everybody, where the agreement leaves them open; None: as agreed."""
     if agreement.agreement.group_size != "auto" or way.together:
         return (None,)
-    most = agreement.talkers_in_groups_of(None)
+    most = agreement.participants_in_groups_of(None)
     return (*(2**j for j in range(most.bit_length()) if 2**j < most), most)
 
 
 def fits(agreement: Agreement, answers: int, size: int | None) -> bool:
     """Whether the run ends within the horizon that was agreed: asked only of groups whose size the plan chooses."""
-    return size is None or answers * talkers_of(agreement, size) <= agreement.agreement.horizon
+    return size is None or answers * participants_of(agreement, size) <= agreement.agreement.horizon
 
 
 def ways_of(agreement: Agreement) -> tuple[Way, ...]:

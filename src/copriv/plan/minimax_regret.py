@@ -23,13 +23,13 @@ from copriv.populations.by_owner import OwnerWorld
 from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Unlikeness
+from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 SHORT = 8
 """Settings that are looked at: the best of each kind."""
 LEVELS = (0.05, 0.5, 0.95)
-"""Quantiles of unlikeness."""
+"""Quantiles of heterogeneity."""
 WORLDS, RUNS = 3, 8
 LEAST = 1e-12
 """ψ below this is rounding."""
@@ -39,9 +39,9 @@ WITHIN = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Caution:
-    """What was looked at, at which unlikeness, and what each setting cost there."""
+    """What was looked at, at which heterogeneity, and what each setting cost there."""
 
-    unlikeness: Unlikeness
+    heterogeneity: Heterogeneity
     levels: tuple[float, ...]
     choices: tuple[Choice, ...]
     relative_fitness: Float[Array, "choices levels"]
@@ -68,17 +68,17 @@ class Caution:
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
 
 
-def cautious(problem: Problem, found: Plan, unlikeness: Unlikeness, seed: int = 0) -> Plan:
+def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: int = 0) -> Plan:
     """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
-    if unlikeness.alike or problem.terms.n_owners == 1:
+    if heterogeneity.alike or problem.terms.n_owners == 1:
         return found
     begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
-    made = _worlds(PublicSample.of(problem), problem, unlikeness, seed)
+    made = _worlds(PublicSample.of(problem), problem, heterogeneity, seed)
     levels = tuple(made)
     cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
-    caution = Caution(unlikeness, levels, short, cost, chosen, found.choice)
+    caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
     others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
     runner_up = others[0] if others else None
@@ -105,15 +105,17 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
 
 
 def _worlds(
-    sample: PublicSample, problem: Problem, unlikeness: Unlikeness, seed: int
+    sample: PublicSample, problem: Problem, heterogeneity: Heterogeneity, seed: int
 ) -> dict[float, Sequence[UnlikeWorld | OwnerWorld]]:
-    """Worlds at each level of unlikeness."""
+    """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
-        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.unlikeness)
+        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.heterogeneity)
         parts = [drawn[i * WORLDS : (i + 1) * WORLDS] for i in range(len(LEVELS))]
-        return {float(np.mean([world.unlikeness for world in part])): part for part in parts}
-    levels = [unlikeness.quantile(q) for q in LEVELS] if unlikeness.high > unlikeness.low else [unlikeness.value]
+        return {float(np.mean([world.heterogeneity for world in part])): part for part in parts}
+    levels = (
+        [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
+    )
     return {u: unlike_worlds(sample, problem.terms, u, WORLDS, seed) for u in levels}
 
 

@@ -55,7 +55,7 @@ def plan_one_answer(
     sample = PublicSample.of(problem) if sample is None else sample
     start = problem.start
     if public_start and problem.terms.agreement.start is None:
-        start = problem.box.project(sample.optimum.theta)
+        start = problem.feasible_set.project(sample.optimum.theta)
     B = problem.feature_bound
     base = problem.terms.replace(
         agreement={
@@ -139,7 +139,7 @@ def _costs(worlds: Worlds, base: Agreement, setting: Setting, runs: int, seed: i
         models, share = mechanism.tried(common, world.owners[0], base, setting, runs, draw)
         f, best = world.fitness, world.optimum.value
         for j, step in enumerate(setting.steps):
-            moved = world.box.project(start + step * (models - start))
+            moved = world.feasible_set.project(start + step * (models - start))
             centre = moved.mean(axis=0)
             middle = float(f.value(centre))
             costs[j] += (middle + share * (float(f.value(moved).mean()) - middle)) / best - 1.0

@@ -26,9 +26,9 @@ from copriv.plan.candidates import (
     fits,
     freed,
     noises_of,
+    participants_of,
     sizes_of,
     starts_of,
-    talkers_of,
     variances_of,
     ways_of,
 )
@@ -44,10 +44,10 @@ from copriv.plan.simulated_refinement import (
     run_finalists,
     without_joining,
 )
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Unlikeness
+from copriv.terms.heterogeneity import Heterogeneity
 from copriv.threads import on_one_thread
 
 PASSES = 3
@@ -65,7 +65,7 @@ def plan(
     one_answer: bool | None = None,
     runs: int = RUNS,
     seed: int = 0,
-    unlikeness: Unlikeness | None = None,
+    heterogeneity: Heterogeneity | None = None,
     sample: PublicSample | None = None,
 ) -> Plan:
     """The best setting for these owners, from the agreement and the public sample alone.
@@ -78,7 +78,7 @@ def plan(
     one_answer: whether it may choose a mechanism by which each owner answers once: noisy statistics (squared loss) or a
         privately fitted model. None: where nothing is kept. With `keep` it needs a rule that is "auto".
     runs: simulated runs on the public rows for each finalist.
-    unlikeness: how unlike the owners may be; None: what the agreement states, else what the public rows' strata say,
+    heterogeneity: how unlike the owners may be; None: what the agreement states, else what the public rows' strata say,
         else what real tables show. Settings that would break are not chosen (`caution`).
     sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
 
@@ -113,7 +113,7 @@ def plan(
                 continue
             variance = variances_of(public.terms, noises, m)
             for table in tables:
-                priced += table.price(response(way, m, talkers_of(public.terms, size)), variance, size)
+                priced += table.price(response(way, m, participants_of(public.terms, size)), variance, size)
     if not priced:
         raise AgreementError(
             "agreement.rule: no rule fits the agreed communication; name another, or allow any"
@@ -142,7 +142,7 @@ def plan(
         ranked[0], others[0] if others else None, ranked, flatness_of(first), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
-    unlike = unlikeness or unlikeness_of(public)
+    unlike = heterogeneity or heterogeneity_of(public)
     with suppress(NotCertified, InvalidInput):  # records so few that, dealt out unequally, they are fitted exactly
         made = cautious(public, made, unlike, seed)
     return made.advised(*without_joining(public, sample, 0.0 if unlike.alike else unlike.value, seed))

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise, Guarantee
-from copriv.plan.candidates import talkers_of
+from copriv.plan.candidates import participants_of
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.rule_response import GAINS, Response, response
 from copriv.populations.public_sample import PublicSample
@@ -148,7 +148,7 @@ class Candidate:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
         table, r = self.priced.table, self.priced.response
         m, way, size = r.answers, r.way, self.priced.group_size
-        N = talkers_of(terms, size)
+        N = participants_of(terms, size)
         matrix = table.matrix()
         begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
         changes: dict[str, Any] = {
@@ -184,7 +184,7 @@ def flatness_of(best: Candidate) -> dict[str, tuple[float, float]]:
     """ψ at half and twice each setting over ψ at the best, by the table."""
     p, (i, j) = best.priced, best.priced.where
     cost = p.fixed + p.noise
-    talkers = talkers_of(p.table.bounded.problem.terms, p.group_size)
+    participants = participants_of(p.table.bounded.problem.terms, p.group_size)
 
     def at(axis: Array, here: float, factor: float, line: Array) -> float:
         return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
@@ -198,6 +198,6 @@ def flatness_of(best: Candidate) -> dict[str, tuple[float, float]]:
     ends = []
     for m in (max(p.response.answers // 2, 1), 2 * p.response.answers):
         variance = {p.mechanism: p.mechanism.variance(p.table.bounded.problem.terms, m)}
-        ends.append(p.table.price(response(p.response.way, m, talkers), variance)[0].cost)
+        ends.append(p.table.price(response(p.response.way, m, participants), variance)[0].cost)
     flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
     return flat

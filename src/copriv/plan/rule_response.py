@@ -28,7 +28,7 @@ GAINS = np.geomspace(0.002, 8.0, 64)
 """First step times curvature; a plain descent diverges at 2."""
 FINE = np.geomspace(GAINS[0], GAINS[-1], 8 * 63 + 1)
 """What is averaged over the uncertainty of a gain bends more sharply near 2."""
-MOST_TALKERS = 32
+MOST_PARTICIPANTS = 32
 """In turns: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
 DRAWS = 32
 """In turns: orders drawn for the start, and as many for the noise."""
@@ -77,10 +77,10 @@ def _interpolated(
 
 
 @lru_cache(maxsize=256)
-def response(way: Way, answers: int, talkers: int) -> Response:
-    """The table of one rule for m = `answers` of each of `talkers` owners."""
+def response(way: Way, answers: int, participants: int) -> Response:
+    """The table of one rule for m = `answers` of each of `participants` owners."""
     if way.turns is not None:
-        return _in_turns(way, way.turns, answers, min(talkers, MOST_TALKERS))
+        return _in_turns(way, way.turns, answers, min(participants, MOST_PARTICIPANTS))
     assert way.rounds is not None, "a way says how it is priced"
     return _in_rounds(way, way.rounds(answers), answers)
 
@@ -103,8 +103,8 @@ def _in_rounds(way: Way, recursion: InRounds, answers: int) -> Response:
     return Response(way, answers, unit, mean**2, var)
 
 
-def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, talkers: int) -> Response:
-    N, rng = talkers, np.random.default_rng(0)
+def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, participants: int) -> Response:
+    N, rng = participants, np.random.default_rng(0)
     runs = 2 * DRAWS
     order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
     owner = np.repeat(np.hstack([order, order]), 1, axis=1)
@@ -113,10 +113,10 @@ def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, talke
     rule = made(np.full(N, 1.0 / N))
     state = rule.start(np.where(quiet, 1.0, 0.0)[:, None] * np.ones(len(GAINS)))
     loud = np.sqrt(float(N)) * (~quiet)[:, None]
-    for talker in owner:
+    for participant in owner:
         draws = loud * rng.normal(size=(runs, len(GAINS)))
         # In units of step·noise: z ← z − (g z + w) has W = 1.
-        state = rule.step(state, talker, GAINS * rule.query(state, talker) + draws)
+        state = rule.step(state, participant, GAINS * rule.query(state, participant) + draws)
     z = np.square(rule.model(state))
     # First step α/(1 + 1/N) is counted as α, the agreement's own.
     return Response(way, answers, 1.0, z[:DRAWS].mean(axis=0), _even(z[DRAWS:].mean(axis=0)))

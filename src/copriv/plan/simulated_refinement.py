@@ -149,9 +149,9 @@ def measure_one_answer(
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
 
 
-def without_joining(public: Problem, sample: PublicSample, unlikeness: float, seed: int) -> tuple[float, float]:
+def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
     """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
-    model = public.box.project(sample.optimum.theta)
+    model = public.feasible_set.project(sample.optimum.theta)
     worlds = sample.worlds(WORLDS, seed)
     ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
     records = public.terms.records
@@ -159,5 +159,5 @@ def without_joining(public: Problem, sample: PublicSample, unlikeness: float, se
     alone = sample.alone(largest, total)
     if len(records) > 1:
         v, squares = largest / total, float(np.sum((records / total) ** 2))
-        alone += unlikeness * (1.0 - 2.0 * v + squares) / (1.0 - squares)
+        alone += heterogeneity * (1.0 - 2.0 * v + squares) / (1.0 - squares)
     return float(np.mean(ψ)), alone

@@ -43,7 +43,7 @@ from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import TRIED, PublicSample, nothing_left
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Unlikeness
+from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 LEAST_ROWS = 3
@@ -69,8 +69,8 @@ class OwnerWorld:
     laws: tuple[Records, ...]
     """Each owner's own population: the law its records are drawn from."""
     apart: Float[Array, " owners"]
-    """Each owner's unlikeness: ψ of its own population's best model on everybody's records."""
-    unlikeness: float
+    """Each owner's heterogeneity: ψ of its own population's best model on everybody's records."""
+    heterogeneity: float
     """Of all, by records."""
     best: tuple[Optimum | None, ...]
     """Each population's own best model; None where it has no finite one."""
@@ -108,7 +108,7 @@ def knows_owners(problem: Problem) -> bool:
     if any(table.count is not None for table in problem.terms.owner_tables):
         return False
     known = [s for s in problem.stratum_of_owner if s is not None]
-    return len(set(known)) >= 2 and problem.terms.data.unlikeness is None
+    return len(set(known)) >= 2 and problem.terms.data.heterogeneity is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +165,12 @@ class OwnerLaws:
         return posterior(self.sample, self._rows)
 
     @cached_property
-    def unlikeness(self) -> Unlikeness:
+    def heterogeneity(self) -> Heterogeneity:
         """u of all owners by records: median and 90 % of its posterior."""
         away, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
         apart = 0.5 * np.sum((away @ self.sample.metric) * away, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
-        return Unlikeness(value, low, high, "strata")
+        return Heterogeneity(value, low, high, "strata")
 
     def drawn(self, number: int, seed: int) -> tuple[OwnerWorld, ...]:
         """Worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing."""

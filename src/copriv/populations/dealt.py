@@ -8,7 +8,7 @@ bootstrap does) and deals each row to the owners by soft shares,
 t_jk where row k stands, from least to most, along a random direction of owner j through features and scores (∇ℓ at θ*).
 s = 0 deals everybody the same; as s grows owners come to differ in what their records look like *and* in what their best
 model is, while all of them together stay the public sample: nothing is added to what is known, only who holds what.
-s is set so that the owners' unlikeness is the one asked for. `unlikeness` says what that number is.
+s is set so that the owners' heterogeneity is the one asked for. `heterogeneity` says what that number is.
 
 Many owners share a few directions (`KINDS`): a run's cost does not grow with owners that are alike.
 """
@@ -26,7 +26,7 @@ from copriv.model.records import Records
 from copriv.populations.by_owner import OwnerLaws, OwnerWorld, knows_owners
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Unlikeness, from_strata, unknown
+from copriv.terms.heterogeneity import Heterogeneity, from_strata, unknown
 from copriv.types import Array
 
 KINDS = 8
@@ -37,17 +37,17 @@ MOST_ROUNDS = 500
 """Of fitting the kinds' sizes: steep deals need many."""
 
 
-def unlikeness_of(problem: Problem) -> Unlikeness:
-    """What is known of the owners' unlikeness: stated in the agreement, estimated from strata of public rows, or unknown."""
-    stated = problem.terms.data.unlikeness
+def heterogeneity_of(problem: Problem) -> Heterogeneity:
+    """What is known of the owners' heterogeneity: stated in the agreement, estimated from strata of public rows, or unknown."""
+    stated = problem.terms.data.heterogeneity
     if stated is not None:
-        return Unlikeness.stated(stated)
+        return Heterogeneity.stated(stated)
     sample = PublicSample.of(problem)
     if problem.strata is None or len(np.unique(problem.strata)) < 2 or sample.optimum.value <= 0:
         return unknown(sample.unexplained)
     laws = laws_of(sample)
     if laws is not None:
-        return laws.unlikeness
+        return laws.heterogeneity
     r = sample.problem.owners[0]
     gradients = sample.problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
     return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
@@ -62,14 +62,14 @@ def laws_of(sample: PublicSample) -> OwnerLaws | None:
 
 
 def worlds_of(
-    sample: PublicSample, agreement: Agreement, unlikeness: Unlikeness, number: int, seed: int = 0
+    sample: PublicSample, agreement: Agreement, heterogeneity: Heterogeneity, number: int, seed: int = 0
 ) -> "tuple[UnlikeWorld | OwnerWorld, ...]":
-    """Worlds over all that unlikeness may be: of the owners themselves, where public rows say whose they are."""
+    """Worlds over all that heterogeneity may be: of the owners themselves, where public rows say whose they are."""
     laws = laws_of(sample)
     if laws is not None:
         return laws.drawn(number, seed)
     order = np.random.default_rng([seed, 6]).permutation(number)
-    return unlike_worlds_at(sample, agreement, [unlikeness.quantile((i + 0.5) / number) for i in order], seed)
+    return unlike_worlds_at(sample, agreement, [heterogeneity.quantile((i + 0.5) / number) for i in order], seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,8 @@ class UnlikeWorld:
     """All records together, in every owner's place; its optimum is known."""
     shares: Float[Array, "kinds records"]
     apart: Float[Array, " kinds"]
-    """Each kind's own unlikeness: ψ of its own population's best model on everybody's records."""
-    unlikeness: float
+    """Each kind's own heterogeneity: ψ of its own population's best model on everybody's records."""
+    heterogeneity: float
     """Of all: less than asked for where the rows do not allow as much."""
     bundle: Int[np.ndarray, " owners"]
     """Of each owner (`copriv.agreement.equivalent_owners`): many owners of one kind are dealt to by bundles."""
@@ -96,16 +96,16 @@ class UnlikeWorld:
 
 
 def unlike_worlds(
-    sample: PublicSample, agreement: Agreement, unlikeness: float, number: int, seed: int = 0
+    sample: PublicSample, agreement: Agreement, heterogeneity: float, number: int, seed: int = 0
 ) -> tuple[UnlikeWorld, ...]:
-    """`number` worlds of the owners of `agreement` at this unlikeness, on the pools of `sample.drawn`."""
-    return unlike_worlds_at(sample, agreement, [unlikeness] * number, seed)
+    """`number` worlds of the owners of `agreement` at this heterogeneity, on the pools of `sample.drawn`."""
+    return unlike_worlds_at(sample, agreement, [heterogeneity] * number, seed)
 
 
 def unlike_worlds_at(
     sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
 ) -> tuple[UnlikeWorld, ...]:
-    """A world for each level of unlikeness, in the order of `sample.drawn(len(levels), seed)`."""
+    """A world for each level of heterogeneity, in the order of `sample.drawn(len(levels), seed)`."""
     bundles = bundles_of(agreement)
     n = bundles.total(np.asarray(agreement.records, dtype=np.float64))
     size = np.bincount(np.arange(len(n)) % KINDS, weights=n)
@@ -116,20 +116,20 @@ def unlike_worlds_at(
     return tuple(made)
 
 
-def _dealt(pool: Problem, deal: "_Deal", unlikeness: float, bundle: Int[np.ndarray, " owners"]) -> UnlikeWorld:
+def _dealt(pool: Problem, deal: "_Deal", heterogeneity: float, bundle: Int[np.ndarray, " owners"]) -> UnlikeWorld:
     low, high = 0.0, STEEPEST
-    if unlikeness <= 0 or len(deal.size) < 2:
+    if heterogeneity <= 0 or len(deal.size) < 2:
         high = 0.0
-    elif deal.unlikeness(high) > unlikeness:
+    elif deal.heterogeneity(high) > heterogeneity:
         for _ in range(14):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if deal.unlikeness(middle) < unlikeness else (low, middle)
-    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.unlikeness(high), bundle)
+            low, high = (middle, high) if deal.heterogeneity(middle) < heterogeneity else (low, middle)
+    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.heterogeneity(high), bundle)
 
 
 @dataclass(frozen=True, eq=False)
 class _Deal:
-    """Where every row stands along each kind's direction, and what makes a deal's unlikeness a number."""
+    """Where every row stands along each kind's direction, and what makes a deal's heterogeneity a number."""
 
     places: Float[Array, "kinds records"]
     weight: Float[Array, " records"]
@@ -170,7 +170,7 @@ class _Deal:
             level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
         return np.asarray(softmax(level + steepness * self.places, axis=0))
 
-    def unlikeness(self, steepness: float) -> float:
+    def heterogeneity(self, steepness: float) -> float:
         """Σ size_j · u_j."""
         return float(self.size @ self.apart(steepness))
 

@@ -4,8 +4,8 @@ Answers are public once given, so nothing is spent on this. A gradient answered 
 as curvature is the public rows': Q_i(θ) ≈ Q̄_ik − A(θ_k − θ). Moved to one θ, an owner's answers are averaged, and noise falls
 by their number. Then
 
-* the spread of owners' gradients beyond noise and beyond what n_i records leave open is their unlikeness
-  (`unlikeness.from_answers`);
+* the spread of owners' gradients beyond noise and beyond what n_i records leave open is their heterogeneity
+  (`heterogeneity.from_answers`);
 * the mean of all of them less the public rows' own, D, is how far the public rows' best model is from everybody's:
   ½DᵀA⁻¹D/f(θ*), less what noise makes of it. It is held against ½tr(A⁻¹S)(1/n₀ + 1/n)/f(θ*), that of rows drawn at random, S
   the covariance of gradients where they are compared.
@@ -26,7 +26,7 @@ from scipy.special import chdtri, chndtr, chndtrinc
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise
 from copriv.populations.public_sample import PublicSample
-from copriv.terms.heterogeneity import LEAST, Unlikeness, from_answers
+from copriv.terms.heterogeneity import LEAST, Heterogeneity, from_answers
 from copriv.types import Array
 
 SURE = 0.05
@@ -54,28 +54,28 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Heard:
+class HeterogeneityDiagnosis:
     """Beside what was assumed before the run."""
 
-    unlikeness: Unlikeness
-    assumed: Unlikeness
+    heterogeneity: Heterogeneity
+    assumed: Heterogeneity
     distance: Distance
     answers: int
 
     @property
     def wrong(self) -> str:
         """What was assumed and is not so, and what to do; "" where nothing speaks against it."""
-        u, before, said = self.unlikeness, self.assumed, []
+        u, before, said = self.heterogeneity, self.assumed, []
         if u.low > max(before.high, LEAST):
             said.append(
                 f"The owners differ more than was assumed ({u.low:.2g} or more, where at most {before.high:.2g} "
-                f"was): what was forecast for averages of fitted models does not hold. Plan the next run with unlikeness = "
+                f"was): what was forecast for averages of fitted models does not hold. Plan the next run with heterogeneity = "
                 f"[{u.low:.2g}, {u.high:.2g}]."
             )
         elif u.high < before.low:
             said.append(
                 f"The owners differ less than was assumed (at most {u.high:.2g}, where {before.low:.2g} or more was): plan "
-                f"the next run with unlikeness = [{u.low:.2g}, {u.high:.2g}]."
+                f"the next run with heterogeneity = [{u.low:.2g}, {u.high:.2g}]."
             )
         if not self.distance.as_assumed:
             d = self.distance
@@ -89,21 +89,21 @@ class Heard:
     def to_dict(self) -> dict[str, Any]:
         """As in a model's record."""
         return {
-            "unlikeness": vars(self.unlikeness),
-            "assumed_unlikeness": vars(self.assumed),
+            "heterogeneity": vars(self.heterogeneity),
+            "assumed_heterogeneity": vars(self.assumed),
             "public_distance": {**vars(self.distance), "as_assumed": self.distance.as_assumed},
             "answers": self.answers,
             "wrong": self.wrong,
         }
 
 
-def heard(
+def diagnose(
     agreement: Agreement,
     sample: PublicSample,
-    assumed: Unlikeness,
+    assumed: Heterogeneity,
     theta: Float[Array, " p"],
     answers: Iterable[tuple[str, Float[Array, " p"], Float[Array, " p"]]],
-) -> Heard | None:
+) -> HeterogeneityDiagnosis | None:
     """From (owner, where it was asked, what it answered) of a run. theta: the model that came out.
 
     None where answers are no gradients, or fewer than two owners gave any.
@@ -147,7 +147,7 @@ def heard(
     raw = 0.5 * float(away @ inverse @ away) / f
     made = 0.5 * (float(np.trace(inverse)) * float(np.sum(w**2 * left)) + float(w @ away_by) ** 2) / f
     chance = 0.5 * spread * (1.0 / r.units + 1.0 / float(n.sum())) / f
-    return Heard(found, assumed, _distance(raw, made, chance, len(A), sample.wobble), many)
+    return HeterogeneityDiagnosis(found, assumed, _distance(raw, made, chance, len(A), sample.wobble), many)
 
 
 def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0.0) -> Distance:

@@ -17,8 +17,8 @@ no row of its own lies, it is not known to be narrower than that.)
 Of a loss with a kink A_i is as large as the rows near it say, and shaped as gradients and features are (`_of_a_kink`).
 
 Owners of one table are alike in how unlike they are: log u_i is normal about a common middle with a common width, both
-unknown, under the prior of tables that nothing is known of (`unlikeness.unknown`). u_i, γ and s are on grids, exactly; d given
-them is normal.
+unknown, under the prior of tables that nothing is known of (`heterogeneity.unknown`). u_i, γ and s are on grids, exactly;
+d given them is normal.
 """
 
 from collections import Counter

@@ -49,7 +49,7 @@ ROUNDED = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Finished(Shown):
+class Personalized(Shown):
     """An owner's own model, and what of it is the common one. It stays with the owner."""
 
     theta: Float[Array, " p"]
@@ -68,7 +68,7 @@ class Finished(Shown):
         return float(self.weights @ (1.0 - self.rows / (self.counts + self.rows)))
 
 
-def finish(
+def personalize(
     agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
 ) -> Float[Array, " p"]:
     """An owner's own model of the shape of the common one, fitted at home on its own (X, y) or Records.
@@ -83,16 +83,16 @@ def finish(
     whose squares would overflow.
 
     >>> common = result.theta[0]
-    >>> copriv.finish(agreement, common, data[0]).shape
+    >>> copriv.personalize(agreement, common, data[0]).shape
     (3,)
     """
-    return finished(agreement, theta, data, public=public, seed=seed).theta
+    return personalized(agreement, theta, data, public=public, seed=seed).theta
 
 
-def finished(
+def personalized(
     agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
-) -> Finished:
-    """`finish`, with what it found on the way."""
+) -> Personalized:
+    """`personalize`, with what it found on the way."""
     if not isinstance(data, Records | tuple | list) or (not isinstance(data, Records) and len(data) not in (2, 3)):
         raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
     seed = count("seed", seed, 0)
@@ -119,7 +119,7 @@ def finished(
             _refuse_what_overflows(f"{whose}features", records.features, "give features in another unit")
             _refuse_what_overflows(f"{whose}target", records.target, "give targets in another unit")
     home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem), problem.terms.model.intercept)
-    return home.finished(problem.owners[0], np.random.default_rng(seed))
+    return home.personalized(problem.owners[0], np.random.default_rng(seed))
 
 
 def _refuse_what_overflows(name: str, values: Array, remedy: str) -> None:
@@ -163,7 +163,7 @@ class Home:
         free = COUNTS[1:-1] if self.intercept and len(self.centre) > 1 else ()
         return (*((k, False) for k in COUNTS), *((k, True) for k in free))
 
-    def finished(self, own: Records, rng: np.random.Generator) -> Finished:
+    def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
         self.loss.check_target(own.target)
         held_out = self._held_out(own, rng)
@@ -176,7 +176,7 @@ class Home:
                 model = self.fitted(own, k, model, own_level)
                 theta += weight * model
         counts, free = zip(*self.candidates, strict=True)
-        return Finished(theta, np.array(counts), weights, own.units, np.array(free))
+        return Personalized(theta, np.array(counts), weights, own.units, np.array(free))
 
     def fitted(
         self, own: Records, count: float, near: Float[Array, " p"], own_level: bool = False

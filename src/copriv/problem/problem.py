@@ -21,7 +21,7 @@ from copriv.errors import AgreementError, DataError
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label
 from copriv.losses import by_name
-from copriv.model.fitness import Box, Fitness, Optimum, Regularizer, gradient_bound_over
+from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.model.records import Records
 from copriv.types import Array, Loss
 
@@ -258,7 +258,7 @@ class Problem(Shown):
         if self.feature_bound is None or not np.isfinite(self.target_bound):
             return np.inf
         reach = self.feature_bound + float(self.terms.model.intercept)
-        return float(self.loss.gradient_bound(reach, self.target_bound, self.box.theta_max))
+        return float(self.loss.gradient_bound(reach, self.target_bound, self.feasible_set.theta_max))
 
     @property
     def preconditioner(self) -> Array | None:
@@ -277,9 +277,9 @@ class Problem(Shown):
         return Regularizer(self.terms.model.regularization)
 
     @property
-    def box(self) -> Box:
+    def feasible_set(self) -> FeasibleSet:
         """Θ."""
-        return Box(self.terms.model.theta_max)
+        return FeasibleSet(self.terms.model.theta_max)
 
     @property
     def start(self) -> Array:
@@ -289,7 +289,7 @@ class Problem(Shown):
 
     def fitness_of(self, records: Records) -> Fitness:
         """The agreement's fitness over any records."""
-        return Fitness(self.loss, self.regularizer, self.box, records)
+        return Fitness(self.loss, self.regularizer, self.feasible_set, records)
 
     @cached_property
     def fitness(self) -> Fitness:
@@ -347,5 +347,5 @@ def _proved(agreement: Agreement, feature_bound: float | None, target_bound: flo
             "give a number instead and it is enforced by clipping"
         )
     reach = feature_bound + float(agreement.model.intercept)
-    proved = gradient_bound_over(loss, reach, target_bound, Box(agreement.model.theta_max))
+    proved = gradient_bound_over(loss, reach, target_bound, FeasibleSet(agreement.model.theta_max))
     return agreement.replace(model={"gradient_bound": proved})

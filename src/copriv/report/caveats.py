@@ -35,8 +35,8 @@ ALWAYS = (
     ),
     (
         "What is not released",
-        "A model that the owner finished at home is made from its records, has no guarantee, and is not counted: it must not "
-        "leave.",
+        "A model that the owner personalized at home is made from its records, has no guarantee, and is not counted: it must "
+        "not leave.",
     ),
     (
         "The quality of the model",

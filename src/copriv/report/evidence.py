@@ -165,6 +165,6 @@ def _named(authority: bytes, certificate: object) -> Asker | None:
 
 
 def _record(path: Path, verdict: Verdict) -> dict[str, Any]:
-    """Only of the run's own model: one that was finished or learned at home is made of records."""
+    """Only of the run's own model: one that was personalized or learned at home is made of records."""
     model = Model.load(path)
     return model.record if model.record.get("run") == verdict.run and not model.at_home else {}

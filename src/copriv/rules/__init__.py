@@ -9,12 +9,12 @@
 
 and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Each file says of its rule
 all that anybody needs to know (`rule`), and puts it on the list here, `ALL`; nobody else compares names. Which of them
-an agreement names, and who its talkers are: `copriv.agreement.participants`.
+an agreement names, and who its participants are: `copriv.agreement.participants`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
 
-A *talker* is whoever answers at once: one owner, a fixed group of owners, or (synchronous rules) all of them. To a
+A *participant* is whoever answers at once: one owner, a fixed group of owners, or (synchronous rules) all of them. To a
 rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 

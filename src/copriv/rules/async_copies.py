@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float, Int
 
 from copriv.errors import InvalidInput
 from copriv.rules.bounds import Bound, Setting, checked_bound
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import Descent, Participant
 from copriv.rules.recursion import WithCopies
 from copriv.rules.rule import Rule
 from copriv.terms import AgreedTerms
@@ -65,21 +65,21 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class AsyncCopies:
-    """A1 with step ρ = `step_size` over T = `horizon` queries, for N = len(weights) talkers of weights n_i/n.
+    """A1 with step ρ = `step_size` over T = `horizon` queries, for N = len(weights) participants of weights n_i/n.
 
     Raises InvalidInput without a regulariser: the step is ρ/(T²σ), and σ is its strength.
 
     >>> import numpy as np
-    >>> from copriv.model.feasible_set import Box, Regularizer
+    >>> from copriv.model.feasible_set import FeasibleSet, Regularizer
     >>> from copriv.rules import AsyncCopies, Descent
-    >>> rule = AsyncCopies(Descent(Regularizer(1e-3), Box()), 0.01, 10, np.array([0.5, 0.5]))
+    >>> rule = AsyncCopies(Descent(Regularizer(1e-3), FeasibleSet()), 0.01, 10, np.array([0.5, 0.5]))
     >>> state = rule.start(np.zeros((1, 2)))
     >>> who = np.array([0])
     >>> at = rule.query(state, who)
     >>> state = rule.step(state, who, np.array([[1.0, -1.0]]))
     >>> rule.model(state)
     array([[0., 0.]])
-    >>> rule.query(state, who)  # the answer has moved this talker's copy
+    >>> rule.query(state, who)  # the answer has moved this participant's copy
     array([[...]])
     """
 
@@ -103,39 +103,39 @@ class AsyncCopies:
         nobody = np.zeros((runs, N)), np.zeros((runs, N)), np.zeros(runs), np.zeros(runs, dtype=bool)
         return _State(theta.copy(), copies, theta.copy(), *nobody, 0)
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
-        state.middle = (state.learner + state.copies[np.arange(len(talker)), talker]) / 2
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
+        state.middle = (state.learner + state.copies[np.arange(len(participant)), participant]) / 2
         return state.middle
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
+    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
         N, T, ρ = len(self.weights), self.horizon, self.step_size
-        g, box = self.descent.regularizer, self.descent.box
+        g, box = self.descent.regularizer, self.descent.feasible_set
         α = ρ / (T**2 * g.strength)
-        factor = self.weights[talker] / (N * self._share(state, talker))
+        factor = self.weights[participant] / (N * self._share(state, participant))
         c_L = 0.5 if self.learner_step == "corrected" else (N - 1) / N
         θ = state.middle
         pull = self.descent.along(g.gradient(θ))
         push = self.descent.along(answer)
-        state.copies[np.arange(len(talker)), talker] = box.project(
+        state.copies[np.arange(len(participant)), participant] = box.project(
             θ - N * α * (pull / (2 * N) + factor[:, None] * push)
         )
         state.learner = box.project(θ - c_L * α * pull)
         return state
 
-    def _share(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, " runs"]:
-        """How often each run's talker talks: as agreed, or as realised where that is plainly something else."""
-        π, run = self._agreed[talker], np.arange(len(talker))
-        prior, before = PRIOR_ANSWERS * len(self.weights), state.heard[run, talker]
+    def _share(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, " runs"]:
+        """How often each run's participant talks: as agreed, or as realised where that is plainly something else."""
+        π, run = self._agreed[participant], np.arange(len(participant))
+        prior, before = PRIOR_ANSWERS * len(self.weights), state.heard[run, participant]
         state.surprise += np.log((prior * π + before) / ((prior + state.k) * π))
         state.strays |= state.surprise > -np.log(SURPRISE)
-        state.heard[run, talker] = before + 1.0
+        state.heard[run, participant] = before + 1.0
         state.k += 1
         window = max(LATELY * self.horizon, LEAST_ANSWERS * len(self.weights))
         now = math.exp(state.k / window)
-        state.lately[run, talker] += now
+        state.lately[run, participant] += now
         # Σ e^(j/w) over j = 1 … k, and all in answers of today.
         every = (1.0 - 1.0 / now) / (1.0 - math.exp(-1.0 / window))
-        realised = (prior * π + state.lately[run, talker] / now) / (prior + every)
+        realised = (prior * π + state.lately[run, participant] / now) / (prior + every)
         return np.asarray(np.where(state.strays, np.maximum(realised, π / MOST_MADE_UP_FOR), π))
 
     @cached_property
@@ -165,8 +165,8 @@ class _A1(Rule):
         self,
         agreed: AgreedTerms,
         descent: Descent,
-        weights: Float[Array, " talkers"],
-        shares: Float[Array, " talkers"] | None = None,
+        weights: Float[Array, " participants"],
+        shares: Float[Array, " participants"] | None = None,
     ) -> AsyncCopies:
         terms = agreed.agreement
         return AsyncCopies(descent, agreed.step, terms.horizon, weights, shares, terms.learner_step)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.rules.descent import PLAIN, Descent, Talker
+from copriv.rules.descent import PLAIN, Descent, Participant
 from copriv.rules.recursion import InRounds, WithMemory
 from copriv.rules.rule import Rule, Way
 from copriv.terms import AgreedTerms, Terms
@@ -31,7 +31,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 @dataclass(eq=False)
 class _State:
     theta: Float[Array, "runs p"]
-    first: Int[Talker, " runs"]
+    first: Int[Participant, " runs"]
     """A run's first row of `memory` and `repeats`, which have one for each of its owners."""
     memory: Float[Array, "rows p"]
     repeats: Float[Array, " rows"]
@@ -45,7 +45,7 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class AsyncMemory:
-    """A2 with first step α = `step_size`, for N = len(weights) talkers of weights n_i/n.
+    """A2 with first step α = `step_size`, for N = len(weights) participants of weights n_i/n.
 
     >>> import numpy as np
     >>> from copriv.rules import PLAIN, AsyncMemory
@@ -65,11 +65,11 @@ class AsyncMemory:
         memory, never = np.zeros((runs * N, p)), np.full(runs * N, -1.0)
         return _State(theta.copy(), N * np.arange(runs), memory, never, np.zeros((runs, p)), np.zeros(runs), 0)
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
         return state.theta
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
-        at, w = state.first + talker, self.weights[talker]
+    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
+        at, w = state.first + participant, self.weights[participant]
         state.k += 1
         known, repeats = state.memory[at], state.repeats[at]
         newest = answer
@@ -87,7 +87,7 @@ class AsyncMemory:
         # Where nobody with any records was heard, the total is 0 and so is G.
         G = state.total / np.maximum(state.weight, _TINY)[:, None]
         α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
-        state.theta = self.descent.box.project(state.theta - α * self.descent.direction(state.theta, G))
+        state.theta = self.descent.feasible_set.project(state.theta - α * self.descent.direction(state.theta, G))
         np.minimum(state.repeats, 0.0, out=state.repeats)
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
@@ -99,7 +99,7 @@ def round_steps(answers: int) -> Float[Array, " updates"]:
     return np.asarray(1.0 / (1.0 + np.arange(1.0, answers + 1)))
 
 
-def _unbounded(weights: Float[Array, " talkers"]) -> AsyncMemory:
+def _unbounded(weights: Float[Array, " participants"]) -> AsyncMemory:
     return AsyncMemory(PLAIN, 1.0, weights)
 
 
@@ -116,8 +116,8 @@ class _A2(Rule):
         self,
         agreed: AgreedTerms,
         descent: Descent,
-        weights: Float[Array, " talkers"],
-        shares: Float[Array, " talkers"] | None = None,
+        weights: Float[Array, " participants"],
+        shares: Float[Array, " participants"] | None = None,
     ) -> AsyncMemory:
         return AsyncMemory(descent, agreed.step, weights, agreed.agreement.window)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import Descent, Participant
 from copriv.types import Array
 
 
@@ -31,24 +31,24 @@ class AverageModels:
     >>> from copriv.rules import PLAIN, AverageModels
     >>> rule = AverageModels(PLAIN, np.array([0.25, 0.75]))
     >>> state, models = rule.start(np.zeros((1, 2))), ([[4.0, 0.0]], [[0.0, 4.0]])
-    >>> for talker, model in enumerate(models):
-    ...     state = rule.step(state, np.array([talker]), np.array(model))
+    >>> for participant, model in enumerate(models):
+    ...     state = rule.step(state, np.array([participant]), np.array(model))
     >>> rule.model(state)
     array([[1., 3.]])
     """
 
     descent: Descent
-    weights: Float[Array, " talkers"]
+    weights: Float[Array, " participants"]
     step_size: float = 1.0
 
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         return _State(theta.copy(), np.zeros_like(theta), np.zeros(len(theta)))
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
         return state.start
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
-        w = self.weights[talker]
+    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
+        w = self.weights[participant]
         state.total += w[:, None] * answer
         state.weight += w
         return state
@@ -56,4 +56,4 @@ class AverageModels:
     def model(self, state: _State) -> Float[Array, "runs p"]:
         heard = np.where(state.weight > 0, state.weight, 1.0)[:, None]
         moved = state.start + self.step_size * (state.total / heard - state.start)
-        return np.asarray(np.where(state.weight[:, None] > 0, self.descent.box.project(moved), state.start))
+        return np.asarray(np.where(state.weight[:, None] > 0, self.descent.feasible_set.project(moved), state.start))

@@ -6,11 +6,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.model.feasible_set import Box, Regularizer
+from copriv.model.feasible_set import FeasibleSet, Regularizer
 from copriv.types import Array
 
-Talker = np.ndarray[Any, np.dtype[np.intp]]
-"""Which talker answered, one index a run."""
+Participant = np.ndarray[Any, np.dtype[np.intp]]
+"""Which participant answered, one index a run."""
 
 
 @runtime_checkable
@@ -28,12 +28,12 @@ class UpdateRule(Protocol):
         """The state before any answer."""
         ...
 
-    def query(self, state: Any, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
-        """Where to ask this talker for the mean gradient of its records."""
+    def query(self, state: Any, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
+        """Where to ask this participant for the mean gradient of its records."""
         ...
 
-    def step(self, state: Any, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> Any:
-        """The state after the talker's private answer."""
+    def step(self, state: Any, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> Any:
+        """The state after the participant's private answer."""
         ...
 
     def model(self, state: Any) -> Float[Array, "runs p"]:
@@ -48,14 +48,14 @@ class Descent:
     P is public (a Hessian of the public sample, inverted), so using it on private answers costs no privacy.
 
     >>> import numpy as np
-    >>> from copriv.model.feasible_set import Box, Regularizer
+    >>> from copriv.model.feasible_set import FeasibleSet, Regularizer
     >>> from copriv.rules import Descent
-    >>> Descent(Regularizer(0.5), Box()).direction(np.array([[2.0]]), np.array([[1.0]]))
+    >>> Descent(Regularizer(0.5), FeasibleSet()).direction(np.array([[2.0]]), np.array([[1.0]]))
     array([[2.]])
     """
 
     regularizer: Regularizer
-    box: Box
+    feasible_set: FeasibleSet
     preconditioner: Float[Array, "p p"] | None = None
 
     def along(self, gradient: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
@@ -67,5 +67,5 @@ class Descent:
         return self.along(self.regularizer.gradient(theta) + gradient)
 
 
-PLAIN = Descent(Regularizer(0.0), Box())
+PLAIN = Descent(Regularizer(0.0), FeasibleSet())
 """Without regulariser, box or preconditioner: what a plan's tables run, which count g as part of the fitness."""

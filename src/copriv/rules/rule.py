@@ -23,7 +23,7 @@ from copriv.types import Array
 class Way:
     """One way in which a plan may use a rule: what is priced is m answers of each owner, at an agreed step of 1.
 
-    Either `rounds` gives the recursion of m rounds of all owners, or `turns` the rule itself for talkers of given
+    Either `rounds` gives the recursion of m rounds of all owners, or `turns` the rule itself for participants of given
     weights, which is then run once on the table's curvatures, without clipping or box.
 
     >>> from copriv.rules import named
@@ -36,7 +36,7 @@ class Way:
     together: bool
     """Whether everybody answers in each step."""
     rounds: Callable[[int], InRounds] | None = None
-    turns: Callable[[Float[Array, " talkers"]], UpdateRule] | None = None
+    turns: Callable[[Float[Array, " participants"]], UpdateRule] | None = None
     one_by_one: bool = False
     """Rounds in which owners answer one at a time, and the model moves once all have: N times the agreed step."""
     terms: tuple[tuple[str, Any], ...] = ()
@@ -54,9 +54,9 @@ class Rule(ABC):
     name: str
     """In `agreement.rule`."""
     together: bool = False
-    """Whether everybody answers in each step (synchronous), or one talker at a time."""
+    """Whether everybody answers in each step (synchronous), or one participant at a time."""
     several_at_once: bool = False
-    """Whether several talkers may be at work at once: an answer may be of a θ that the learner has left."""
+    """Whether several participants may be at work at once: an answer may be of a θ that the learner has left."""
     step: str = "step"
     """What papers call `agreement.step`."""
     ways: tuple[Way, ...] = ()
@@ -78,10 +78,10 @@ class Rule(ABC):
         self,
         agreed: AgreedTerms,
         descent: Descent,
-        weights: Float[Array, " talkers"],
-        shares: Float[Array, " talkers"] | None = None,
+        weights: Float[Array, " participants"],
+        shares: Float[Array, " participants"] | None = None,
     ) -> UpdateRule:
-        """The rule itself, for talkers of these weights.
+        """The rule itself, for participants of these weights.
 
         shares: how often each talks, where that is not evenly; for rules that make up for it.
         Raises InvalidInput for terms that it cannot be run with.

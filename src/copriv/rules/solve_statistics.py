@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from copriv.errors import AgreementError
 from copriv.privacy.moments import multiplicity, unpack
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import Descent, Participant
 from copriv.types import Array
 
 LEAST, MOST = 0.25, 4.0
@@ -39,20 +39,20 @@ class _State:
 
 @dataclass(frozen=True, eq=False)
 class SolveStatistics:
-    """`moments_scale` is b_i of each talker; None where no second moments are released.
+    """`moments_scale` is b_i of each participant; None where no second moments are released.
 
     >>> import numpy as np
-    >>> from copriv.model.feasible_set import Box, Regularizer
+    >>> from copriv.model.feasible_set import FeasibleSet, Regularizer
     >>> from copriv.rules import Descent, SolveStatistics
-    >>> along = Descent(Regularizer(0.0), Box(), np.eye(2))
+    >>> along = Descent(Regularizer(0.0), FeasibleSet(), np.eye(2))
     >>> rule = SolveStatistics(along, np.array([1.0]), None, public_rows=100)
     >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0]])))
     array([[-1.,  1.]])
     """
 
     descent: Descent
-    weights: Float[Array, " talkers"]
-    moments_scale: Float[Array, " talkers"] | None
+    weights: Float[Array, " participants"]
+    moments_scale: Float[Array, " participants"] | None
     public_rows: int
     step_size: float = 1.0
 
@@ -68,15 +68,17 @@ class SolveStatistics:
         length = p if self.moments_scale is None else p + p * (p + 1) // 2
         return _State(theta.copy(), np.zeros((runs, length)), np.zeros(runs), np.zeros(runs))
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
         return state.start
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs answer"]) -> _State:
-        w = self.weights[talker]
+    def step(
+        self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs answer"]
+    ) -> _State:
+        w = self.weights[participant]
         state.total += w[:, None] * answer
         state.weight += w
         if self.moments_scale is not None:
-            state.noise += (w * self.moments_scale[talker]) ** 2
+            state.noise += (w * self.moments_scale[participant]) ** 2
         return state
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
@@ -90,7 +92,7 @@ class SolveStatistics:
             A: Array = 2.0 * H + self.descent.regularizer.strength * np.eye(p)
             repaired: Array = self._repaired(A, state.noise / heard[:, 0] ** 2)
             move = np.asarray(np.linalg.solve(repaired, slope[:, :, None])[:, :, 0], dtype=np.float64)
-        moved = self.descent.box.project(state.start - self.step_size * move)
+        moved = self.descent.feasible_set.project(state.start - self.step_size * move)
         return np.asarray(np.where(state.weight[:, None] > 0, moved, state.start))
 
     def _repaired(self, A: Float[Array, "runs p p"], noise: Float[Array, " runs"]) -> Float[Array, "runs p p"]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.rules.bounds import Bound, Setting, checked_bound, on_parameters
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import Descent, Participant
 from copriv.rules.recursion import InRounds
 from copriv.rules.rule import Rule, Way
 from copriv.terms import AgreedTerms, Terms
@@ -49,14 +49,14 @@ class SyncAveraged:
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         return _State(theta.copy(), theta.copy(), 1)
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
         return state.theta
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
+    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
         c1, k, η = self.step_size, state.k, 1.0 / sqrt(self.horizon)
         moved = state.theta - c1 / sqrt(k) * self.descent.direction(state.theta, answer)
         average = (k - 1) / (η + k) * state.average + (η + 1) / (η + k) * state.theta
-        return _State(self.descent.box.project(moved), average, k + 1)
+        return _State(self.descent.feasible_set.project(moved), average, k + 1)
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.average if self.averaged else state.theta
@@ -93,8 +93,8 @@ class _S2(Rule):
         self,
         agreed: AgreedTerms,
         descent: Descent,
-        weights: Float[Array, " talkers"],
-        shares: Float[Array, " talkers"] | None = None,
+        weights: Float[Array, " participants"],
+        shares: Float[Array, " participants"] | None = None,
     ) -> SyncAveraged:
         terms = agreed.agreement
         return SyncAveraged(descent, agreed.step, terms.horizon, terms.iterate == "averaged")

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.rules.bounds import Bound, Setting, checked_bound, on_parameters
-from copriv.rules.descent import Descent, Talker
+from copriv.rules.descent import Descent, Participant
 from copriv.rules.recursion import InRounds
 from copriv.rules.rule import Rule, Way
 from copriv.terms import AgreedTerms
@@ -45,13 +45,13 @@ class SyncDecay:
     def start(self, theta: Float[Array, "runs p"]) -> _State:
         return _State(theta.copy(), 1)
 
-    def query(self, state: _State, talker: Int[Talker, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
         return state.theta
 
-    def step(self, state: _State, talker: Int[Talker, " runs"], answer: Float[Array, "runs p"]) -> _State:
+    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
         ρ, T, k = self.step_size, self.horizon, state.k
         moved = state.theta - ρ / (T**2 * k) * self.descent.direction(state.theta, answer)
-        return _State(self.descent.box.project(moved), k + 1)
+        return _State(self.descent.feasible_set.project(moved), k + 1)
 
     def model(self, state: _State) -> Float[Array, "runs p"]:
         return state.theta
@@ -73,8 +73,8 @@ class _S1(Rule):
         self,
         agreed: AgreedTerms,
         descent: Descent,
-        weights: Float[Array, " talkers"],
-        shares: Float[Array, " talkers"] | None = None,
+        weights: Float[Array, " participants"],
+        shares: Float[Array, " participants"] | None = None,
     ) -> SyncDecay:
         return SyncDecay(descent, agreed.step, agreed.agreement.horizon)
 

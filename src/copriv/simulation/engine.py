@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers, agreed_rule
+from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import NotCertified, UsageError
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
@@ -35,16 +35,16 @@ NoiseSource = Callable[[int], Float[Array, "runs members p"]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Talkers:
-    """The agreement's talkers, and what only a simulation needs of them: all members' noise, and all their records."""
+class _Participants:
+    """The agreement's participants, and what only a simulation needs of them: all members' noise, and all their records."""
 
-    agreed: Talkers
-    noise: Float[Array, "talkers members"]
-    """What each member's draw of scale 1 is multiplied by in its talker's answer."""
+    agreed: Participants
+    noise: Float[Array, "participants members"]
+    """What each member's draw of scale 1 is multiplied by in its participant's answer."""
 
     @classmethod
-    def of(cls, agreement: Agreement, scales: Float[Array, " owners"]) -> "_Talkers":
-        agreed, w = Talkers.of(agreement), agreement.weights
+    def of(cls, agreement: Agreement, scales: Float[Array, " owners"]) -> "_Participants":
+        agreed, w = Participants.of(agreement), agreement.weights
         noise = np.zeros((len(agreed.members), max(len(g) for g in agreed.members)))
         for j, group in enumerate(map(list, agreed.members)):
             share = w[group] / w[group].sum() if w[group].sum() > 0 else np.zeros(len(group))
@@ -52,7 +52,7 @@ class _Talkers:
         return cls(agreed, noise)
 
     def records(self, problem: Problem) -> tuple[Records, ...]:
-        """Each talker's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
+        """Each participant's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
         w = problem.agreement.weights
         if problem.stand_in and problem.pooled is None:
             return (problem.owners[0],) * len(self.agreed.members)
@@ -103,7 +103,7 @@ def simulate(
     alone: whether to fit every owner's own model, which is an optimisation an owner.
     starts: where each run begins, in place of the agreement's start.
     progress: called with (iterations done, iterations in all).
-    own_records: also judge own, common and finished models on each owner's own held-out records.
+    own_records: also judge own, common and personalized models on each owner's own held-out records.
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
@@ -174,7 +174,7 @@ def _run_here(problem: Problem, scales: Array, options: Options) -> Simulation:
     workers = options.workers or os.cpu_count() or 1
     seeds = options.streams(problem)
     played = (_play_one_answer if agreement.one_answer else _play)(problem, scales, options, seeds, workers)
-    kept, owner_of = played.kept, played.talker
+    kept, owner_of = played.kept, played.participant
 
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
@@ -214,7 +214,7 @@ class _Played:
 
     recorded: Any
     kept: Float[Array, "recorded runs p"]
-    talker: Any
+    participant: Any
     """Who talked: one index a query and run."""
     members: tuple[tuple[int, ...], ...]
     first: Events
@@ -224,23 +224,25 @@ class _Played:
 
 def _play(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
-    talkers = _Talkers.of(agreement, scales)
+    participants = _Participants.of(agreement, scales)
     # Owners whose clocks differ talk in proportion to their rates, whether agreed or given.
     rule = agreed_rule(
         agreement,
-        talkers.agreed,
+        participants.agreed,
         p,
         shares_by_rate=agreement.agreement.schedule == "poisson",
-        shares=None if options.schedule is None else shares_of(options.schedule, len(talkers.agreed.members)),
+        shares=None if options.schedule is None else shares_of(options.schedule, len(participants.agreed.members)),
     )
     bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
     mechanism = agreement.mechanism
-    gradients = batched_gradients(problem.loss, talkers.records(problem), bound, workers, mechanism.order(agreement))
+    gradients = batched_gradients(
+        problem.loss, participants.records(problem), bound, workers, mechanism.order(agreement)
+    )
 
-    events = [_events(agreement, talkers, options.schedule, np.random.default_rng(s[0])) for s in seeds]
+    events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in seeds]
     queries = min(len(e) for e in events)
     owner_of = np.stack([e.owner[:queries] for e in events], axis=1)
-    members = talkers.noise.shape[1]
+    members = participants.noise.shape[1]
     drawn = SIMULATED[mechanism.law(agreement)]
     draw: NoiseSource = options.noise or drawn([s[1] for s in seeds], (members, p), queries)
 
@@ -252,18 +254,18 @@ def _play(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any
     if first in slot:
         kept[slot[first]] = rule.model(state)
     for k in range(queries):
-        talker = owner_of[k]
-        answer = gradients(talker, rule.query(state, talker))
+        participant = owner_of[k]
+        answer = gradients(participant, rule.query(state, participant))
         draws = draw(k)
-        scale = talkers.noise[talker]
+        scale = participants.noise[participant]
         answer = answer + (scale * draws[:, 0] if members == 1 else (scale[:, None, :] @ draws)[:, 0])
-        state = rule.step(state, talker, answer)
+        state = rule.step(state, participant, answer)
         if k + 1 + first in slot:
             kept[slot[k + 1 + first]] = rule.model(state)
         if options.progress is not None:
             options.progress(k + 1, queries)
     clipped = gradients.clipped / max(gradients.asked, 1.0)
-    return _Played(recorded, kept, owner_of, talkers.agreed.members, events[0], clipped)
+    return _Played(recorded, kept, owner_of, participants.agreed.members, events[0], clipped)
 
 
 def _play_one_answer(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
@@ -274,38 +276,40 @@ def _play_one_answer(problem: Problem, scales: Array, options: Options, seeds: S
     answers = one_answers(problem, [s[1] for s in seeds], scales)
     given = [answers(i) for i in range(N)] if options.given is None else options.given
     owner_of = np.stack([np.random.default_rng(s[0]).permutation(N) for s in seeds], axis=1)
-    talkers = Talkers.of(problem.agreement)
-    rule = agreed_rule(problem.agreement, talkers, problem.n_parameters, feature_bound=problem.feature_bound)
+    participants = Participants.of(problem.agreement)
+    rule = agreed_rule(problem.agreement, participants, problem.n_parameters, feature_bound=problem.feature_bound)
     recorded = _recorded(options.record_at, 0, N)
     slot = {int(k): j for j, k in enumerate(recorded)}
     kept = np.empty((len(recorded), runs, problem.n_parameters))
     state = rule.start(np.tile(problem.start, (runs, 1)))
     if 0 in slot:
         kept[slot[0]] = rule.model(state)
-    for k, talker in enumerate(owner_of):
-        state = rule.step(state, talker, np.stack([given[i][r] for r, i in enumerate(talker)]))
+    for k, participant in enumerate(owner_of):
+        state = rule.step(state, participant, np.stack([given[i][r] for r, i in enumerate(participant)]))
         if k + 1 in slot:
             kept[slot[k + 1]] = rule.model(state)
         if options.progress is not None:
             options.progress(k + 1, N)
     first = Events(owner_of[:, 0], np.arange(1.0, N + 1) / N)
-    return _Played(recorded, kept, owner_of, talkers.members, first, 0.0)
+    return _Played(recorded, kept, owner_of, participants.members, first, 0.0)
 
 
-def _events(agreement: Agreement, talkers: _Talkers, schedule: Schedule | None, rng: np.random.Generator) -> Events:
+def _events(
+    agreement: Agreement, participants: _Participants, schedule: Schedule | None, rng: np.random.Generator
+) -> Events:
     if agreement.synchronous:
         return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
     if schedule is None:
         match agreement.agreement.schedule:
             case "poisson":
-                schedule = PoissonClocks(talkers.agreed.rates)
+                schedule = PoissonClocks(participants.agreed.rates)
             case "random-order":
                 schedule = RandomOrder(agreement.answers)
             case "rounds":
                 schedule = Rounds()
             case _:
                 schedule = Uniform()
-    return run_events(schedule, rng, len(talkers.agreed.members), agreement.agreement.horizon, agreement.answers)
+    return run_events(schedule, rng, len(participants.agreed.members), agreement.agreement.horizon, agreement.answers)
 
 
 def _recorded(record_at: Sequence[int] | None, first: int, last: int) -> Any:

@@ -1,4 +1,4 @@
-"""Clipped mean gradients of every talker, for all runs at once: three ways, one meaning.
+"""Clipped mean gradients of every participant, for all runs at once: three ways, one meaning.
 
 | class            | when                                          | cost of a query                                   |
 | ---------------- | --------------------------------------------- | ------------------------------------------------- |
@@ -27,14 +27,14 @@ from copriv.losses import Squared
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
 from copriv.privacy.clipping import row_norms
-from copriv.rules.descent import Talker
+from copriv.rules.descent import Participant
 from copriv.simulation.kernels import Pass
 from copriv.types import Array, Loss
 
 
 @runtime_checkable
 class BatchedGradients(Protocol):
-    """The mean gradients that talkers compute before noise; `tests/contracts` holds what every one must keep."""
+    """The mean gradients that participants compute before noise; `tests/contracts` holds what every one must keep."""
 
     @property
     def clipped(self) -> float:
@@ -46,34 +46,34 @@ class BatchedGradients(Protocol):
         """Units asked so far, summed over queries and runs."""
         ...
 
-    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        """Q_i(θ) for run r's talker i and point θ."""
+    def __call__(self, participant: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        """Q_i(θ) for run r's participant i and point θ."""
         ...
 
 
 def batched_gradients(
-    loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+    loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
 ) -> BatchedGradients:
     """The cheapest of the three that is exact. `bound` is Ξ to clip at, in L1 or L2; `inf` clips nothing.
 
-    Talkers that hold one and the same Records object (a forecast's public sample) are answered together.
+    Participants that hold one and the same Records object (a forecast's public sample) are answered together.
     """
-    distinct = {id(records): records for records in talkers}
-    if len(distinct) < len(talkers):
+    distinct = {id(records): records for records in participants}
+    if len(distinct) < len(participants):
         place = {name: i for i, name in enumerate(distinct)}
-        index = np.array([place[id(records)] for records in talkers])
+        index = np.array([place[id(records)] for records in participants])
         return _Shared(batched_gradients(loss, tuple(distinct.values()), bound, workers, order), index)
     if not isinstance(loss, Squared):
-        return RecordGradients(loss, talkers, bound, workers, order)
+        return RecordGradients(loss, participants, bound, workers, order)
     if np.isinf(bound):
-        return GramGradients(talkers)
-    return ClippedSquared(loss, talkers, bound, workers, order)
+        return GramGradients(participants)
+    return ClippedSquared(loss, participants, bound, workers, order)
 
 
 class _Shared:
-    """Talkers that hold the same records, as one."""
+    """Participants that hold the same records, as one."""
 
-    def __init__(self, gradients: BatchedGradients, index: Talker) -> None:
+    def __init__(self, gradients: BatchedGradients, index: Participant) -> None:
         self._gradients, self._index = gradients, index
 
     @property
@@ -84,24 +84,24 @@ class _Shared:
     def asked(self) -> float:
         return self._gradients.asked
 
-    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        return self._gradients(self._index[talker], theta)
+    def __call__(self, participant: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        return self._gradients(self._index[participant], theta)
 
 
 class GramGradients:
     """2(H_i θ − c_i)."""
 
-    def __init__(self, talkers: tuple[Records, ...]) -> None:
-        plain = [Quadratic.of(records, Regularizer(0.0)) for records in talkers]
+    def __init__(self, participants: tuple[Records, ...]) -> None:
+        plain = [Quadratic.of(records, Regularizer(0.0)) for records in participants]
         self.H = np.stack([q.H for q in plain])
         self.c = np.stack([q.c for q in plain])
-        self.units = np.array([records.weight.sum() for records in talkers])
+        self.units = np.array([records.weight.sum() for records in participants])
         self.clipped, self.asked = 0.0, 0.0
 
-    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        self.asked += float(self.units[talker].sum())
-        product = theta @ self.H[0] if len(self.H) == 1 else np.matmul(theta[:, None, :], self.H[talker])[:, 0, :]
-        gradient: Array = 2.0 * (product - self.c[talker])
+    def __call__(self, participant: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        self.asked += float(self.units[participant].sum())
+        product = theta @ self.H[0] if len(self.H) == 1 else np.matmul(theta[:, None, :], self.H[participant])[:, 0, :]
+        gradient: Array = 2.0 * (product - self.c[participant])
         return gradient
 
 
@@ -116,7 +116,7 @@ class _Region:
 
 @dataclass(eq=False)
 class _Guarded:
-    """One talker's records with what is needed to find its suspects."""
+    """One participant's records with what is needed to find its suspects."""
 
     loss: Loss
     records: Records
@@ -168,20 +168,20 @@ class ClippedSquared:
     """Gram matrices for all records, and what clipping takes away from the suspects."""
 
     def __init__(
-        self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+        self, loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
     ) -> None:
-        self._gram = GramGradients(talkers)
-        self._guarded = [_Guarded(loss, records, bound, workers, order) for records in talkers]
+        self._gram = GramGradients(participants)
+        self._guarded = [_Guarded(loss, records, bound, workers, order) for records in participants]
         self.clipped = 0.0
 
     @property
     def asked(self) -> float:
         return self._gram.asked
 
-    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
-        gradient = self._gram(talker, theta)
-        for i in np.unique(talker):
-            mine = np.flatnonzero(talker == i)
+    def __call__(self, participant: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        gradient = self._gram(participant, theta)
+        for i in np.unique(participant):
+            mine = np.flatnonzero(participant == i)
             excess, clipped = self._guarded[i].excess(theta[mine])
             gradient[mine] += excess / self._gram.units[i]
             self.clipped += clipped
@@ -192,15 +192,15 @@ class RecordGradients:
     """Every record, in blocks."""
 
     def __init__(
-        self, loss: Loss, talkers: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
+        self, loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1
     ) -> None:
-        self._passes = [Pass(loss, records, workers, order=order) for records in talkers]
+        self._passes = [Pass(loss, records, workers, order=order) for records in participants]
         self._bound, self.clipped, self.asked = bound, 0.0, 0.0
 
-    def __call__(self, talker: Int[Talker, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+    def __call__(self, participant: Int[Participant, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
         gradient = np.empty_like(theta)
-        for i in np.unique(talker):
-            mine = np.flatnonzero(talker == i)
+        for i in np.unique(participant):
+            mine = np.flatnonzero(participant == i)
             units = float(self._passes[i].records.weight.sum())
             total, clipped = self._passes[i].gradients(theta[mine], self._bound)
             gradient[mine] = total / units

@@ -22,7 +22,7 @@ Answers = Callable[[int], Float[Array, "runs answer"]]
 def common_of(problem: Problem) -> Common:
     """What a mechanism has to know of a problem besides records."""
     p, B, P = problem.n_parameters, problem.feature_bound, problem.preconditioner
-    return Common(problem.loss, p, B, P, problem.regularizer, problem.box)
+    return Common(problem.loss, p, B, P, problem.regularizer, problem.feasible_set)
 
 
 def one_answers(problem: Problem, streams: Sequence[np.random.SeedSequence], scales: Array) -> Answers:

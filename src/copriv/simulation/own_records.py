@@ -1,6 +1,6 @@
-"""Which model serves an owner's own records: its own, the common one as it comes, or the common one finished at home?
+"""Which model serves an owner's own records: its own, the common one as it comes, or the common one personalized at home?
 
-A fifth of an owner's records (of its persons, where they are the units) is held out of its own fit and of finishing, and
+A fifth of an owner's records (of its persons, where they are the units) is held out of its own fit and of personalizing, and
 all three are judged there. The common model has seen them, as some among everybody's: its loss there is too low by about
 κ/n, which is a part n_i/n of what the owner's own model errs by.
 """
@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float
 
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.problem.personalization import Home, finished
+from copriv.problem.personalization import Home, personalized
 from copriv.types import Array
 
 HELD_OUT = 0.2
-FINISHED = 3
-"""Runs whose model is finished at home: each is a cross-validation."""
+PERSONALIZED = 3
+"""Runs whose model is personalized at home: each is a cross-validation."""
 LEAST = 5
 """Rows below which none can be held out."""
 
@@ -30,8 +30,8 @@ class OwnOutcome:
     alone: float
     together: float
     """Of the common model, a mean over runs."""
-    finished: float
-    """Of the common model finished at home (`copriv.finish`): a mean over the first few runs."""
+    personalized: float
+    """Of the common model personalized at home (`copriv.personalize`): a mean over the first few runs."""
     held_out: int
     """Rows."""
 
@@ -52,7 +52,7 @@ def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], see
 
     home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
     own = rest.with_intercept() if agreement.model.intercept else rest
-    made = [_finished(problem, theta, rest, seed) for theta in models[:FINISHED]]
+    made = [_personalized(problem, theta, rest, seed) for theta in models[:PERSONALIZED]]
     return OwnOutcome(
         lost(home.fitted(own, 0.0, models[0])),
         float(np.mean([lost(theta) for theta in models])),
@@ -61,10 +61,10 @@ def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], see
     )
 
 
-def _finished(problem: Problem, theta: Float[Array, " p"], rest: Records, seed: int) -> Any:
+def _personalized(problem: Problem, theta: Float[Array, " p"], rest: Records, seed: int) -> Any:
     public = problem.unbounded_public
     shown = None if public is None else (public.features, public.target)
-    return finished(problem.agreement, theta, rest, public=shown, seed=seed).theta
+    return personalized(problem.agreement, theta, rest, public=shown, seed=seed).theta
 
 
 def _held_out(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows"]:

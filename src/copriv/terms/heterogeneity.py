@@ -1,6 +1,6 @@
 """How unlike are the owners? One public number, where it comes from, and how sure it is.
 
-**Unlikeness** u is the ψ, on everybody's records, of a perfect model of one owner's own population: what an owner that
+**Heterogeneity** u is the ψ, on everybody's records, of a perfect model of one owner's own population: what an owner that
 knew all about its own customers, and nothing about the others', would still get wrong about everybody. 0 is owners
 alike; 0.02 is two percent worse than the best common model. With θ_i the owner's own optimum and A = ∇²f,
 
@@ -25,14 +25,14 @@ from copriv.types import Array
 
 Source = Literal["stated", "strata", "answers", "not stated"]
 LEAST = 1e-4
-"""Unlikeness below this is no different from 0 in any decision."""
+"""Heterogeneity below this is no different from 0 in any decision."""
 
 LEAST_UNEXPLAINED = 0.05
 """A model that leaves less is taken to leave this."""
 
 
 @dataclass(frozen=True)
-class Unlikeness(Shown):
+class Heterogeneity(Shown):
     """u, the range that holds it with 90 %, and who says so. Between `low` and `high` it is taken as log-normal."""
 
     value: float
@@ -43,16 +43,16 @@ class Unlikeness(Shown):
     def __post_init__(self) -> None:
         if not 0 <= self.low <= self.value <= self.high < np.inf:
             raise InvalidInput(
-                f"unlikeness: needs 0 ≤ low ≤ value ≤ high, not {self.low!r}, {self.value!r}, {self.high!r}"
+                f"heterogeneity: needs 0 ≤ low ≤ value ≤ high, not {self.low!r}, {self.value!r}, {self.high!r}"
             )
 
     @classmethod
-    def stated(cls, given: float | Sequence[float]) -> "Unlikeness":
+    def stated(cls, given: float | Sequence[float]) -> "Heterogeneity":
         """A number, or a range (low, high) whose middle is the value. Raises InvalidInput on anything else."""
         if isinstance(given, int | float):
             return cls(float(given), float(given), float(given), "stated")
         if len(given) != 2:
-            raise InvalidInput(f"unlikeness: a number, or a range of two, not {len(given)} numbers")
+            raise InvalidInput(f"heterogeneity: a number, or a range of two, not {len(given)} numbers")
         low, high = float(given[0]), float(given[1])
         middle = float(np.sqrt(low * high)) if low > 0 else 0.5 * (low + high)
         return cls(middle, low, high, "stated")
@@ -81,19 +81,19 @@ class Unlikeness(Shown):
         return float(np.mean([self.quantile(float(q)) < bound for q in grid]))
 
 
-UNKNOWN = Unlikeness(0.02, 0.0, 1.0, "not stated")
+UNKNOWN = Heterogeneity(0.02, 0.0, 1.0, "not stated")
 """Where nothing is stated and a model explains hardly anything: groups of real tables (regions, occupations, departments,
 payers) lie between 0.003 and 0.1, half of them below 0.02; owners may also be alike, or sorted by their target."""
 
 
-def unknown(unexplained: float) -> Unlikeness:
+def unknown(unexplained: float) -> Heterogeneity:
     """What is known where nothing is stated: `UNKNOWN`, in units of what a model leaves unexplained.
 
     unexplained: f of the best model over f of the best constant (1 − R²). How far groups differ is a part of how far
     records do; ψ is over what the best model leaves. A model that leaves a tenth sees owners ten times as unlike.
     """
     times = 1.0 / max(unexplained, LEAST_UNEXPLAINED)
-    return Unlikeness(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
+    return Heterogeneity(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
 
 
 def from_strata(
@@ -102,7 +102,7 @@ def from_strata(
     strata: np.ndarray[tuple[int], np.dtype[np.int64]],
     hessian: Float[Array, "p p"],
     optimum: float,
-) -> Unlikeness:
+) -> Heterogeneity:
     """u from public rows that say which owner or stratum they are of.
 
     gradients: ∇ℓ of each row at the public optimum; share: the rows' weights, Σ = 1; strata: an index a row.
@@ -133,7 +133,7 @@ def from_answers(
     hessian: Float[Array, "p p"],
     optimum: float,
     sampling: Float[Array, " owners"] | float = 0.0,
-) -> Unlikeness:
+) -> Heterogeneity:
     """u from what owners answered at one θ: the spread of answers beyond their known noise. Costs nothing: they are public.
 
     answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
@@ -151,7 +151,7 @@ def _spread(
     inverse: Float[Array, "p p"],
     optimum: float,
     source: Source,
-) -> Unlikeness:
+) -> Heterogeneity:
     """u of mean gradients about their weighted mean. noise: E of a mean's noise in the metric A⁻¹, which is taken off."""
     w = weights / weights.sum()
     raw, known = summed_apart(means, w, noise, inverse, optimum)
@@ -175,7 +175,7 @@ def summed_apart(
     return 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum, known
 
 
-def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Unlikeness:
+def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Heterogeneity:
     """Mean over owners, and a range that holds it with 90 % (Student's t with N − 1 degrees of freedom).
 
     Of two kinds, added: how owners differ (a jackknife), and noise: what is taken off for it, E = ½ tr(A⁻¹S), has a
@@ -188,4 +188,4 @@ def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, sour
     within = float(w**2 @ (2.0 * noise**2 + 4.0 * np.maximum(found, 0.0) * noise)) / n_parameters
     error = float(stdtrit(N - 1, 0.95) * np.sqrt(between + within))
     value = max(mean, 0.0)
-    return Unlikeness(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)
+    return Heterogeneity(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)

@@ -167,7 +167,7 @@ class DataTerms(_Table):
     """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
     fourier_width: UnitOfMeasure | None = None
     """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
-    unlikeness: Unlike | tuple[Unlike, Unlike] | None = None
+    heterogeneity: Unlike | tuple[Unlike, Unlike] | None = None
     """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records,
     of a perfect model of one owner's own population. 0: alike; not given: not known, which is not the same."""
     strata: str | None = None
@@ -222,14 +222,14 @@ class DataTerms(_Table):
             raise ValueError("fourier_width: a width without waves; give fourier_features, or leave it out")
         return self
 
-    @field_validator("unlikeness", mode="before")
+    @field_validator("heterogeneity", mode="before")
     @classmethod
     def _range(cls, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return tuple(_real(v) if isinstance(v, int) and not isinstance(v, bool) else v for v in value)
         return value
 
-    @field_validator("unlikeness")
+    @field_validator("heterogeneity")
     @classmethod
     def _in_order(cls, value: Any) -> Any:
         if isinstance(value, tuple) and value[0] > value[1]:
@@ -385,11 +385,11 @@ class AgreedTerms(BaseModel):
         return sum(table.number for table in self.owner_tables)
 
     @property
-    def n_talkers(self) -> int:
+    def n_participants(self) -> int:
         """How many answer by themselves: owners of one group answer as one."""
-        return self.talkers_in_groups_of(self.agreement.group_size)
+        return self.participants_in_groups_of(self.agreement.group_size)
 
-    def talkers_in_groups_of(self, size: int | str | None) -> int:
+    def participants_in_groups_of(self, size: int | str | None) -> int:
         """How many there are with such a `group_size`; "auto" counts as none."""
         ungrouped = sum(table.number for table in self.owner_tables if not table.group)
         named = len({table.group for table in self.owner_tables if table.group})

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from copriv.agreement import Agreement
 from copriv.data import DATASETS
 from copriv.errors import CoprivError, InvalidInput
-from copriv.ui import drafts, reading, views
+from copriv.ui import agreement_form, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
 from copriv.ui.shell import answered, as_json, body, routes
@@ -66,7 +66,9 @@ class Pages:
 
     async def _start(self, request: Request) -> Response:
         """What the pages begin with, where the address has no state of its own."""
-        return as_json({"state": drafts.first(self._agreement), "datasets": DATASETS, "schema": drafts.schema()})
+        return as_json(
+            {"state": agreement_form.first(self._agreement), "datasets": DATASETS, "schema": agreement_form.schema()}
+        )
 
     async def _quick(self, request: Request) -> Any:
         question = self._question(await body(request))
@@ -88,7 +90,7 @@ class Pages:
         return await self._shown(views.exact, question, made)
 
     async def _draft(self, request: Request) -> Any:
-        return drafts.checked(await body(request))
+        return agreement_form.checked(await body(request))
 
     async def _take_rows(self, request: Request) -> Any:
         content = await request.body()

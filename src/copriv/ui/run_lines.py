@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Talkers
+from copriv.agreement.participants import Participants
 
 if TYPE_CHECKING:
     from copriv.network.store import Event
@@ -20,16 +20,16 @@ def teller(agreement: Agreement) -> Callable[["Event"], dict[str, Any]]:
 
     A file may say anything: numbers and texts come out, whatever went in.
     """
-    members = [[agreement.owner_names[i] for i in group] for group in Talkers.of(agreement).members]
+    members = [[agreement.owner_names[i] for i in group] for group in Participants.of(agreement).members]
 
     def told(event: "Event") -> dict[str, Any]:
         said: dict[str, Any] = {key: _plain(event.data[key]) for key in SHOWN if key in event.data}
         for key in LISTS:
             if isinstance(names := event.data.get(key), list):
                 said[key] = [str(name)[:LONGEST] for name in names[:MOST]]
-        talker = event.data.get("talker")
-        if event.kind == "asked" and type(talker) is int and 0 <= talker < len(members):
-            said["owners"] = members[talker]
+        participant = event.data.get("participant")
+        if event.kind == "asked" and type(participant) is int and 0 <= participant < len(members):
+            said["owners"] = members[participant]
         return {"number": event.number, "time": event.time, "kind": str(event.kind), **said}
 
     return told

@@ -20,7 +20,7 @@ from copriv.forecast import Forecast, forecast
 from copriv.forecast.assessment import assess
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.forecaster import worlds_unlike
-from copriv.populations.dealt import unlikeness_of
+from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.types import Array
@@ -159,7 +159,7 @@ def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | Non
     """
     problem = Problem.forecasting(agreement, public, strata=strata)
     sample = PublicSample.of(problem)
-    unlike = worlds_unlike(sample, agreement, unlikeness_of(problem), 0)
+    unlike = worlds_unlike(sample, agreement, heterogeneity_of(problem), 0)
     ψ = assess(problem, "as agreed", 50, 0, sample, unlike).relative_fitness
     return {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
 
@@ -179,7 +179,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
         "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
         "public_only_band": document["public_only_band"], "warning": document.get("warning"),
         "kind": "exact", "together": {"median": made.median, "low": made.low, "high": made.high},
-        "unlikeness": document.get("unlikeness"), "runner_up": document.get("runner_up"),
+        "heterogeneity": document.get("heterogeneity"), "runner_up": document.get("runner_up"),
         "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
         "caution": document.get("caution"),
         "description": document.get("description"),
@@ -191,7 +191,7 @@ def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from another forecast's curves, in milliseconds."""
     members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
     members = replace(members, spread=made.consortium.spread)
-    return _view(question, made, members) | {"kind": "quick", "unlikeness": made.document.get("unlikeness")}
+    return _view(question, made, members) | {"kind": "quick", "heterogeneity": made.document.get("heterogeneity")}
 
 
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:

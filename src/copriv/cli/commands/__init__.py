@@ -27,7 +27,7 @@ COMMANDS = {
     "owner": "A data owner's own process.",
     "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
     "is spent.",
-    "owner finish": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "
+    "owner personalize": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "
     "released.",
     "owner learn": "Learn an own model from everybody's answers in a run's file. It costs no budget, because it is not "
     "released.",

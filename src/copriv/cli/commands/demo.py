@@ -122,7 +122,7 @@ def _row(problem: Problem, name: str, records: int, theta: Float[Array, " p"]) -
 
 def _error(problem: Problem, theta: Float[Array, " p"]) -> float:
     """√ of the mean squared error over all owners' loans, in percentage points of interest: f without its g."""
-    plain = Fitness(problem.loss, Regularizer(0.0), problem.box, problem.fitness.records)
+    plain = Fitness(problem.loss, Regularizer(0.0), problem.feasible_set, problem.fitness.records)
     return float(np.sqrt(plain.value(theta)))
 
 

@@ -45,7 +45,7 @@ def asked(ask: Ask, say: Say) -> Agreement:
         alike = _one_of(ask, say, "Alike", ("unknown", "alike", "a little unlike", "very unlike"), "unknown")
         levels: dict[str, Any] = {"alike": 0.0, "a little unlike": (0.005, 0.05), "very unlike": (0.05, 1.0)}
         if alike in levels:
-            data["unlikeness"] = levels[alike]
+            data["heterogeneity"] = levels[alike]
     return Agreement.of(
         {
             "agreement": {"name": name, "rule": "auto", "communication": "any", "horizon": 1000},
@@ -64,7 +64,7 @@ def written(agreement: Agreement) -> str:
         "step": "how far the model moves; planned",
         "gradient_bound": "how far one record can move an answer; planned",
         "public_rows": "the learner's own sample, never among the owners' records",
-        "unlikeness": "how unlike the owners are; see docs/reference/agreement-file.md",
+        "heterogeneity": "how unlike the owners are; see docs/reference/agreement-file.md",
         "epsilon": "the owner's whole budget",
     }
     lines = []

@@ -1,4 +1,4 @@
-"""`copriv owner finish MODEL`: the owner's own model, made at home from the common one and its own table."""
+"""`copriv owner personalize MODEL`: the owner's own model, made at home from the common one and its own table."""
 
 import json
 from pathlib import Path
@@ -26,12 +26,12 @@ def command(
     check_folder("--out", to)
     check_not_read("--out", to, model, data)
     common = Model.load(model)
-    own = common.finished(data, seed=seed)
+    own = common.personalized(data, seed=seed)
     replace_own_file(to, own.to_json().encode())
-    found = own.record["finished_at_home"]
+    found = own.record["personalized_at_home"]
     whose = f" of {found['persons']:,} persons" if "persons" in found else ""
     if as_json:
-        typer.echo(json.dumps({"schema": "copriv.finished/1", "path": str(to), **found}, indent=2))
+        typer.echo(json.dumps({"schema": "copriv.personalized/1", "path": str(to), **found}, indent=2))
     else:
         typer.echo(
             f"Your own model is in {to}: about {percent(found['common_share'])} of it is the common model, the rest "

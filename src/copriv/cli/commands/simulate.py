@@ -28,7 +28,7 @@ def command(
         bool,
         typer.Option(
             "--own-records",
-            help="Also judge each owner's own, the common and the finished model on its own held-out records.",
+            help="Also judge each owner's own, the common and the personalized model on its own held-out records.",
             envvar="COPRIV_OWN_RECORDS",
         ),
     ] = False,

@@ -163,7 +163,9 @@ def _owners(owners: tuple[OwnerForecast, ...], room: int) -> list[str]:
     table = [["owner", "alone", "together", "joining pays", "for its own records"]]
     for owner in owners[:shown]:
         own = owner.own
-        better = "about the same" if own.finishing_close else "with it" if own.finishing_pays else "its own model"
+        better = (
+            "about the same" if own.personalizing_close else "with it" if own.personalizing_pays else "its own model"
+        )
         table.append([
             _cut(printable(owner.called, 60), _NAME), words.percent(owner.alone), words.percent(owner.together),
             pays(owner), better,

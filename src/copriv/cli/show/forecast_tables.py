@@ -35,7 +35,7 @@ def show(agreement: Agreement, outlook: Forecast) -> None:
     console.print("\nOn the owner's own records, above the best model of its own population:\n")
     console.print(_own(owners))
     console.print()
-    for line in (*words.about_unlikeness(outlook), *words.strata_unused(outlook)):
+    for line in (*words.about_heterogeneity(outlook), *words.strata_unused(outlook)):
         console.print(line)
     console.print()
     console.print(_bringing(owners, records))
@@ -96,14 +96,14 @@ def _joining(owners: tuple[OwnerForecast, ...]) -> Table:
 
 
 def _own(owners: tuple[OwnerForecast, ...]) -> Table:
-    table = plain_table("owner", "alone", "together", "finished at home", "joining pays", "finishing pays")
+    table = plain_table("owner", "alone", "together", "personalized at home", "joining pays", "personalizing pays")
     for owner in owners[:MOST_ROWS]:
         own = owner.own
         table.add_row(
             printable(owner.called, 60),
-            *(words.percent(ψ) for ψ in (own.alone, own.together, own.finished)),
+            *(words.percent(ψ) for ψ in (own.alone, own.together, own.personalized)),
             "about even" if own.joining_close else "yes" if own.joining_pays else "no",
-            "about even" if own.finishing_close else "yes" if own.finishing_pays else "no",
+            "about even" if own.personalizing_close else "yes" if own.personalizing_pays else "no",
         )
     return table
 

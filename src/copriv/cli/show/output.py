@@ -94,10 +94,10 @@ def curves_csv(outlook: Forecast) -> str:
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
     from copriv.pictures.forecast import break_even, curves
-    from copriv.pictures.heterogeneity import by_unlikeness
+    from copriv.pictures.heterogeneity import by_heterogeneity
     from copriv.pictures.style import png
 
-    unlike = {"unlike-owners.png": png(by_unlikeness(outlook), made_by)} if outlook.at_unlikeness else {}
+    unlike = {"unlike-owners.png": png(by_heterogeneity(outlook), made_by)} if outlook.at_heterogeneity else {}
     return {
         "forecast.json": document.encode() + b"\n",
         "forecast.csv": curves_csv(outlook).encode(),

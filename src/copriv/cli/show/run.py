@@ -71,8 +71,9 @@ def compared(realised: dict[str, Any], expected: dict[str, Any] | None) -> Table
         table.add_row(
             "fitness on the public rows", "", f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
         )
-    if public is not None and public["heard"] is not None:
-        u, before, far = (public["heard"][key] for key in ("unlikeness", "assumed_unlikeness", "public_distance"))
+    if public is not None and public["heterogeneity_diagnosis"] is not None:
+        diagnosis = public["heterogeneity_diagnosis"]
+        u, before, far = (diagnosis[key] for key in ("heterogeneity", "assumed_heterogeneity", "public_distance"))
         table.add_row("how unlike owners are", _range(before), f"{_range(u)}, by their answers")
         table.add_row(
             "public rows' best model, above the best",

@@ -47,10 +47,12 @@ def show(agreement: Agreement, result: Simulation) -> None:
 
 def _own_records(result: Simulation) -> Table:
     """Loss on records of its own that an owner held out, for each of the three models that it may use."""
-    table = plain_table("on its own held-out records", "rows", "its own model", "the common one", "finished at home")
+    table = plain_table(
+        "on its own held-out records", "rows", "its own model", "the common one", "personalized at home"
+    )
     for owner in result.owners[:MOST_ROWS]:
         if owner.own is not None:
             own = owner.own
-            losses = (words.plain_number(loss) for loss in (own.alone, own.together, own.finished))
+            losses = (words.plain_number(loss) for loss in (own.alone, own.together, own.personalized))
             table.add_row(owner.name, f"{own.held_out:,}", *losses)
     return table

@@ -105,22 +105,22 @@ def strata_unused(outlook: Forecast) -> list[str]:
     """That owners name strata, and nothing says which public rows are of them: it would change what each is told."""
     agreed = outlook.agreed.agreement
     named = any(table.stratum is not None for table in agreed.owner_tables)
-    if not named or agreed.data.strata is not None or outlook.unlikeness.source == "strata":
+    if not named or agreed.data.strata is not None or outlook.heterogeneity.source == "strata":
         return []
     return ["owner.stratum is not used: data.strata names no column of the public rows."]
 
 
 def taken_to_be_unlike(outlook: Forecast) -> list[str]:
     """That owners are taken to differ where nobody has said so: it decides what each is said to reach alone."""
-    u = outlook.unlikeness
+    u = outlook.heterogeneity
     if u.source != "not stated" or u.alike or outlook.n_owners == 1:
         return []
-    return ["Owners are taken to differ as those of real tables do; alike: unlikeness = 0."]
+    return ["Owners are taken to differ as those of real tables do; alike: heterogeneity = 0."]
 
 
-def about_unlikeness(outlook: Forecast) -> list[str]:
+def about_heterogeneity(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
-    u = outlook.unlikeness
+    u = outlook.heterogeneity
     if u.alike or outlook.n_owners == 1:
         return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
     sources = {
@@ -133,7 +133,7 @@ def about_unlikeness(outlook: Forecast) -> list[str]:
         f"{sources[u.source]}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
         f"({percent(u.low)} to {percent(u.high)})."
     ]
-    at = outlook.at_unlikeness
+    at = outlook.at_heterogeneity
     if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
         lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
     elif at:
@@ -145,11 +145,11 @@ def about_unlikeness(outlook: Forecast) -> list[str]:
     caution = outlook.caution_of_plan
     if caution is not None:
         lines.append(
-            f"The recommended terms stay within twice the best up to an unlikeness of {percent(caution.holds_to)}; were "
+            f"The recommended terms stay within twice the best up to a heterogeneity of {percent(caution.holds_to)}; were "
             f"the owners alike after all, {_price(caution.price)}."
             if caution.choices[caution.chosen] is not caution.if_alike
             else f"The recommended terms would be the same for owners known to be alike, and stay within twice the best up "
-            f"to an unlikeness of {percent(caution.holds_to)}."
+            f"to a heterogeneity of {percent(caution.holds_to)}."
         )
     return lines
 

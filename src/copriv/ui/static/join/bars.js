@@ -14,7 +14,7 @@ function scaleOf(view) {
 
 /** On own records the scale is that of all organisations' own records: there nothing is torn off. */
 function ownScaleOf(view) {
-  const values = view.owners.flatMap((row) => (row.joined && row.own ? [row.own.alone, row.own.together, row.own.finished ?? 0] : []));
+  const values = view.owners.flatMap((row) => (row.joined && row.own ? [row.own.alone, row.own.together, row.own.personalized ?? 0] : []));
   return 1.15 * Math.max(...values, 1e-12);
 }
 
@@ -24,7 +24,7 @@ function bar(kind, value, most, band) {
   const torn = value > most;
   const drawn = svg("svg", { class: "bar", viewBox: `0 0 ${WIDTH} 14`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     svg("rect", { class: "track", x: 0, y: 6.5, width: WIDTH, height: 1 }),
-    svg("rect", { class: kind === "finished" ? "together finished" : kind, x: 0, y: kind === "alone" ? 4 : 2, width: length, height: kind === "alone" ? 6 : 10 }));
+    svg("rect", { class: kind === "personalized" ? "together personalized" : kind, x: 0, y: kind === "alone" ? 4 : 2, width: length, height: kind === "alone" ? 6 : 10 }));
   if (torn) drawn.append(svg("path", { class: "tear", d: `M${WIDTH - 14} 0 l-6 5 l6 4 l-6 5 h8 l6 -5 l-6 -4 l6 -5 z` }));
   if (band) {
     const [from, to] = band.map((end) => Math.min(end / most, 1) * WIDTH);
@@ -44,13 +44,13 @@ export function bars(row, view) {
     h("div", { class: "lines" }, bar("alone", row.alone, most, row.alone_high === undefined ? null : [row.alone_low, row.alone_high]), bar("together", row.together, most, spread)),
     h("p", { class: "on" }, t("owner.own"), row.own ? "" : ": ", row.own ? "" : h("em", {}, t("owner.own.unknown"))),
     row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost), bar("together", row.own.together, ownMost),
-      typeof row.own.finished === "number" ? bar("finished", row.own.finished, ownMost) : null) : null,
+      typeof row.own.personalized === "number" ? bar("personalized", row.own.personalized, ownMost) : null) : null,
     row.own ? h("p", { class: "says own" }, ownVerdict(row.own)) : null,
   ].filter(Boolean);
 }
 
 function ownVerdict(own) {
-  const values = { together: percent(own.together), alone: percent(own.alone), finished: percent(own.finished) };
+  const values = { together: percent(own.together), alone: percent(own.alone), personalized: percent(own.personalized) };
   const first = t(`owner.own.${own.joining_close ? "close" : own.joining_pays ? "pays" : "not"}`, values);
-  return own.finished === null || own.finished === undefined ? first : `${first}; ${t("owner.own.finished", values)}`;
+  return own.personalized === null || own.personalized === undefined ? first : `${first}; ${t("owner.own.personalized", values)}`;
 }

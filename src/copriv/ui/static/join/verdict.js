@@ -63,7 +63,7 @@ export function showAsking() {
 }
 
 /** How far organisations are taken to differ, and who says so. */
-function unlikeness({ value, low, high, source }) {
+function heterogeneity({ value, low, high, source }) {
   if (source === "stated" && high === 0) return t("join.alike");
   return t(source === "stated" ? "join.differ.stated" : "join.differ", { value: percent(value), low: percent(low), high: percent(high) });
 }
@@ -88,8 +88,8 @@ export function showVerdict(view, state) {
   const said = [];
   if (view.warning) said.push(t("join.warning"));
   if (state.none) said.push(t("join.example"));
-  if (view.unlikeness) said.push(unlikeness(view.unlikeness));
-  if (view.unlike.length) said.push(t(view.unlikeness ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
+  if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
+  if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
   notes.textContent = said.join(" ");
   notes.hidden = said.length === 0;
 }
