@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
+from copriv.forecast import coalition_value
 from copriv.forecast.coalition_value import Consortium
 from copriv.plan import NoiseCurve
 
@@ -176,7 +177,7 @@ def test_sampled_shapley_values_are_within_their_own_error_bars(monkeypatch):
     records, ε = rng.integers(200, 2000, 12).astype(float), rng.uniform(0.5, 2.0, 12)
     c = Consortium(records, ε, np.ones(12), 3.0, NoiseCurve.of(np.array([1e-6]), np.array([1e2])))
     exact, none = c.shapley()
-    monkeypatch.setattr(value, "EXACT_OWNERS", 11)
+    monkeypatch.setattr(coalition_value, "EXACT_OWNERS", 11)
     sampled, error = c.shapley(samples=1000, seed=2)
     assert not none.any()
     assert (error > 0).all()
@@ -236,7 +237,7 @@ def test_local_search_finds_the_best_subset():
         c = some_consortium(rng, N)
         exact = float(c.cost(c.best_subset()))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(value, "EXACT_OWNERS", 0)
+            patch.setattr(coalition_value, "EXACT_OWNERS", 0)
             found = float(c.cost(c.best_subset()))
         assert found >= exact * (1 - 1e-9)
         assert found <= c.together() * (1 + 1e-12)

@@ -18,7 +18,7 @@ from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import Judgement, close_call
 from copriv.forecast.what_if import reach, without
-from copriv.plan import candidates, clipping_bias
+from copriv.plan import candidates, clipping_bias, simulated_refinement
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -26,8 +26,8 @@ def _few_candidates():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
         patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
-        patch.setattr(finalists, "FINALISTS", 2)
-        patch.setattr(finalists, "WORLDS", 2)
+        patch.setattr(simulated_refinement, "FINALISTS", 2)
+        patch.setattr(simulated_refinement, "WORLDS", 2)
         yield
 
 

@@ -9,7 +9,7 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import _exact_mean
-from copriv.plan import candidates, clipping_bias, plan
+from copriv.plan import candidates, clipping_bias, plan, simulated_refinement
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -96,8 +96,8 @@ def test_the_exact_mean_of_groups_is_what_plain_loops_do() -> None:
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
-    monkeypatch.setattr(finalists, "FINALISTS", 3)
-    monkeypatch.setattr(finalists, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
+    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
 
 
 def public_rows():  # type: ignore[no-untyped-def]

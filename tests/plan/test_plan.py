@@ -16,7 +16,7 @@ from copriv.exact.synchronous import s1, s2
 from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
-from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan
+from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, simulated_refinement
 from copriv.plan.plan_result import kind_of
 from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
@@ -185,8 +185,8 @@ def _few_candidates(monkeypatch):
     """The same plan from fewer candidates: a fifth of the time."""
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
-    monkeypatch.setattr(finalists, "FINALISTS", 3)
-    monkeypatch.setattr(finalists, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
+    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
 
 
 QUICK = {"runs": 5, "public_start": False, "preconditioner": False}

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-import copriv.owner
+import copriv.owner.owner
 from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.model.records import Records

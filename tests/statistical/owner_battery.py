@@ -14,7 +14,7 @@ from itertools import repeat
 
 import numpy as np
 
-import copriv.owner
+import copriv.owner.owner
 import oracle
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError

@@ -19,7 +19,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import beta
 
-import copriv.owner
+import copriv.owner.owner
 from copriv.losses import Squared
 from copriv.mechanisms import gradients, mechanism
 from copriv.mechanisms.objective_noise import Perturbation
