@@ -73,7 +73,7 @@ test-oldest: setup
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest hypothesis beartype pandas polars
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable .
 	$(OLDEST)/bin/python -m pytest -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
-	  tests/model/test_solvers.py tests/owner/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py tests/formatting
+	  tests/model/test_solvers.py tests/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py tests/formatting
 
 # The wheel and the source of a release, checked: contents and licences, and each extra alone in an empty environment.
 dist: setup

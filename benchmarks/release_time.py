@@ -20,8 +20,8 @@ from copriv.mechanisms.objective_noise import ObjectiveAnswer
 from copriv.mechanisms.objective_solver import Prepared
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Query
 
 
 def agreed(mechanism: str, answers: int, records: int, epsilon: float) -> Agreement:

@@ -49,12 +49,12 @@ from copriv.network.store import RunStore
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Answer, Query
 
 PARAMETERS = 10
 AT_ONCE = 1e-9

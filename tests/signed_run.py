@@ -10,8 +10,8 @@ from copriv.network.run_state import Conductor
 from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Query
 from network_parties import NAMES, agreement, keys, records
 
 

@@ -21,9 +21,10 @@ from .errors import (
 )
 from .forecast import Forecast, forecast
 from .model.records import Records
-from .owner import Answer, Owner, Query
+from .owner import Owner
 from .problem import Problem
 from .problem.personalization import personalize as personalize
+from .protocol import Answer, Query
 from .simulation import OwnerOutcome, RelativeFitness, Simulation, own_learners, simulate
 from .version import __version__
 

@@ -20,8 +20,8 @@ from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
 from network_parties import keys
 
 AGREED = Agreement.of(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder
 
-from copriv.data import Schema
+from copriv.data.declared import declared_schema
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -25,7 +25,7 @@ def test_diamonds_are_encoded_as_pandas_and_scikit_learn_encode_them(read, tmp_p
     table = frame("unlike/diamonds.parquet", ["carat", "depth", "cut", "color", "_target"])
     table["cut"], table["color"] = table["cut"].astype(str), table["color"].astype(str)
     cuts, colors = ["Fair", "Good", "Very Good", "Premium", "Ideal"], sorted(table["color"].unique())
-    schema = Schema.from_mapping({
+    schema = declared_schema({
         "features": ["carat", "depth", "cut", "color"], "target": "_target",
         "bounds": {"carat": [0.2, 2.0], "depth": [40, 80], "_target": [0, 20_000]},
         "categories": {"cut": cuts, "color": colors}, "ordered": ["cut"],
@@ -54,7 +54,7 @@ def test_stays_of_diabetics_are_encoded_as_pandas_encodes_them(tmp_path):
     table["race"] = table["race"].replace("?", None)
     races = ["AfricanAmerican", "Asian", "Caucasian", "Hispanic", "Other"]
     codes = [f"0{n}" for n in range(1, 8)]
-    schema = Schema.from_mapping({
+    schema = declared_schema({
         "features": ["race", "treated", "code", "admitted", "num_medications"], "target": "gender",
         "bounds": {"num_medications": [0, 40]}, "booleans": ["treated"],
         "dates": {"admitted": ["1999-01-01", "2002-01-01"]}, "clamp": ["num_medications", "admitted"],

@@ -21,8 +21,8 @@ from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.setup import declared_schema, memory_needed, owner_records, streamed_records
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.protocol import Query
 from copriv.types import Array
 from ledger_files import opened
 

@@ -118,7 +118,7 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
         assert high is None or found <= high
         own = owner["own"]
         assert own["joining_close"] or own["joining_pays"] == (own["together"] < own["alone"])
-        assert own["personalizing_close"] or own["personalizing_pays"] == (own["finished"] < own["alone"])
+        assert own["personalizing_close"] or own["personalizing_pays"] == (own["personalized"] < own["alone"])
 
 
 def test_what_is_advised_is_what_the_verdict_says(made):

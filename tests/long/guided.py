@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 
-PACKAGES = ["copriv.network", "copriv.owner", "copriv.privacy", "copriv.owner.protocol"]
+PACKAGES = ["copriv.network", "copriv.owner", "copriv.privacy", "copriv.protocol"]
 SIDES = {"owner": "OwnerSide", "learner": "LearnerSide"}
 WRITTEN_EVERY = 100
 

@@ -25,7 +25,7 @@ from copriv.network.store import RunStore
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 from long.owner_side import _content, _message, _sha256, _verified
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop
 from long.said import FIRST, LATER, PARAMETERS, SIGNED, WHO, spoken

@@ -25,10 +25,10 @@ from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import KeysRefused
 from copriv.network.messages import Hello, Malformed, Message, Ready, Refusal, Welcome, decode, encode, signed_content
 from copriv.network.transport import Link, MemoryNetwork
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_reading import verify
 from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Answer, Query
 from ledger_files import opened
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop, records
 from long.said import FIRST, PARAMETERS, spoken

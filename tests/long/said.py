@@ -26,7 +26,7 @@ from copriv.network.messages import (
     decode,
     encode,
 )
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 
 WHO, SIGNED, FIRST, LATER = 0b11, 0b100, 0b1000, 0b10000
 """Flags: which owner speaks, whether it is signed, whether it is said before anything else, whether time passes first."""

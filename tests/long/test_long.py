@@ -15,8 +15,8 @@ from copriv.network.agent import OwnerAgent
 from copriv.network.messages import Finished, encode
 from copriv.network.run_state import Conductor
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer
 from copriv.privacy.ledger_file import LedgerFile
+from copriv.protocol import Answer
 from long import kills, results, strikes
 from long.guided import side_of
 from long.kills import Ground, owners_killed

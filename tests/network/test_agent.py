@@ -17,11 +17,11 @@ from copriv.network.messages import Finished, Welcome, encode
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_making import adopt
 from copriv.privacy.ledger_reading import verify
 from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Query
 from ledger_files import opened
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 

@@ -13,7 +13,7 @@ from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 from network_parties import NAMES, Consortium, agreement
 
 ANY = Conduct(begin="any", deadline=2.0, patience=5.0)

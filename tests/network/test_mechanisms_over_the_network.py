@@ -21,7 +21,6 @@ from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
@@ -29,6 +28,7 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.ledger_reading import read_lines, verify
 from copriv.privacy.moments import mean_moments
 from copriv.problem import Problem
+from copriv.protocol import Answer, Query
 from copriv.simulation import engine, simulate
 from network_parties import NAMES, Consortium, agreement, finished, records
 from network_replay import replayed

@@ -21,7 +21,7 @@ from copriv.network.messages import (
     decode,
     encode,
 )
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 
 text = st.text(max_size=60)
 whole = st.integers(0, 2**64 - 1)

@@ -19,8 +19,8 @@ from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
 from network_parties import NAMES, keys
 
 ROWS = 400

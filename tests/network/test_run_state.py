@@ -15,8 +15,8 @@ from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
 from copriv.network.turns import Conduct, Talk, query_identity
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
 from copriv.rules import AsyncCopies
 from network_parties import NAMES, agreement, records
 

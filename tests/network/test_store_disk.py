@@ -12,7 +12,7 @@ import pytest
 from copriv.errors import InvalidInput
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement
 
 AGREED = agreement()

@@ -28,8 +28,8 @@ from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct, Turn, query_identity
 from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement, keys, records
 
 Held = dict[str, Keys]

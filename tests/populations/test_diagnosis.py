@@ -13,7 +13,7 @@ from copriv.cli.show.run import compared
 from copriv.model.records import Records
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
-from copriv.populations.diagnosis import HeterogeneityDiagnosis, diagnose
+from copriv.populations.diagnosis import HeterogeneityDiagnosis, _distance, diagnose
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity

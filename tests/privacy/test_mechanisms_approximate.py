@@ -11,7 +11,6 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.approximate import (
     GaussianAnswer,
     composed_laplace_scale,
@@ -20,6 +19,7 @@ from copriv.privacy.approximate import (
     laplace_multiplier,
 )
 from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.protocol import Query
 from copriv.simulation import simulate
 from statistical.composition_oracle import delta_of_laplace, delta_of_normal
 

@@ -19,8 +19,8 @@ from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation, obj
 from copriv.mechanisms.objective_solver import Prepared, Surface, bend
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.clipping import ROUNDING
+from copriv.protocol import Query
 from copriv.simulation import simulate
 from copriv.types import Array
 

@@ -17,8 +17,8 @@ from copriv.mechanisms.statistics import StatisticsAnswer, best_share, statistic
 from copriv.model.fitness import FeasibleSet, Fitness, Regularizer
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.moments import mean_moments, unpack
+from copriv.protocol import Query
 from copriv.rules import Descent, SolveStatistics
 from copriv.simulation import simulate
 from copriv.types import Array

@@ -13,9 +13,9 @@ from scipy.spatial.distance import cdist
 
 from copriv.errors import AgreementError, BudgetRefused, CoprivError, QueryRefused
 from copriv.model.records import Records
-from copriv.owner.protocol import Query
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.laplace import LaplaceAnswer
+from copriv.protocol import Query
 from copriv.types import Array
 from statistical import mechanism_cases as cases
 from statistical.mechanism_cases import KAPPA, Case, N, P

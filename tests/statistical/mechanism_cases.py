@@ -14,12 +14,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-import copriv.owner.owner
+import copriv.owner
 from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.model.records import Records
-from copriv.owner.protocol import Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Query
 from copriv.types import Array
 from statistical.composition_oracle import delta_of_laplace, delta_of_normal
 

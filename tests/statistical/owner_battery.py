@@ -14,14 +14,14 @@ from itertools import repeat
 
 import numpy as np
 
-import copriv.owner.owner
+import copriv.owner
 import oracle
 from copriv.agreement import Agreement
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.losses import Custom, CustomLinear, Hinge, Huber, Logistic, Squared
 from copriv.mechanisms import gradients
 from copriv.model.records import Records
-from copriv.owner.protocol import Query
+from copriv.protocol import Query
 from copriv.types import Array, Loss
 from statistical.privacy_audit import (
     Verdict,

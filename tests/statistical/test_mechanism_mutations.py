@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import copriv.mechanisms as mechanisms
-import copriv.owner.owner
+import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, objective_noise, objective_solver, statistics
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
@@ -149,7 +149,7 @@ def composition_counts_one_answer_less(patch: Patch) -> None:
 def shares_of_one_answer_less(patch: Patch) -> None:
     right = mechanism.epsilon_per_answer
     patch.setattr(mechanism, "epsilon_per_answer", lambda ε, m, κ=1: right(ε, m - 1, κ))
-    patch.setattr(copriv.owner.owner, "MemoryLedger", lambda owner, ε, m, δ: MemoryLedger(owner, 2 * ε, m, δ))
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ: MemoryLedger(owner, 2 * ε, m, δ))
 
 
 @mutation(COMPOSED, "noise")
@@ -249,7 +249,7 @@ def one_answer_more(patch: Patch) -> None:
         def answers(self) -> int:
             return max(super().answers - 1, 0)
 
-    patch.setattr(copriv.owner.owner, "MemoryLedger", lambda owner, ε, m, δ: Lenient(owner, 2 * ε, m, 2 * δ))
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ: Lenient(owner, 2 * ε, m, 2 * δ))
 
 
 @mutation(COMPOSED, "spent")

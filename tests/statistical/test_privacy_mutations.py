@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import copriv.owner.owner
+import copriv.owner
 from copriv.errors import QueryRefused
 from copriv.losses import Loss
 from copriv.mechanisms import gradients, mechanism
@@ -253,7 +253,7 @@ def m_plus_1_answers(patch: Patch) -> None:
         def answers(self) -> int:
             return max(super().answers - 1, 0)
 
-    patch.setattr(copriv.owner.owner, "MemoryLedger", lambda owner, ε, m, δ=Fraction(0): Lenient(owner, 2 * ε, m, δ))
+    patch.setattr(copriv.owner, "MemoryLedger", lambda owner, ε, m, δ=Fraction(0): Lenient(owner, 2 * ε, m, δ))
 
 
 @mutation("cap")

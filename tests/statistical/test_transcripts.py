@@ -19,14 +19,14 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import beta
 
-import copriv.owner.owner
+import copriv.owner
 from copriv.losses import Squared
 from copriv.mechanisms import gradients, mechanism
 from copriv.mechanisms.objective_noise import Perturbation
 from copriv.model.records import Records
 from copriv.network.trajectory import Trajectory
-from copriv.owner.protocol import Query
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Query
 from copriv.types import Array
 from ledger_files import opened
 from statistical import mechanism_cases as cases

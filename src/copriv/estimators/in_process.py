@@ -14,8 +14,8 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.ledger import Ledger
+from copriv.protocol import Query
 from copriv.types import Array, Loss
 
 

@@ -22,6 +22,7 @@ from copriv.formatting.cards import Card, Shown
 from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.numbers import percent, percent_range
 from copriv.mechanisms import GradientNoise, Guarantee
+from copriv.model.threads import on_one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.by_owner import OwnerWorld
 from copriv.populations.dealt import UnlikeWorld
@@ -30,7 +31,6 @@ from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
-from copriv.threads import on_one_thread
 from copriv.types import Array
 
 WORLDS = 32

@@ -32,6 +32,7 @@ from copriv.formatting.cards import Card, Shown, Table
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import percent
 from copriv.formatting.sanitize import printable
+from copriv.model.threads import on_one_thread
 from copriv.plan import Plan, plan
 from copriv.plan.minimax_regret import Caution
 from copriv.populations.by_owner import OwnerWorld, psi
@@ -42,7 +43,6 @@ from copriv.rules import named
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
-from copriv.threads import on_one_thread
 from copriv.types import Loss
 from copriv.validation import count
 

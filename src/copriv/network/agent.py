@@ -44,9 +44,9 @@ from copriv.network.policy import Policy
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
 from copriv.privacy.release_time import ReleaseTime
+from copriv.protocol import Answer, Query
 from copriv.types import Loss
 
 _CHANCE = random.SystemRandom()

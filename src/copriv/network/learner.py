@@ -27,7 +27,7 @@ from copriv.network.rate_limit import Allowance
 from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import StoreFailed
 from copriv.network.transport import Link, Listener
-from copriv.owner.protocol import Answer
+from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
 """How long a link may take to say who it is."""

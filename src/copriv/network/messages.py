@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from copriv.errors import InvalidInput
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 
 MAGIC = b"COPRIV"
 VERSION = 2

@@ -5,7 +5,7 @@ import numpy as np
 from copriv.network.store import Event, RunStore, StoreFailed
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Asked, Turn, Turns
-from copriv.owner.protocol import Query
+from copriv.protocol import Query
 from copriv.types import Array
 
 

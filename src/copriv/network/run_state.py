@@ -39,7 +39,7 @@ from copriv.network.signatures import answer_content, signed_query
 from copriv.network.store import RunStore
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 _LONGEST_REASON = 300

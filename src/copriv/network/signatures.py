@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from copriv.network.keys import Keys
 from copriv.network.messages import encode
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 
 
 def query_content(run: str, query: Query) -> bytes:

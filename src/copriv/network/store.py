@@ -35,8 +35,8 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, InvalidInput
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.one_writer import OneWriter
+from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 VERSION = 2

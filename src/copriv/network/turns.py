@@ -12,7 +12,7 @@ from typing import Literal
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
-from copriv.owner.protocol import Query
+from copriv.protocol import Query
 from copriv.rules import named
 from copriv.types import Array
 from copriv.validation import count, positive

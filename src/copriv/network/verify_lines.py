@@ -20,7 +20,7 @@ from copriv.network.signatures import answer_content, query_content
 from copriv.network.store import START, RunStore, digest, line_hash
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct, Turns, query_identity
-from copriv.owner.protocol import Answer, Query
+from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 ROUNDING = 1e-9

@@ -20,6 +20,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.mechanisms.laplace import noise_of
+from copriv.model.threads import on_one_thread
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
@@ -48,7 +49,6 @@ from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
-from copriv.threads import on_one_thread
 
 PASSES = 3
 """How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""

@@ -18,6 +18,7 @@ from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import NotCertified, UsageError
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
+from copriv.model.threads import one_thread
 from copriv.privacy.simulated_noise import SIMULATED
 from copriv.problem import Problem
 from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events, shares_of
@@ -26,7 +27,6 @@ from copriv.simulation.kernels import Pass
 from copriv.simulation.one_answer import one_answers
 from copriv.simulation.own_records import on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation, log_spaced
-from copriv.threads import one_thread
 from copriv.types import Array
 from copriv.validation import count
 

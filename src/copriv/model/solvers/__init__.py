@@ -29,7 +29,7 @@ from copriv.model.solvers.task import ACCURACY as ACCURACY
 from copriv.model.solvers.task import Optimum as Optimum
 from copriv.model.solvers.task import Task as Task
 from copriv.model.solvers.task import accurate
-from copriv.threads import one_thread
+from copriv.model.threads import one_thread
 from copriv.types import Array
 
 

@@ -28,9 +28,9 @@ from copriv.formatting.cards import Card, Shown
 from copriv.mechanisms import PrivateAnswer
 from copriv.mechanisms.answer_timing import longest_of, rehearsed
 from copriv.model.records import InBlocks, Records
-from copriv.owner.protocol import Answer, Query
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
+from copriv.protocol import Answer, Query
 from copriv.types import Array, Loss
 
 

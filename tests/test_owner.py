@@ -20,9 +20,9 @@ from copriv.errors import AgreementError, BudgetRefused, DataError, InvalidInput
 from copriv.losses import Custom, Hinge, Logistic, Squared
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger import MemoryLedger
+from copriv.protocol import Query
 from copriv.types import Array, Loss
 
 P, N, M = 3, 20, 4
@@ -441,7 +441,7 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.owner import Owner
-from copriv.owner.protocol import Query
+from copriv.protocol import Query
 from copriv.model.records import Records
 terms = Agreement.of({
     "agreement": {"rule": "A2", "horizon": 2},
