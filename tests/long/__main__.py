@@ -4,7 +4,7 @@ It does a stretch of each in turn, adds a line to its results after each (so tha
 when it is started again), and writes docs/reference/long-run.md. Exit code 1 where something was found.
 
     python -m tests.long --hours 1                        # both, half of the time each
-    python -m tests.long --messages 1000000 --kills 10000 # so many, however long it takes
+    python -m tests.long --messages 300000 --kills 3000   # so many, however long it takes
     python -m tests.long --minutes 20 --only kills
 """
 
@@ -107,7 +107,7 @@ def main() -> int:
     timed = seconds > 0
     most = {"messages": given.messages, "kills": given.kills}
     if not timed and given.messages is None and given.kills is None:
-        parser.error("say how long (--hours 1), or how many (--messages 1000000 --kills 10000)")
+        parser.error("say how long (--hours 1), or how many (--messages 300000 --kills 3000)")
     for part in most:
         if most[part] is None:
             most[part] = 10**9 if timed else 0

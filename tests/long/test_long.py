@@ -152,14 +152,28 @@ def test_the_page_adds_up_what_was_done(tmp_path: Path) -> None:
         results.Stretch("messages", "owner, in one process", times, 2.0, guided=times == 500, answered=7).append(path)
     results.Stretch("kills", "an owner", 40, 3.0, answered=9, kinds={"the power fails": 40}).append(path)
     said = results.page(results.read(path))
-    assert "1,500 messages of the 1,000,000" in said
+    assert "1,500 messages of the 300,000" in said
     assert "500 of them were led by coverage" in said
     assert "| owner, in one process | 1,500 | 14 | 4 |" in said
     assert "| the power fails | 40 |" in said
     assert "None in what is counted above" in said
-    assert f"| commit {results.code()} | 1,500 | 40 |" in said
+    assert f"one version of the code, commit {results.code()}. Not counted here: 0 messages and 0 kills" in said
     results.Stretch("kills", "an owner", 1, 3.0, findings=1).append(path)
     assert "1 in what is counted above" in results.page(results.read(path))
+
+
+def test_the_page_counts_one_version_of_the_code(tmp_path: Path) -> None:
+    """The newest: what was found and counted on others is in one line."""
+    path = tmp_path / "results.jsonl"
+    for version, times in (("", 7000), ("aaaaaaa", 500), ("bbbbbbb", 30)):
+        results.Stretch("messages", "owner, in one process", times, 2.0, code=version).append(path)
+        results.Stretch("kills", "an owner", times // 10, 3.0, kinds={version: 1}, code=version).append(path)
+    said = results.page(results.read(path))
+    assert "commit bbbbbbb. Not counted here: 7,500 messages and 750 kills on other versions (aaaaaaa)." in said
+    assert "30 messages of the 300,000" in said
+    assert "\n3 times of the 3,000" in said
+    assert "| owner, in one process | 30 | 0 | 2 |" in said
+    assert "| aaaaaaa | 1 |" not in said
 
 
 def test_an_input_that_ends_a_party_does_not_end_the_attack() -> None:

@@ -49,6 +49,13 @@ def test_a_page_has_all_its_parts_in_order(page: str) -> None:
     assert "∎" in part(page, "Proof")
 
 
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_mechanism_says_how_it_comes_from_the_real_line_to_the_grid(name: str) -> None:
+    said = re.search(r"\*The step to the grid\b.*?(?=\n\n\*|\n## )", PAGES[name], re.DOTALL)
+    assert said, f"{name}: has no step to the grid"
+    assert "2⁻⁴⁰" in said[0]
+
+
 @pytest.mark.parametrize("page", PROVED)
 def test_what_is_executed_is_in_the_code(page: str) -> None:
     named = re.findall(r"(copriv/[\w/]+\.py): (\w+)", PAGES[page])

@@ -19,7 +19,17 @@ from copriv.protocol import Query
 from copriv.types import Array
 from statistical import mechanism_cases as cases
 from statistical.mechanism_cases import KAPPA, Case, N, P
-from statistical.privacy_audit import ALPHA, Unit, Verdict, audit_epsilon, dataset, extreme_units, scale_test
+from statistical.privacy_audit import (
+    ALPHA,
+    Score,
+    Unit,
+    Verdict,
+    audit_epsilon,
+    dataset,
+    extreme_units,
+    learned,
+    scale_test,
+)
 
 NUMBERS = 1000
 """In the tests of noise: normal noise is seen to be an eighth too small, Laplace noise a fifth; of models, 600."""
@@ -139,13 +149,26 @@ def epsilon(case: Case, runs: int = RUNS) -> Verdict:
     return Verdict(found <= case.epsilon, f"spends at least {found:.3f} of {case.epsilon:g}")
 
 
-def lower_bound(case: Case, runs: int, train_share: float = 0.3, alpha: float = ALPHA) -> float:
-    pair = cases.pair_of(case)
+def lower_bound(
+    case: Case,
+    runs: int,
+    train_share: float = 0.3,
+    alpha: float = ALPHA,
+    pair: tuple[Records, Records] | None = None,
+    learns: bool = False,
+) -> float:
+    """By the likelihood ratio of transcripts; `learns`: or by trees that know nothing of the mechanism, if these find more.
+
+    pair: the neighbours, if not those of `cases.pair_of`. It exceeds the true ε with a probability of 2·alpha at most for each.
+    """
+    pair = pair or cases.pair_of(case)
     samples = [cases.transcripts(case, records, runs) for records in pair]
-    scores = [case.likelihood(drawn, pair[0]) - case.likelihood(drawn, pair[1]) for drawn in samples]
-    drawn = [score[:, None] for score in scores]
-    return audit_epsilon(
-        drawn[0], drawn[1], lambda *_: lambda s: s[:, 0], np.random.default_rng(2), alpha, train_share, case.delta
+    ratios = [(case.likelihood(drawn, pair[0]) - case.likelihood(drawn, pair[1]))[:, None] for drawn in samples]
+    ways: list[tuple[list[Array], Callable[[Array, Array], Score]]] = [(ratios, lambda *_: lambda ratio: ratio[:, 0])]
+    if learns:
+        ways.append(([drawn.reshape(runs, -1) for drawn in samples], learned))
+    return max(
+        audit_epsilon(*drawn, fit, np.random.default_rng(2), alpha, train_share, case.delta) for drawn, fit in ways
     )
 
 

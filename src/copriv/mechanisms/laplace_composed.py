@@ -34,8 +34,11 @@ class LaplaceComposed(GradientNoise):
 
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
         from copriv.privacy.ahead import DrawnAhead
-        from copriv.privacy.laplace import LaplaceAnswer
+        from copriv.privacy.laplace import GRID, LaplaceAnswer
 
         κ = owner.overlap
-        each = Fraction(1 / self.multiplier(agreed.answers, owner.epsilon / κ, owner.delta / κ))
-        return DrawnAhead(LaplaceAnswer(sensitivity, each, n_parameters), largest=agreed.gradient_bound)
+        β = self.multiplier(agreed.answers, owner.epsilon / κ, owner.delta / κ)
+        # A draw on the grid of step g is as private as one on the line that moves g²/(4b) further (docs/proofs).
+        further = n_parameters * 2.0 ** (2 * GRID) / (4 * β * sensitivity)
+        answer = LaplaceAnswer(sensitivity + further, Fraction(1 / β), n_parameters)
+        return DrawnAhead(answer, largest=agreed.gradient_bound)

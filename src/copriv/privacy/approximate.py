@@ -16,9 +16,8 @@ for Laplace draws that chain is T_{Σ s_j} itself: T_s(α) = F(F⁻¹(1 − α) 
 In both, Δ is of a unit *replaced*, and it is put in by hand: the multiplier handed to the accountant is noise/Δ under
 its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivity again, and refuses Laplace.
 
-Draws are OpenDP's, on a grid of 2^−40 as in `mechanisms`. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which
-is checked; that the exact curve of the normal distribution holds for its values on the grid too, up to far below δ,
-rests on the grid being at least 10⁴ times finer than s, which is enforced.
+Draws are OpenDP's, on a grid of 2^−40. What the grid adds to the noise that the real line needs is proved in docs/proofs, under
+"The step to the grid", for both laws. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which is checked as well.
 """
 
 from dataclasses import dataclass
@@ -116,8 +115,9 @@ class GaussianAnswer:
 
     @property
     def scale(self) -> float:
-        """s, in the unit of the vector; raised by what rounding onto the grid may add to the sensitivity."""
-        return self.multiplier * (self.sensitivity * (1 + CLIP_SLACK) + float(np.sqrt(self.length)) * 2.0**GRID)
+        """s, in the unit of the vector: for what rounding onto the grid adds to the sensitivity, and three squared steps."""
+        on_grid = self.sensitivity * (1 + CLIP_SLACK) + float(np.sqrt(self.length)) * 2.0**GRID
+        return float(np.hypot(self.multiplier * on_grid, np.sqrt(3.0) * 2.0**GRID))
 
     @cached_property
     def _measurement(self) -> Any:
