@@ -2,12 +2,14 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 
 from copriv.losses import Squared
 from copriv.network.agent import respond
+from copriv.network.messages import Closing
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import signed_answer
+from copriv.network.signatures import closing_content, signed_answer
 from copriv.network.store import RunStore
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
@@ -15,9 +17,9 @@ from copriv.protocol import Query
 from network_parties import NAMES, agreement, keys, records
 
 
-def signed_run(folder, agreed=None, names=NAMES):
-    """(path of the run's file, agreement, the parties' keys)."""
-    agreed, held = agreed or agreement("A1", horizon=8, answers=4), keys(folder, names)
+def signed_run(folder, agreed=None, names=NAMES, held=None):
+    """(path of the run's file, agreement, the parties' keys, made here unless they are given)."""
+    agreed, held = agreed or agreement("A1", horizon=8, answers=4), held or keys(folder, names)
     owners = {
         name: Owner(agreed, name, records(i), Squared(), MemoryLedger(name, Fraction(1), agreed.answers))
         for i, name in enumerate(names)
@@ -31,6 +33,10 @@ def signed_run(folder, agreed=None, names=NAMES):
         for query in queries:
             answer, _ = respond(owners[query.owner], query)
             conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
+    for name in names:
+        count = Closing(conductor.closing.head, owners[name].ledger.answers)
+        content = closing_content(store.run, name, agreed.fingerprint, count)
+        conductor.closed(name, replace(count, signature=held[name].sign(content)))
     store.close()
     return path, agreed, held
 

@@ -453,6 +453,8 @@ def test_init_on_a_terminal_asks_and_with_template_does_not(tmp_path):
     code, said = typed("asked.toml", keys=b"\n" * 13)
     assert (code, "Step by step" in said) == (0, True), said
     assert Agreement.load(tmp_path / "asked.toml").agreement.name == "our consortium"
+    assert "copriv owner keys owner-1" in said, "both ways to keys: each owner's own,"
+    assert said.rstrip().endswith("copriv init --network asked.toml consortium"), "and everybody's at once"
     code, said = typed("plain.toml", "--template", keys=b"")
     assert (code, "Step by step" in said) == (0, False), said
     assert (tmp_path / "plain.toml").read_text() == init.template()

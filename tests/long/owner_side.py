@@ -23,7 +23,18 @@ from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import KeysRefused
-from copriv.network.messages import Hello, Malformed, Message, Ready, Refusal, Welcome, decode, encode, signed_content
+from copriv.network.messages import (
+    Closing,
+    Hello,
+    Malformed,
+    Message,
+    Ready,
+    Refusal,
+    Welcome,
+    decode,
+    encode,
+    signed_content,
+)
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger_reading import verify
@@ -109,8 +120,13 @@ class OwnerSide:
 
     async def _greeted(self) -> None:
         """A session in which the owner was greeted as an honest learner does."""
-        if self._link is None:
-            self._link, self._run = await self._dialled(), "run"
+        while self._link is None:
+            if self._ended:
+                await self._begin()
+            self._link = await self._dialled_or_ended()
+            if self._link is None:  # it ends with its count, and is started again
+                continue
+            self._run = "run"
             await self._link.send(encode(self._welcome(self._run)))
 
     async def _dialled(self) -> Link:
@@ -118,7 +134,7 @@ class OwnerSide:
         said = decode(await link.receive())
         if not isinstance(said, Hello):
             raise Finding(f"the owner began with {said}")
-        self._hello = said
+        self._hello, self._counted = said, False
         return link
 
     def _welcome(self, run: str) -> Welcome:
@@ -250,6 +266,10 @@ class OwnerSide:
         answers = [one for one in replies if isinstance(one, Answer)]
         if len(replies) > 1:
             raise Finding(f"{len(replies)} replies to one message: {replies}")
+        if isinstance(message, Closing) and not first:
+            self._judge_closing(message, replies)
+            self._counted = True
+            return
         if any(not isinstance(one, Answer | Refusal) for one in replies):
             raise Finding(f"an owner says {replies[0]}")
         if not answers:
@@ -261,6 +281,16 @@ class OwnerSide:
         if not isinstance(message, Query) or first or not self._may_be_answered(message, known_too=True):
             raise Finding(f"{message} was answered")
         self._judge_answer(message, answers[0], spent)
+
+    def _judge_closing(self, asked: Closing, replies: list[Message]) -> None:
+        run = self._file.totals.runs.get(self._run)
+        count = Closing(asked.head, 0 if run is None else run.charged)
+        content = f"copriv closing\0{self._run}\0{NAME}\0{self._fingerprint}\0".encode() + encode(count)
+        for one in replies:
+            if not isinstance(one, Closing) or replace(one, signature="") != count:
+                raise Finding(f"the owner counts {count.answered} answers and says {one}")
+            if not _verified(certified()[NAME].certificate, one.signature, content):
+                raise Finding("the owner's signature under its count does not hold")
 
     def _judge_answer(self, query: Query, answer: Answer, spent: Fraction) -> None:
         known = self._given.get(query.identity)
@@ -277,7 +307,11 @@ class OwnerSide:
         self._given[query.identity] = said
 
     def _may_be_answered(self, query: Query, known_too: bool) -> bool:
-        if (query.owner, query.fingerprint) != (NAME, self._fingerprint) or not 1 <= len(query.identity) <= 200:
+        if (
+            self._counted
+            or (query.owner, query.fingerprint) != (NAME, self._fingerprint)
+            or not 1 <= len(query.identity) <= 200
+        ):
             return False
         θ = query.theta
         if θ.shape != (PARAMETERS,) or not all(-10.0 <= number <= 10.0 for number in θ):

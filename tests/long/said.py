@@ -15,6 +15,7 @@ import numpy as np
 
 from copriv.network.messages import (
     Busy,
+    Closing,
     Finished,
     Hello,
     Malformed,
@@ -61,7 +62,7 @@ def valid() -> list[bytes]:
         Answer("@query", "@fingerprint", "@name", -θ, 4, ""),
         *(Refusal("@query", code, "no") for code in ("lost", "budget", "query")),
         *(Refusal("", code, "no") for code in ("malformed", "ledger", "policy", "connection")),
-        Offer(1), Ready(0), Ready(1), Busy(0), Finished("all 8 queries are answered"),
+        Offer(1), Ready(0), Ready(1), Busy(0), Finished("all 8 queries are answered"), Closing("@head", 0), Closing("@head", 4),
     ]  # fmt: skip
     return [
         bytes([flags]) + encode(one)

@@ -11,6 +11,7 @@ from copriv.network.messages import (
     MAX_FRAME,
     MAX_TEXT,
     Busy,
+    Closing,
     Finished,
     Hello,
     Malformed,
@@ -37,6 +38,7 @@ messages = st.one_of(
     st.builds(Ready, whole),
     st.builds(Busy, whole),
     st.builds(Finished, text),
+    st.builds(Closing, text, whole, text),
 )
 
 

@@ -20,6 +20,8 @@ from copriv.privacy.ledger_file import LedgerFile
 from copriv.privacy.ledger_making import create_ledger
 from copriv.privacy.ledger_reading import verify
 from copriv.report import RunFile, document, page
+from copriv.report.caveats import not_covered
+from copriv.report.evidence import read_ledger
 from network_parties import agreement
 from report_parties import OWNER, Left, run_left_behind, with_record
 
@@ -377,3 +379,14 @@ def test_an_agreement_of_others_is_said(left: Left) -> None:
     made = document(left.ledger, [], [other])
     assert made["runs"][0]["agreement"] is None
     assert any(one["title"] == "What was promised" for one in made["not_covered"])
+
+
+def test_keys_that_the_agreement_does_not_name_are_said(left: Left) -> None:
+    def titles(agreed: Agreement) -> list[str]:
+        made = document(left.ledger, [RunFile.at(left.run)], [agreed])
+        return [one["title"] for one in made["not_covered"]]
+
+    assert "Who the other owners are" in titles(left.agreed)
+    held = read_ledger(left.ledger, None, None)
+    named = {"run": "r", "file": {}, "agreement": {"own_copy": True, "keys_named": True}}
+    assert "Who the other owners are" not in [one["title"] for one in not_covered(held, [named])]

@@ -16,7 +16,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
@@ -28,6 +28,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
+    Closing,
     Finished,
     Hello,
     Malformed,
@@ -41,7 +42,7 @@ from copriv.network.messages import (
 )
 from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
-from copriv.network.signatures import query_content, signed_answer
+from copriv.network.signatures import closing_content, query_content, signed_answer
 from copriv.network.transport import Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
@@ -54,7 +55,7 @@ WELCOME_SECONDS = 20.0
 """How long the learner may take to greet; it makes an owner that comes very often wait for five."""
 _SHORTEST_WAIT = 1.0
 """For a learner to greet, also where the time to give up is near."""
-_LONGEST_PACE = 86_400.0
+_LONGEST_PACE, _LONGEST_REASON = 86_400.0, 500
 _SERVED_SECONDS = 60.0
 """A session that lasts so long, or in which a query is answered, was worth dialling for."""
 
@@ -122,6 +123,8 @@ class OwnerAgent:
         self._policy = policy or Policy()
         if self._policy.certificates and keys is None:
             raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
+        if keys is not None:
+            keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
         self._policy.check(agreement, name, columns)
         self._agreement, self._name, self._records = agreement, name, records
@@ -132,6 +135,8 @@ class OwnerAgent:
         self._owner_of: tuple[str, Owner] | None = None
         """The newest run's name, and what answers in it."""
         self._runs = 0
+        self._told: set[type[CoprivError]] = set()
+        """Kinds of reasons for which a query was refused."""
         self._heads: dict[str, str] = {}
         """What the learner's record stood at, by the identity of each query that was answered."""
         self._welcomed = self._worth_it = 0.0
@@ -218,10 +223,10 @@ class OwnerAgent:
                 )
             return self._owner(welcome.run), welcome
         except CoprivError as error:
-            # Reasons that follow from terms, certificates and the ledger may be told. Others may quote the table: a
-            # streamed one is read anew for every run that the learner names.
-            told = str(error) if isinstance(error, _TOLD) else "its records do not keep to the agreement"
-            await link.send(encode(Refusal("", "ledger" if isinstance(error, BudgetRefused) else "policy", told)))
+            code, told = refusal_of(error)
+            if code == "lost":  # a streamed table is read anew for every run that the learner names
+                code, told = "policy", "its records do not keep to the agreement"
+            await link.send(encode(Refusal("", code, told)))
             raise
 
     def _check_certificate(self, hello: Hello, welcome: Welcome) -> None:
@@ -234,6 +239,8 @@ class OwnerAgent:
         signed = shown.signed(welcome.signature, signed_content(hello, welcome.run))
         if not signed or (shown.role, shown.name) != ("learner", self._policy.learner):
             raise KeysRefused(f"{self._policy.learner!r} did not sign this run with a learner's certificate")
+        if self._agreement.agreement.learner_key not in (None, shown.key_fingerprint):
+            raise KeysRefused(f"{shown.name!r} signed this run with another key than the one that the agreement names")
         if self._policy.certificates and shown.fingerprint not in self._policy.certificates:
             raise LearnerRefused(
                 f"policy.certificates: the learner's certificate {shown.fingerprint[:16]}… is not one that {self._name} "
@@ -277,20 +284,43 @@ class OwnerAgent:
             # To sign the same answer for two histories would let the learner choose between them.
             if self._heads.get(query.identity, query.head) != query.head:
                 return _refusal(query, "query", "it was asked before, from another record of the run"), None
-        reply, failure = respond(owner, query)
+        reply, failure = respond(owner, query, self._refused)
         if isinstance(reply, Answer):
             self._worth_it, self._heads[query.identity] = time.monotonic(), query.head
             reply = signed_answer(self._keys, welcome.run, query, reply)
         return reply, failure
 
+    def _closing(self, owner: Owner, run: str, head: str) -> Closing:
+        closing = Closing(head, owner.ledger.answers)
+        if self._keys is None:
+            return closing
+        content = closing_content(run, self._name, self._agreement.fingerprint, closing)
+        return replace(closing, signature=self._keys.sign(content))
+
+    def _refused(self, error: CoprivError) -> None:
+        """Say why, once for each kind of reason: whoever asks the same without end does not fill a disk."""
+        if type(error) not in self._told:
+            self._told.add(type(error))
+            self._log(f"refused: {printable(str(error), _LONGEST_REASON)}")
+
     async def _answering(self, link: Link, owner: Owner, welcome: Welcome, clock: Clock) -> str:
+        counted = False
         while True:
             try:
                 message = decode(await link.receive())
             except Malformed as error:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
-            if isinstance(message, Query):
+            except Unreachable:
+                # To dial again would let the learner ask once more beside the count that it has.
+                if counted:
+                    return "the learner took the count of answers, and closed the connection without a word"
+                raise
+            if isinstance(message, Query) and counted:
+                await link.send(
+                    encode(_refusal(message, "query", "it signed how many answers it gave; that was the end"))
+                )
+            elif isinstance(message, Query):
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
                 self._check_still_valid(welcome)
@@ -315,6 +345,9 @@ class OwnerAgent:
                 clock.offered(message.number)
             elif isinstance(message, Busy):
                 clock.served()
+            elif isinstance(message, Closing):
+                counted = True
+                await link.send(encode(self._closing(owner, welcome.run, message.head)))
             elif isinstance(message, Finished):
                 return printable(message.reason)
             else:
@@ -322,7 +355,30 @@ class OwnerAgent:
                 await link.send(encode(Refusal("", "malformed", why)))
 
 
-_TOLD = (BudgetRefused, QueryRefused, KeysRefused, LedgerDamaged, LedgerFailed, Unreachable)
+_REFUSALS: tuple[tuple[type[CoprivError], str, str], ...] = (
+    (LedgerDamaged, "ledger", "its ledger is not whole, or not the newest copy; it answers nothing from it"),
+    (LedgerFailed, "ledger", "its ledger cannot be read or written"),
+    (BudgetRefused, "budget", "its budget does not reach for it"),
+    (AnswerLost, "lost", "it was charged and never answered"),  # and there is no answer
+    (QueryRefused, "query", "it is not a query that may be answered under the agreement, or not this one any more"),
+    (
+        KeysRefused,
+        "policy",
+        "the learner did not sign with a certificate that this owner takes, or its own is not valid",
+    ),
+    (Unreachable, "policy", "its policy does not take this learner, or so many runs"),
+    # What follows was charged.
+    (NotCertified, "lost", "its fit did not come to an end"),
+    (CoprivError, "lost", "its records cannot be read as they were agreed"),
+)
+
+
+def refusal_of(error: CoprivError) -> tuple[str, str]:
+    """The code and the fixed sentence by which the learner hears of an error.
+
+    The reason itself may quote a path, the ledger or the table: it is for the owner, and not for sending on.
+    """
+    return next((code, told) for kind, code, told in _REFUSALS if isinstance(error, kind))
 
 
 def _odd(welcome: Welcome) -> str:
@@ -336,24 +392,22 @@ def _odd(welcome: Welcome) -> str:
     return ""
 
 
-def respond(owner: Owner, query: Query) -> tuple[Message, CoprivError | None]:
-    """The answer to a query, or the refusal with its reason; and the error that ends this process, if it is one."""
+def respond(
+    owner: Owner, query: Query, log: Callable[[CoprivError], None] = lambda _: None
+) -> tuple[Message, CoprivError | None]:
+    """The answer to a query, or a refusal in a fixed sentence; and the error that ends this process, if it is one.
+
+    log: is given the reason of a refusal.
+    """
     try:
         return owner.answer(query), None
-    except (LedgerDamaged, LedgerFailed) as error:
-        return _refusal(query, "ledger", error), error
-    except AnswerLost as error:  # charged, and there is no answer
-        return _refusal(query, "lost", error), None
-    except BudgetRefused as error:
-        return _refusal(query, "budget", error), None
-    except QueryRefused as error:
-        return _refusal(query, "query", error), None
-    # What follows was charged, and its reason quotes the records: it is for their owner, and not for sending on.
-    except NotCertified:
-        return _refusal(query, "lost", "its fit did not come to an end"), None
-    except CoprivError as error:  # such as a table that is read anew for each answer, and is another one now
-        return _refusal(query, "lost", "its records cannot be read as they were agreed"), error
+    except CoprivError as error:
+        log(error)
+        goes_on = isinstance(error, BudgetRefused | QueryRefused | NotCertified) and not isinstance(
+            error, LedgerDamaged
+        )
+        return _refusal(query, *refusal_of(error)), None if goes_on else error
 
 
-def _refusal(query: Query, code: str, why: CoprivError | str) -> Refusal:
-    return Refusal(query.identity[:200], code, str(why)[:500])
+def _refusal(query: Query, code: str, why: str) -> Refusal:
+    return Refusal(query.identity[:200], code, why)

@@ -8,14 +8,19 @@ is certified as the learner, whatever the host is called. Without keys nothing i
 """
 
 import asyncio
+import socket
+import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from copriv.errors import Unreachable
-from copriv.network.keys import Keys, diagnose
+from copriv.formatting.sanitize import reason
+from copriv.network.keys import Keys
 from copriv.network.messages import MAX_FRAME
 from copriv.network.transport import Link, Serve
 
@@ -54,13 +59,18 @@ _CLIENT_OPTIONS = [
 class _StreamLink:
     """A stream, seen from either side: both have `read` and `write`."""
 
-    def __init__(self, peer: str, stream: Any, channel: Any = None) -> None:
+    def __init__(self, peer: str, stream: Any, channel: Any = None, certificate: str = "") -> None:
         self._peer, self._stream, self._channel, self._closed = peer, stream, channel, asyncio.Event()
+        self._certificate = certificate
         self._writing = asyncio.Lock()  # gRPC takes one message of a stream at a time
 
     @property
     def peer(self) -> str:
         return self._peer
+
+    @property
+    def certificate(self) -> str:
+        return self._certificate
 
     async def send(self, frame: bytes) -> None:
         async with self._writing:
@@ -112,7 +122,7 @@ class GrpcListener:
     @asynccontextmanager
     async def listening(self, serve: Serve) -> AsyncIterator[str]:
         async def session(_: Any, context: Any) -> None:
-            link = _StreamLink(_peer_name(context), context)
+            link = _StreamLink(_shown(context, "x509_common_name"), context, None, _shown(context, "x509_pem_cert"))
             try:
                 await context.send_initial_metadata(())  # tells the owner that it was let in
             except (grpc.aio.InternalError, grpc.aio.UsageError):
@@ -188,7 +198,38 @@ class GrpcDialer:
     async def _why(self, details: str) -> str:
         if self._keys is None:
             return f"no learner at {self._address} ({details})"
-        return await asyncio.to_thread(diagnose, self._address, self._keys, self._learner)
+        return await asyncio.to_thread(_diagnosed, self._address, self._keys, self._learner)
+
+
+def _diagnosed(address: str, keys: Keys, learner: str) -> str:
+    """Why the learner at `address` cannot be reached with these keys, in a sentence: asked of TLS itself."""
+    host, _, port = address.rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=keys.authority.decode())
+    context.set_alpn_protocols(["h2"])
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(keys.key + b"\n" + keys.certificate)
+        context.load_cert_chain(pair)
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain,
+            context.wrap_socket(plain, server_hostname=learner) as secure,
+        ):
+            # With TLS 1.3 the verdict on our certificate comes after the handshake: the learner speaks, or hangs up.
+            if secure.recv(1):
+                return f"the learner at {address} let {keys.name} in and then closed the connection"
+            return f"the learner at {address} refused the certificate of {keys.name}: foreign, expired or no owner's"
+    except ssl.SSLCertVerificationError as error:
+        return f"the learner's certificate at {address} is refused: {error.verify_message}"
+    except ssl.SSLError as error:
+        alert = (error.reason or "no reason").lower().replace("_", " ")
+        if "alert" in alert:
+            return f"the learner at {address} refused the certificate of {keys.name}: {alert}"
+        return f"{address} does not speak TLS as the learner does ({alert}); is this the right port?"
+    except (OSError, ValueError) as error:
+        return f"no learner at {address} ({reason(error)}); see that it runs, and that the address is right"
 
 
 def _open_many_files() -> None:
@@ -207,9 +248,10 @@ def _needs_keys(keys: Keys | None, insecure: bool) -> None:
         raise Unreachable("plaintext is refused: give this party's keys (copriv init --network makes them)")
 
 
-def _peer_name(context: Any) -> str:
-    names = context.auth_context().get("x509_common_name", [])
-    return names[0].decode() if len(names) == 1 else ""
+def _shown(context: Any, what: str) -> str:
+    """What the other side's certificate says, once."""
+    values = context.auth_context().get(what, [])
+    return values[0].decode() if len(values) == 1 else ""
 
 
 def _details(error: BaseException) -> str:

@@ -1,20 +1,22 @@
 """Keys of a consortium: a small authority that certifies each party under its own name, and why one is refused.
 
-`make_authority` and `issue` are run once, by the coordinator. Each party gets a folder with three files: `ca.pem` (the
-authority, public), `certificate.pem` (public) and `key.pem` (secret, readable by its owner alone). The authority's own
-key stays with the coordinator: whoever has it can certify anybody.
+Each party has a folder with three files: `ca.pem` (the authority, public), `certificate.pem` (public) and `key.pem`
+(secret, readable by its owner alone). A party makes its key itself (`make_key`), and sends a signing request; the
+coordinator, who has made the authority (`make_authority`), certifies it (`certify`). For trying things out the coordinator
+can make a key and its certificate at once (`issue`).
+
+Whoever has the authority's key can certify any key under any name. So the agreement names the keys that their owners made
+(SHA-256 of the public key), and a certificate of another key is refused, whoever certified it.
 
 A certificate names a party and its role: only the learner's can serve, only an owner's can dial. Elliptic curve P-256.
 """
 
-import socket
-import ssl
-import tempfile
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,11 +25,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from copriv.errors import InvalidInput
-from copriv.formatting.sanitize import reason
 
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
-AUTHORITY_KEY = "ca-key.pem"
+AUTHORITY_KEY, REQUEST = "ca-key.pem", "request.pem"
 
 
 _NONE_OF_OURS = (
@@ -47,7 +48,9 @@ class Keys:
 
     authority: bytes
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
+    own: bool = False
+    """Whether the party made the key itself: its signing request lies beside it."""
 
     @classmethod
     def load(cls, folder: str | Path) -> "Keys":
@@ -59,10 +62,17 @@ class Keys:
                 parts.append((folder / name).read_bytes())
             except OSError as error:
                 raise KeysRefused(
-                    f"{folder / name}: cannot be read ({error.strerror}); ask the coordinator for this party's keys "
-                    "(copriv init --network makes them)"
+                    f"{folder / name}: cannot be read ({error.strerror}); ask the coordinator for this party's files "
+                    "(copriv owner keys makes a key and a request for them, copriv init --network the files)"
                 ) from None
-        keys = cls(*parts)
+        authority, certificate, key = parts
+        own = (folder / REQUEST).exists()
+        keys = cls(authority, certificate, key, own)
+        if own and read_request(folder / REQUEST)[1].public_key() != keys._private.public_key():
+            raise KeysRefused(
+                f"{folder / KEY}: is not the key that {REQUEST} was made with; put back the one that copriv owner keys wrote, "
+                "and take a secret key from nobody"
+            )
         keys.check()
         return keys
 
@@ -85,10 +95,32 @@ class Keys:
         if self._private.public_key() != self._holder.public_key():
             raise KeysRefused(f"keys of {self.name}: key.pem does not belong to certificate.pem")
 
+    def check_agreed(self, agreed: str | None) -> None:
+        """Raise KeysRefused where the agreement names another key for this party, or does not name its own one.
+
+        agreed: the SHA-256 that stands in the agreement.
+        """
+        if agreed is None and self.own:
+            raise KeysRefused(
+                f"keys of {self.name}: the agreement does not name the key that this party made (key = "
+                f'"{self.key_fingerprint}"), so a run without it could bear its name; ask the coordinator to give its '
+                "request.pem to copriv init --network"
+            )
+        if agreed not in (None, self.key_fingerprint):
+            raise KeysRefused(
+                f"keys of {self.name}: the agreement names another key for it ({agreed}, and this one is "
+                f"{self.key_fingerprint}); do not take part under it, and ask the coordinator whose key that is"
+            )
+
     @property
     def name(self) -> str:
         """The party that the certificate names."""
         return _common_name(self._holder)
+
+    @property
+    def key_fingerprint(self) -> str:
+        """SHA-256 of the public key: how an agreement names it."""
+        return key_fingerprint(self._holder)
 
     @property
     def fingerprint(self) -> str:
@@ -123,6 +155,7 @@ class Certified:
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePublicKey) -> None:
         self._certificate, self._key = certificate, key
         self.name, self.role, self.fingerprint = _common_name(certificate), _role(certificate), fingerprint(certificate)
+        self.key_fingerprint = key_fingerprint(certificate)
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -164,9 +197,9 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
         raise KeysRefused(f"{folder}: already holds an authority; a new one would make every certificate foreign")
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"copriv authority of {consortium}"[:64])])
+    name = _subject(f"copriv authority of {consortium}"[:64])
     certificate = (
-        _begun(name, name, key, days)
+        _begun(name, name, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(
             x509.KeyUsage(
@@ -188,31 +221,84 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
     _write_key(folder / AUTHORITY_KEY, key)
 
 
+def make_key(folder: str | Path, name: str) -> str:
+    """Write a new key of the party `name`, and its signing request for the coordinator; the key's fingerprint.
+
+    Raises KeysRefused where the folder holds a key already.
+    """
+    folder = Path(folder)
+    key = _new_key(folder, name)
+    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
+    _write(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))
+    return key_fingerprint(request)
+
+
+def read_request(path: str | Path) -> tuple[str, x509.CertificateSigningRequest]:
+    """Who asks for a certificate, and the request. Raises KeysRefused for what is none."""
+    try:
+        request = x509.load_pem_x509_csr(Path(path).read_bytes())
+        if not request.is_signature_valid or not isinstance(request.public_key(), ec.EllipticCurvePublicKey):
+            raise ValueError
+        return _common_name(request), request
+    except OSError as error:
+        raise KeysRefused(f"{path}: cannot be read ({error.strerror}); give the owner's request.pem") from None
+    except _NONE_OF_OURS:
+        raise KeysRefused(f"{path}: is no signing request; ask for the one that copriv owner keys wrote") from None
+
+
+def certify(
+    authority: str | Path,
+    folder: str | Path,
+    request: x509.CertificateSigningRequest,
+    days: float = 365,
+    role: Role = "owner",
+) -> None:
+    """Certify the party that asks, and write its folder, which has everything but the key."""
+    public: Any = request.public_key()
+    _certify(Path(authority), Path(folder), _common_name(request), role, public, days, None)
+
+
 def issue(
     authority: str | Path, folder: str | Path, name: str, role: Role, days: float = 365, begins: datetime | None = None
 ) -> None:
-    """Certify the party `name` and write its folder. `begins`: five minutes ago when not given."""
-    authority, folder = Path(authority), Path(folder)
+    """Make a key for the party `name`, certify it and write its folder. `begins`: five minutes ago when not given."""
+    key = _new_key(Path(folder), name)
+    _certify(Path(authority), Path(folder), name, role, key.public_key(), days, begins)
+
+
+def _new_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey:
     if not 1 <= len(name) <= 64:
         raise KeysRefused(f"owner.name: {name!r} has {len(name)} characters; a certificate's name has 1 to 64")
     if (folder / KEY).exists():
         raise KeysRefused(f"{folder}: already holds a key; move it away to make a new one")
-    issuer = _certificate((authority / AUTHORITY).read_bytes())
-    signer = _private_key((authority / AUTHORITY_KEY).read_bytes())
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    _write_key(folder / KEY, key)
+    return key
+
+
+def _certify(
+    authority: Path,
+    folder: Path,
+    name: str,
+    role: Role,
+    key: ec.EllipticCurvePublicKey,
+    days: float,
+    begins: datetime | None,
+) -> None:
+    issuer = _certificate((authority / AUTHORITY).read_bytes())
+    signer = _private_key((authority / AUTHORITY_KEY).read_bytes())
     usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "learner" else ExtendedKeyUsageOID.CLIENT_AUTH
     begun = (
-        _begun(subject, issuer.subject, key, days, begins)
+        _begun(_subject(name), issuer.subject, key, days, begins)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
     )
     if role == "learner":
         begun = begun.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    folder.mkdir(parents=True, exist_ok=True)
     _write(folder / AUTHORITY, _pem(issuer))
     _write(folder / CERTIFICATE, _pem(begun.sign(signer, hashes.SHA256())))
-    _write_key(folder / KEY, key)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
@@ -220,46 +306,21 @@ def fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
+def key_fingerprint(holder: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """SHA-256 of the public key of a certificate, or of a request for one, hex."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(holder.public_key().public_bytes(serialization.Encoding.DER, form)).hexdigest()
+
+
 def fingerprint_of(pem: bytes) -> str:
     """SHA-256 of a certificate in PEM, hex. Raises KeysRefused for what is none."""
     return fingerprint(_certificate(pem))
 
 
-def diagnose(address: str, keys: Keys, learner: str) -> str:
-    """Why the learner at `address` cannot be reached with these keys, in a sentence: asked of TLS itself."""
-    host, _, port = address.rpartition(":")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=keys.authority.decode())
-    context.set_alpn_protocols(["h2"])
-    with tempfile.TemporaryDirectory() as folder:
-        pair = Path(folder) / "pair.pem"
-        _write(pair, b"", mode=0o600)
-        pair.write_bytes(keys.key + b"\n" + keys.certificate)
-        context.load_cert_chain(pair)
-    try:
-        with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain,
-            context.wrap_socket(plain, server_hostname=learner) as secure,
-        ):
-            # With TLS 1.3 the verdict on our certificate comes after the handshake: the learner speaks, or hangs up.
-            if secure.recv(1):
-                return f"the learner at {address} let {keys.name} in and then closed the connection"
-            return f"the learner at {address} refused the certificate of {keys.name}: foreign, expired or no owner's"
-    except ssl.SSLCertVerificationError as error:
-        return f"the learner's certificate at {address} is refused: {error.verify_message}"
-    except ssl.SSLError as error:
-        alert = (error.reason or "no reason").lower().replace("_", " ")
-        if "alert" in alert:
-            return f"the learner at {address} refused the certificate of {keys.name}: {alert}"
-        return f"{address} does not speak TLS as the learner does ({alert}); is this the right port?"
-    except (OSError, ValueError) as error:
-        return f"no learner at {address} ({reason(error)}); see that it runs, and that the address is right"
-
-
 def _begun(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
     days: float,
     begins: datetime | None = None,
 ) -> x509.CertificateBuilder:
@@ -268,7 +329,7 @@ def _begun(
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(begins)
         .not_valid_after(begins + timedelta(days=days))
@@ -293,7 +354,11 @@ def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _common_name(certificate: x509.Certificate) -> str:
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from copriv.errors import InvalidInput, Unreachable
 from copriv.network.keys import Certified, Keys, KeysRefused
 from copriv.network.messages import (
+    Closing,
     Finished,
     Hello,
     Message,
@@ -26,7 +27,7 @@ from copriv.network.messages import (
 from copriv.network.rate_limit import Allowance
 from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import StoreFailed
-from copriv.network.transport import Link, Listener
+from copriv.network.transport import CertifiedLink, Link, Listener
 from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
@@ -56,6 +57,8 @@ class Learner:
         pace: float = 0.02,
         on_listening: Callable[[str], None] | None = None,
     ) -> None:
+        if keys is not None:
+            keys.check_agreed(conductor.agreement.agreement.learner_key)
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._dictionary, self._pace, self._on_listening = dictionary, pace, on_listening
         self._links: dict[str, Link] = {}
@@ -104,6 +107,8 @@ class Learner:
             while self._conductor.outcome is None:
                 await self._hear(owner, link)
             self._over.set()
+            while not self._conductor.parties[owner].closed:
+                await self._hear(owner, link)
             await link.receive()  # until the owner has heard that the run is over, and leaves
         except StoreFailed as error:
             self._failure = error  # nothing more may leave
@@ -140,7 +145,7 @@ class Learner:
         except (InvalidInput, TimeoutError) as error:
             await link.send(encode(Refusal("", "connection", f"no hello: {error}"[:500])))
             return None
-        why = self._unfit(hello, link.peer)
+        why = self._unfit(hello, link)
         if why or not isinstance(hello, Hello):
             await link.send(encode(Refusal("", "connection", why)))
             return None
@@ -166,15 +171,15 @@ class Learner:
             self._at_the_door[owner] -= 1
         return True
 
-    def _unfit(self, hello: Message, peer: str) -> str:
+    def _unfit(self, hello: Message, link: Link) -> str:
         agreement = self._conductor.agreement
         if not isinstance(hello, Hello):
             return f"the first message must be a hello, not a {type(hello).__name__}"
         if hello.owner not in agreement.owner_names:
             return f"{hello.owner!r} is not an owner in the agreement"
-        if hello.owner != peer:
-            return f"the certificate is that of {peer!r}, not of {hello.owner!r}"
-        if self._keys is not None and not self._is_that_of(hello.certificate, hello.owner):
+        if hello.owner != link.peer:
+            return f"the certificate is that of {link.peer!r}, not of {hello.owner!r}"
+        if self._keys is not None and not self._is_that_of(hello, link):
             return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
@@ -186,12 +191,19 @@ class Learner:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
 
-    def _is_that_of(self, certificate: str, owner: str) -> bool:
+    def _is_that_of(self, hello: Hello, link: Link) -> bool:
+        """Whether a hello has a certificate of its owner, for the key that dialled and that was agreed on."""
+        authority = b"" if self._keys is None else self._keys.authority
         try:
-            party = Certified.by(self._keys.authority, certificate) if self._keys is not None else None
+            party = Certified.by(authority, hello.certificate)
+            dialled = party
+            if isinstance(link, CertifiedLink):
+                dialled = Certified.by(authority, link.certificate)
         except KeysRefused:
             return False
-        return party is not None and (party.name, party.role) == (owner, "owner")
+        key = self._conductor.agreement.owner_keys.get(hello.owner, party.key_fingerprint)
+        named = (party.name, party.role) == (hello.owner, "owner")
+        return named and party.key_fingerprint == dialled.key_fingerprint == key
 
     def _take(self, owner: str, message: Message) -> bool:
         """Tell the conductor; whether it was waiting for this."""
@@ -204,6 +216,8 @@ class Learner:
             return self._conductor.refused(owner, message, now)
         if isinstance(message, Ready):
             return self._conductor.ready(owner, message.number, now)
+        if isinstance(message, Closing):
+            return self._conductor.closed(owner, message)
         raise Unreachable(f"{owner} sent a {type(message).__name__}")
 
     async def _flush(self, mine: Link | None) -> None:
@@ -220,17 +234,23 @@ class Learner:
             self._over.set()
 
     async def _say_goodbye(self) -> None:
-        if self._conductor.outcome is not None:
-            outcome = self._conductor.outcome
-            frame = encode(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
-            saying = [asyncio.ensure_future(_posted(link, frame)) for link in self._links.values()]
-            if saying:  # an owner that takes nothing any more does not keep the others from the end
-                _, deaf = await asyncio.wait(saying, timeout=GOODBYE_SECONDS)
-                for one in deaf:
-                    one.cancel()
+        outcome, closing = self._conductor.outcome, self._conductor.closing
+        if outcome is not None and closing is not None:
+            await self._to_all(closing)
+            parties, until = self._conductor.parties, time.monotonic() + GOODBYE_SECONDS
+            while any(not parties[name].closed for name in self._links) and time.monotonic() < until:
+                await asyncio.sleep(0.005)
+            await self._to_all(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
         until = time.monotonic() + GOODBYE_SECONDS
         while self._links and time.monotonic() < until:
             await asyncio.sleep(0.005)
+
+    async def _to_all(self, message: Message) -> None:
+        saying = [asyncio.ensure_future(_posted(link, encode(message))) for link in self._links.values()]
+        if saying:  # an owner that takes nothing any more does not keep the others from the end
+            _, deaf = await asyncio.wait(saying, timeout=GOODBYE_SECONDS)
+            for one in deaf:
+                one.cancel()
 
 
 async def _posted(link: Link, frame: bytes) -> None:

@@ -113,10 +113,22 @@ class Finished:
     reason: str
 
 
-Message: TypeAlias = Hello | Welcome | Query | Answer | Refusal | Offer | Ready | Busy | Finished
+@dataclass(frozen=True)
+class Closing:
+    """When a run ends. Learner → owner: how many answers did you give in it? Owner → learner: so many, signed."""
+
+    head: str
+    """The hash of the newest line of the learner's record, to which the owner's count belongs."""
+    answered: int
+    """By the owner's own count; 0 from the learner."""
+    signature: str = ""
+
+
+Message: TypeAlias = Hello | Welcome | Query | Answer | Refusal | Offer | Ready | Busy | Finished | Closing
 
 _KINDS: dict[int, type[Any]] = {
     1: Hello, 2: Welcome, 3: Query, 4: Answer, 5: Refusal, 6: Offer, 7: Ready, 8: Busy, 9: Finished,
+    10: Closing,
 }  # fmt: skip
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
 _HEADER = struct.Struct("<6sBB")

@@ -33,9 +33,9 @@ from jaxtyping import Float
 from copriv.errors import InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.network.keys import Certified, Keys
-from copriv.network.messages import Busy, Message, Offer, Refusal
+from copriv.network.messages import Busy, Closing, Message, Offer, Refusal
 from copriv.network.replay import replay
-from copriv.network.signatures import answer_content, signed_query
+from copriv.network.signatures import answer_content, closing_content, signed_query
 from copriv.network.store import RunStore
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
@@ -70,6 +70,8 @@ class Conductor:
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
+        self.closing: Closing | None = None
+        """What owners are asked when the run is over."""
         self.held = False
         """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
         self._begin()
@@ -219,6 +221,27 @@ class Conductor:
             # Each time it comes back it is asked again; what it may refuse altogether has an end.
             self._put_out(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
         self._go_on()
+        return True
+
+    def closed(self, owner: str, closing: Closing) -> bool:
+        """An owner says at the end how many answers it gave; whether that is taken. What would not verify is not."""
+        party, asked = self.parties[owner], self.closing
+        if (
+            asked is None
+            or party.closed
+            or closing.head != asked.head
+            or not party.answered <= closing.answered <= self._m
+        ):
+            return False
+        if self._keys is not None:
+            signatory = Certified.by(self._keys.authority, party.certificate)
+            content = closing_content(self.store.run, owner, self._fingerprint, closing)
+            if not signatory.signed(closing.signature, content) or not signatory.valid_at(datetime.now(UTC)):
+                return False
+        party.closed = True
+        self.store.event(
+            "closed", owner=owner, head=closing.head, answered=closing.answered, signature=closing.signature
+        )
         return True
 
     def failed(self, owner: str, error: Exception, now: float) -> None:
@@ -398,4 +421,5 @@ class Conductor:
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)
         self.store.event(status, reason=reason)
+        self.closing = Closing(self.store.head, 0)
         self.store.commit()

@@ -4,19 +4,24 @@
       agreement.toml     for everybody: every "auto" and "proved" about the data replaced by the number it stands for
       dictionary.json    for everybody: the public dictionary, where the agreement has components
       authority/         stays with the coordinator: its key can certify anybody
-      learner/           the learner's certificate and secret key, and the public rows
-      bank-1/ …          each owner's certificate, secret key and a policy to complete; nothing private
+      learner/           the learner's certificate, and the public rows
+      bank-1/ …          each owner's certificate and a policy to complete; nothing private
+
+A party that made its key itself (`copriv owner keys`) has sent a signing request: its key is certified, and named in the
+agreement. For any other a secret key is made here, in its folder: whoever makes it can speak in that party's name.
 
 The dictionary and the bound on features come from public rows: a file that the coordinator gives or data.public names, or
 the last rows of a published table. Owners' tables are not needed, and no table that may hold private rows is read.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
+from cryptography.x509 import CertificateSigningRequest
 
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.agreement.data_terms import as_agreed, own_table, pipeline, schema_of
@@ -33,8 +38,20 @@ from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.losses import by_name
 from copriv.model.fitness import FeasibleSet, gradient_bound_over
 from copriv.model.records import BLOCK, Records
-from copriv.network.keys import Keys, issue, make_authority
+from copriv.network.keys import (
+    AUTHORITY,
+    CERTIFICATE,
+    Certified,
+    KeysRefused,
+    certify,
+    issue,
+    key_fingerprint,
+    make_authority,
+    read_request,
+)
 
+LEARNER = "learner"
+"""The learner's name on its certificate, and its folder's."""
 AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "policy.toml", "public.parquet"
 
 
@@ -47,33 +64,81 @@ class Consortium:
     files: tuple[Path, ...]
 
 
-def make_consortium(agreement: Agreement, folder: str | Path, public: object = None, days: int = 365) -> Consortium:
+def make_consortium(
+    agreement: Agreement,
+    folder: str | Path,
+    public: object = None,
+    days: int = 365,
+    requests: Sequence[str | Path] = (),
+) -> Consortium:
     """Write the files of a consortium.
 
     public: a table of public rows; without it those that data.public names, or of a published data set its last ones.
-    days: how long certificates are valid.
-    Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that has files already.
+    days: how long certificates are valid. requests: files of parties that made their keys themselves (`copriv owner keys`);
+    the agreement then names these keys, and the learner's.
+    Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that has files already,
+    KeysRefused for a request that is none, or nobody's.
     """
     folder = Path(folder)
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
-    if len({*names, "learner", "authority"}) < len(names) + 2:
+    if len({*names, LEARNER, "authority"}) < len(names) + 2:
         raise AgreementError("owner.name: two names, or a name and learner or authority, give one folder; change one")
+    asking = _requested(agreement, requests)
     sample = _public_choices(agreement, public)
     agreed, dictionary = _with_numbers(agreement, sample), sample.preparation.dictionary
     folder.mkdir(parents=True, exist_ok=True)
+    make_authority(folder / "authority", agreement.agreement.name, days)
+    own = asking.pop(LEARNER, None)
+    if own is None:
+        issue(folder / "authority", folder / LEARNER, LEARNER, "learner", days)
+    else:
+        certify(folder / "authority", folder / LEARNER, own, days, "learner")
+    pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
+    learner = Certified.by(
+        (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
+    )
+    if asking or own is not None:
+        agreed = _with_keys(agreed, asking, learner.key_fingerprint)
     files = [_written(folder / AGREEMENT, agreed.to_toml())]
     if dictionary is not None:
         files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
-    make_authority(folder / "authority", agreement.agreement.name, days)
-    issue(folder / "authority", folder / "learner", "learner", "learner", days)
-    pyarrow.parquet.write_table(sample.table.to_arrow(), folder / "learner" / PUBLIC)
-    learner = Keys.load(folder / "learner").fingerprint
     for owner, name in zip(agreed.owner, names, strict=True):
-        issue(folder / "authority", folder / name, owner.name, "owner", days)
-        files.append(_written(folder / name / POLICY, _policy(agreed, owner, learner)))
-    return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", "learner", *names))))
+        if owner.name in asking:
+            certify(folder / "authority", folder / name, asking[owner.name], days)
+        else:
+            issue(folder / "authority", folder / name, owner.name, "owner", days)
+        files.append(_written(folder / name / POLICY, _policy(agreed, owner, learner.fingerprint)))
+    return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", LEARNER, *names))))
+
+
+def _requested(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, CertificateSigningRequest]:
+    """The request of each party that made its key itself. Raises KeysRefused where one cannot be taken."""
+    asking: dict[str, CertificateSigningRequest] = {}
+    for path in requests:
+        name, request = read_request(path)
+        if name not in (*agreement.owner_names, LEARNER):
+            raise KeysRefused(f"{path}: asks for {name!r}, who is no owner in the agreement; make it with --name")
+        if name in asking:
+            raise KeysRefused(f"{path}: is a second request of {name!r}; ask the owner which key is its own")
+        asking[name] = request
+    for name, key in agreement.owner_keys.items():
+        if name not in asking or key_fingerprint(asking[name]) != key:
+            raise KeysRefused(
+                f"owner.key: the agreement names a key of {name!r}; give the request that was made with it"
+            )
+    return asking
+
+
+def _with_keys(agreement: Agreement, asking: Mapping[str, CertificateSigningRequest], learner: str) -> Agreement:
+    """The agreement with the keys that owners made themselves, and the learner's."""
+    owners: list[dict[str, Any]] = []
+    for table in agreement.owner_tables:
+        for one in table.each() if asking.keys() & set(table.names()) else (table,):
+            named = {"key": key_fingerprint(asking[one.name])} if one.name in asking else {}
+            owners.append(one.model_dump(exclude_none=True) | named)
+    return agreement.replace(agreement={"learner_key": learner}, owner=owners)
 
 
 def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
@@ -263,7 +328,7 @@ def _policy(agreement: Agreement, owner: OwnerTerms, learner: str) -> str:
     ε, δ = owner.epsilon, owner.delta
     return f"""# What this owner allows, whatever was agreed. docs/how-to/run-a-consortium.md says what each key means.
 [policy]
-learner = "learner"
+learner = "{LEARNER}"
 certificates = ["{learner}"]
 agreements = ["{agreement.fingerprint}"]
 losses = ["{agreement.model.loss}"]

@@ -36,6 +36,16 @@ class Link(Protocol):
         ...
 
 
+@runtime_checkable
+class CertifiedLink(Link, Protocol):
+    """A link whose transport knows the other party by a certificate."""
+
+    @property
+    def certificate(self) -> str:
+        """PEM; "" at the end that dialled, which looks at a name only."""
+        ...
+
+
 Serve: TypeAlias = Callable[[Link], Awaitable[None]]
 """What a listener does with a link; the link is closed when it returns."""
 

@@ -89,6 +89,8 @@ class Party:
     refusals: int = 0
     barred: bool = False
     """It is out for good, and not heard when it comes back."""
+    closed: bool = False
+    """It said at the end how many answers it gave."""
 
 
 def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str:

@@ -5,8 +5,8 @@ the certificate of the consortium's authority. It replays the run: every θ must
 before it, by the agreed rule; every query must be the learner's and every answer its owner's, by their signatures; every
 line must follow the one before it. What is wrong is said with the number of its line.
 
-What a file cannot show: that an answer came which the learner never wrote down (the owner's own count is compared, and
-what is missing is said), and lines after the last signed answer, which rest on the learner's word.
+What a file cannot show: an answer that the learner never wrote down, where its owner did not sign a count at the end
+(`Verdict.missing`, `Verdict.not_closed`), and lines after the last signature, which rest on the learner's word.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,9 @@ class Verdict(Shown):
     answers: dict[str, int]
     """Signed answers in the file, of each owner."""
     missing: dict[str, int]
-    """Answers that an owner counted before one that is in the file, and that are not in it: lost, or left out."""
+    """Answers that an owner counted, in another answer or at the end, and that are not in the file: lost, or left out."""
+    not_closed: tuple[str, ...]
+    """Owners without a signed count after their last query: of their last answers, more may be missing."""
     authority: str
     """SHA-256 of the authority's certificate by which signatures were checked."""
     outcome: str
@@ -86,7 +88,7 @@ def verify_run(
         model_now = None if check.trajectory is None else check.trajectory.model
         return Verdict(
             store.run, store.agreement, check.lines, check.head, check.stepped, check.answers, check.missing,
-            _fingerprint(check.authority), check.outcome, model_now, check.rounding, tuple(check.problems),
+            check.not_closed, _fingerprint(check.authority), check.outcome, model_now, check.rounding, tuple(check.problems),
         )  # fmt: skip
     finally:
         store.close()

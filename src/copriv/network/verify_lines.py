@@ -15,8 +15,8 @@ import numpy as np
 
 from copriv.errors import CoprivError
 from copriv.network.keys import Certified, KeysRefused
-from copriv.network.messages import MAX_FRAME
-from copriv.network.signatures import answer_content, query_content
+from copriv.network.messages import MAX_FRAME, Closing
+from copriv.network.signatures import answer_content, closing_content, query_content
 from copriv.network.store import START, RunStore, digest, line_hash
 from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct, Turns, query_identity
@@ -56,6 +56,12 @@ class _Answered:
 
     counts: set[int] = field(default_factory=set)
     asked: int = 0
+    asked_at: int = 0
+    """The line of the newest query."""
+    counted: int = 0
+    """Its signed count at the end."""
+    closed: bool = False
+    """Whether it signed that count when everything had been asked of it."""
     certificate: Certified | None = None
 
 
@@ -73,7 +79,7 @@ class LineCheck:
         self._queries: dict[str, tuple[int, Query]] = {}
         self._taken: set[str] = set()
         self._owners = {name: _Answered() for name in store.agreement.owner_names}
-        self.outcome, self.rounding, self.hashes = "", 0.0, {START}
+        self.outcome, self.rounding, self.hashes = "", 0.0, {START: 0}
         self.head, self.lines, self._at = START, 0, 0.0
 
     def to_the_end(self) -> bool:
@@ -97,8 +103,13 @@ class LineCheck:
     @property
     def missing(self) -> dict[str, int]:
         """See `Verdict`."""
-        counted = {name: owner.counts for name, owner in self._owners.items() if owner.counts}
-        return {name: gap for name, counts in counted.items() if (gap := max(counts) - len(counts))}
+        gaps = {name: max(one.counted, *one.counts, 0) - len(one.counts) for name, one in self._owners.items()}
+        return {name: gap for name, gap in gaps.items() if gap}
+
+    @property
+    def not_closed(self) -> tuple[str, ...]:
+        """See `Verdict`."""
+        return tuple(name for name, owner in self._owners.items() if not owner.closed)
 
     def _lines(self) -> Iterator[tuple[int, float, str, str, str]]:
         self._points = self._store.turns()
@@ -120,7 +131,7 @@ class LineCheck:
         known: dict[str, Callable[[dict[str, Any]], None]] = {
             "begun": self._begun, "continued": self._continued, "certified": self._certified, "asked": self._point,
             "query": self._query, "answer": self._answer, "stepped": self._step, "abandoned": self._abandoned,
-            "finished": self._ended, "stopped": self._ended,
+            "finished": self._ended, "stopped": self._ended, "closed": self._closed,
         }  # fmt: skip
         self._at, going = at, True
         try:
@@ -128,12 +139,14 @@ class LineCheck:
         except _Broken as broken:
             self.wrong(number, str(broken))
             # What does not replay has no continuation; who signed what can be looked at to the end.
-            going = kind in ("query", "answer", "certified", "continued") and len(self.problems) < _MOST_PROBLEMS
+            going = (
+                kind in ("query", "answer", "certified", "continued", "closed") and len(self.problems) < _MOST_PROBLEMS
+            )
         except (CoprivError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
             going = False
         self.head = said
-        self.hashes.add(said)
+        self.hashes[said] = number
         return going
 
     # Lines --------------------------------------------------------------------------------------------------------
@@ -189,6 +202,7 @@ class LineCheck:
         identity, owner, number = said["identity"], said["owner"], said["turn"]
         turn, sequence, query = self._asked[identity]
         self._owners[owner].asked += 1
+        self._owners[owner].asked_at, self._owners[owner].closed = len(self.hashes), False
         if (turn, sequence, query.owner, query.signature) != (number, said["sequence"], owner, said["signature"]):
             raise _Broken(f"the query {identity[:12]}… is not the one that was written down")
         if number not in self._open or owner not in self._turns.members[self._open[number].participant]:
@@ -227,6 +241,17 @@ class LineCheck:
         owner.counts.add(n)
         if not 1 <= n <= self._agreement.answers or counted:
             raise _Broken(f"{name} counts this answer as number {n} of {self._agreement.answers}, which cannot be")
+
+    def _closed(self, said: dict[str, Any]) -> None:
+        name, head, n = said["owner"], said["head"], said["answered"]
+        owner = self._owners[name]
+        if self.hashes.get(head, -1) < owner.asked_at:
+            raise _Broken(f"{name} counted its answers before it was asked for the last of them")
+        if not max(owner.counts, default=0) <= n <= self._agreement.answers:
+            raise _Broken(f"{name} counts {n} answers at the end, which cannot be")
+        content = closing_content(self._store.run, name, self._agreement.fingerprint, Closing(head, n))
+        self._signed(owner.certificate, name, said["signature"], content)
+        owner.counted, owner.closed = max(owner.counted, n), True
 
     def _step(self, said: dict[str, Any]) -> None:
         number = said["turn"]
@@ -283,6 +308,11 @@ class LineCheck:
             raise _Broken(f"the {role}'s certificate is not of this consortium's authority") from None
         if party.role != role or (name is not None and party.name != name):
             raise _Broken(f"the certificate of {name or f'the {role}'} is that of {party.name}, a {party.role}")
+        agreed = self._agreement.agreement.learner_key if name is None else self._agreement.owner_keys.get(name)
+        if agreed not in (None, party.key_fingerprint):
+            raise _Broken(
+                f"the certificate of {name or f'the {role}'} is for another key than the one that was agreed on"
+            )
         return party
 
     def _signed(self, party: Certified | None, who: str, signature: str, content: bytes) -> None:

@@ -192,6 +192,7 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
     return {
         "name": printable(agreement.agreement.name),
         "own_copy": own_copy,
+        "keys_named": agreement.owner_keys.keys() == set(agreement.owner_names),
         "mechanism": mechanism.name,
         "guarantee": "approximate" if terms.delta > 0 else "pure",
         "unit": "person" if terms.unit else "record",

@@ -91,7 +91,17 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
                 "charged for, so it is the one that the owner answered under.",
             )
         )
-    if any(run["file"] is not None for run in runs):
+    read = [run for run in runs if run["file"] is not None]
+    certified = [run["run"][:8] for run in read if run["agreement"] is not None and not run["agreement"]["keys_named"]]
+    if certified:
+        unseen.append(
+            (
+                "Who the other owners are",
+                f"The agreement of {_runs(certified)} does not name every owner's key. Whoever has its authority's key can "
+                "have answered in the name of an owner whose key it does not name.",
+            )
+        )
+    if read:
         unseen.append(
             (
                 "Answers that are missing",

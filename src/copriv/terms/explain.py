@@ -34,6 +34,7 @@ _REMEDIES = {
     "owner.epsilon": "it is the owner's whole privacy budget; agree on a number such as 1.0",
     "owner.delta": "give 0, or a number far below one over the records, such as 0.000001",
     "owner.overlap": "it is how many owners may hold the same record; give 1 where they share none",
+    "owner.key": "it is the SHA-256 of the owner's public key, 64 hexadecimal digits; copriv owner keys prints it",
 }
 
 

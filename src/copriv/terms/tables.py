@@ -29,6 +29,8 @@ UnitOfMeasure = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A public unit of measure, which divides and is divided by."""
 Unlike = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 """How many times worse a perfect model of one owner's population is for everybody."""
+KeyFingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""SHA-256 of a public key, hex: what `copriv owner keys` prints."""
 MOST_OWNERS = 1_000_000
 """Of one agreement."""
 LONGEST_NAME = 200
@@ -124,6 +126,8 @@ class Terms(_Table):
     """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
+    learner_key: KeyFingerprint | None = None
+    """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 
 
 class ModelTerms(_Table):
@@ -293,6 +297,8 @@ class OwnerTerms(_Table):
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
     """So many owners with these terms, each of them with these records; named `name` and a number from 1."""
+    key: KeyFingerprint | None = None
+    """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
 
     @field_validator("name")
     @classmethod
@@ -303,6 +309,12 @@ class OwnerTerms(_Table):
     @classmethod
     def _one_is_no_number(cls, value: int | None) -> int | None:
         return None if value == 1 else value
+
+    @model_validator(mode="after")
+    def _a_key_is_one_owners(self) -> "OwnerTerms":
+        if self.key is not None and self.count is not None:
+            raise ValueError(f"key: is that of one owner, and {self.name} stands for {self.count:,}; write them out")
+        return self
 
     @property
     def number(self) -> int:
@@ -373,6 +385,11 @@ class AgreedTerms(BaseModel):
     def owner_names(self) -> tuple[str, ...]:
         """In the order in which rules count owners."""
         return tuple(name for table in self.owner_tables for name in table.names())
+
+    @cached_property
+    def owner_keys(self) -> dict[str, str]:
+        """SHA-256 of the public key of each owner whose key is agreed on."""
+        return {table.name: table.key for table in self.owner_tables if table.key is not None}
 
     @property
     def counts(self) -> Int[np.ndarray, " tables"]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "data fetch": "Download a data set of the papers, or take it from a file; it is then found by `copriv reproduce`.",
     "data check": "Check an agreement's data, or one owner's table (.csv, .parquet): one line for each problem.",
     "owner": "A data owner's own process.",
+    "owner keys": "Make an owner's own secret key, and the request by which the coordinator certifies it.",
     "owner serve": "Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget "
     "is spent.",
     "owner personalize": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "

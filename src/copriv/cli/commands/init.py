@@ -1,6 +1,8 @@
 """`copriv init`: an agreement to start from: asked for step by step on a terminal, else every key with its meaning."""
 
+import shlex
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +34,12 @@ def command(
         Path | None,
         typer.Option(metavar="TABLE", help="With --network: the coordinator's public rows."),
     ] = None,
+    request: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="With --network: a party's signing request (copriv owner keys); can be repeated."
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--template", help="Write the plain template, and ask nothing; as without a terminal.")
     ] = False,
@@ -40,14 +48,16 @@ def command(
     ] = None,
 ) -> None:
     """Write an agreement, asked for step by step on a terminal; with --network, the files of every party of a consortium."""
-    if network is None and (public is not None or days is not None):
-        raise UsageError(f"{'--days' if public is None else '--public'}: goes with --network AGREEMENT")
+    given = {"--public": public, "--days": days, "--request": request}
+    alone = next((option for option, value in given.items() if value), None)
+    if network is None and alone is not None:
+        raise UsageError(f"{alone}: goes with --network AGREEMENT")
     if network is not None and (plain or force):
         raise UsageError(
             f"{'--template' if plain else '--force'}: does not go with --network, which makes a new folder"
         )
     if network is not None:
-        init_network(network, path, public, days or 365)
+        init_network(network, path, public, days or 365, request or [])
         return
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
@@ -58,20 +68,41 @@ def command(
 
         agreement = asked(lambda question, default: typer.prompt(question, default=default, type=str), typer.echo)
         save(path.parent, {path.name: written(agreement).encode()})
-        out().print(f"\nWrote {path}. What it will cost, and for whom it pays: copriv forecast {path}")
+        out().print(
+            f"\nWrote {path}. What it will cost, and for whom it pays: copriv forecast {path}\n\n"
+            f"Once all agree, the parties need keys. Each owner makes its own and sends its request.pem:\n"
+            f"    copriv owner keys {shlex.quote(agreement.owner_names[0])}\n"
+            f"    copriv init --network {path} consortium --request request.pem --request …\n"
+            "Or, to try it all out on one machine, make everybody's keys at once:\n"
+            f"    copriv init --network {path} consortium"
+        )
         return
     save(path.parent, {path.name: template().encode()})
     out().print(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")
 
 
-def init_network(agreement: Path, folder: Path, public: Path | None = None, days: int = 365) -> None:
+def init_network(
+    agreement: Path, folder: Path, public: Path | None = None, days: int = 365, requests: Sequence[Path] = ()
+) -> None:
     """`copriv init --network`: write every party's files. Raises as `make_consortium` does."""
     from copriv.network.setup import make_consortium
 
-    made = make_consortium(Agreement.load(agreement), folder, public, days)
+    made = make_consortium(Agreement.load(agreement), folder, public, days, requests)
     for path in made.files:
         log(f"wrote {path}")
     out().print(
         f"Give {folder}/agreement.toml{'' if made.dictionary is None else ' and dictionary.json'} to everybody, and "
         f"each folder to its own party over a safe way. Keep {folder}/authority."
     )
+    keys, owners = len(made.agreement.owner_keys), made.agreement.n_owners
+    if keys:
+        out().print(
+            f"The agreement names the keys that {keys:,} of {owners:,} owners made. All parties compare its fingerprint, by "
+            f"telephone or in one room: {made.agreement.fingerprint}"
+        )
+    if keys < owners:
+        out().print(
+            f"The secret keys of {owners - keys:,} owners were made here, so whoever has this folder could answer in their "
+            "names: for trying things out. Otherwise each owner makes its own (copriv owner keys), and sends its request.pem "
+            "for --request."
+        )

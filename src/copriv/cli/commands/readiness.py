@@ -35,6 +35,7 @@ def readiness(
     if keys is not None:
         try:
             own = party_keys(keys, "owner", name)
+            own.check_agreed(agreement.owner_keys.get(name))
             found.seen.append(f"keys {keys}: those of {own.name}, certificate {own.fingerprint[:16]}…")
         except CoprivError as error:
             found.problems.append(str(error))

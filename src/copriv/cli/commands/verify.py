@@ -11,6 +11,7 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import out, plain_table
 from copriv.errors import InvalidInput, UsageError
+from copriv.formatting.numbers import listed
 from copriv.formatting.sanitize import printable
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def command(
     held = model if model is not None else beside if beside.is_file() else None
     own = None if agreement is None else Agreement.load(agreement)
     verdict = verify_run(run, own, _authority(authority, keys), held, head)
-    trusted = {"agreement": agreement is not None, "authority": authority is not None or keys is not None}
+    trusted = {
+        "agreement": agreement is not None,
+        "authority": authority is not None or keys is not None,
+        "keys": agreement is not None and verdict.agreement.owner_keys.keys() == set(verdict.agreement.owner_names),
+    }
     if as_json:
         typer.echo(json.dumps(_fields(verdict, held) | {"from_elsewhere": trusted}, indent=2))
     else:
@@ -76,6 +81,7 @@ def _fields(verdict: "Verdict", model: Path | None) -> dict[str, Any]:
         "queries": verdict.stepped,
         "answers": verdict.answers,
         "missing": verdict.missing,
+        "not_closed": list(verdict.not_closed),
         "rounding": verdict.rounding,
         "theta": None if verdict.model is None else verdict.model.tolist(),
         "model": None if model is None else str(model),
@@ -110,11 +116,22 @@ def _show(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> N
         console.print(
             "Counted, not here: answers that the owner paid for and the run does not have: lost, or left out."
         )
+    if verdict.not_closed:
+        console.print(
+            f"No signed count at the end from {printable(listed(verdict.not_closed), 300)}: whether the last answers are all "
+            "here, only the owner's ledger says (copriv report)."
+        )
     if not trusted["agreement"]:
         console.print("The agreement is the file's own: with --agreement it is held against yours.")
     if not trusted["authority"]:
         console.print(
             f"The authority is the file's own ({verdict.authority[:16]}…): with --keys or --authority it is held against "
             "yours."
+        )
+    unnamed = verdict.agreement.n_owners - len(verdict.agreement.owner_keys)
+    if unnamed:
+        console.print(
+            f"The agreement does not name the keys of {unnamed:,} of its owners: whoever has the authority's key could have "
+            "answered in their names."
         )
     console.print(f"Head {verdict.head}")
