@@ -88,7 +88,8 @@ def run_left_behind(
                     conductor.answered(signed_answer(left.keys[query.owner], store.run, query, answer), 1.0)
                 elif not isinstance(answer, Answer):
                     conductor.refused(query.owner, answer, 1.0)
-        said = {"run": store.run, "head": store.head, **(record or {})}
+        status = None if conductor.outcome is None else conductor.outcome.status
+        said = {"run": store.run, "head": store.head, "status": status, **(record or {})}
         left.model.write_text(Model(agreed, conductor.model, None, said).to_json(), encoding="utf-8")
     store.close()
     return left

@@ -37,7 +37,7 @@ def finite_array(name: str, value: Any, ndim: int) -> Array:
     """A float64 array with `ndim` axes and no NaN or infinity; the message names the first bad entry."""
     try:
         array = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name}: must be numbers ({error})") from None
     if array.ndim != ndim:
         raise InvalidInput(f"{name}: must have {ndim} axes, not {array.ndim} (shape {array.shape})")

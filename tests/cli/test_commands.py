@@ -79,6 +79,8 @@ def test_out_writes_the_three_files_and_says_so_on_standard_error(copriv, agreem
     done = copriv("simulate", agreement, "--runs", 3, "--json", "--out", tmp_path / "new" / "dir")
     directory = tmp_path / "new" / "dir"
     assert sorted(path.name for path in directory.iterdir()) == ["simulation.csv", "simulation.json", "simulation.png"]
+    # Computed from records at hand without an owner's noise: not for release, so not for other accounts either.
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
     assert done.err.count("wrote") == 3
     assert json.loads((directory / "simulation.json").read_text()) == json.loads(done.out)
     with (directory / "simulation.csv").open() as file:

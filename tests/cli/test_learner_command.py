@@ -164,3 +164,25 @@ def test_the_page_beside_a_run_is_given_whose_public_rows_are(tmp_path: Path, mo
     assert run([*command, "agreement.toml"]) != 0
     ((_, rows, strata, wanted, _),) = given
     assert (len(rows), strata, wanted) == (3, ("b", "a", "b"), False)
+
+
+def test_a_run_that_nobody_joins_is_no_success_and_its_model_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("skops")
+    keys(tmp_path / "keys", ["a"])
+    (tmp_path / "agreement.toml").write_text(AGREED.to_toml())
+    (tmp_path / "rows.csv").write_text("a,b\n0.5,0.5\n")
+    model, skops = tmp_path / "run.json", tmp_path / "m.skops"
+    given = ["--store", tmp_path / "run.db", "--keys", tmp_path / "keys" / "learner", "--listen", "127.0.0.1:0"]
+    given += ["--patience", "0.2", "--skops", skops]
+    words = [str(word) for word in ("learner", tmp_path / "agreement.toml", *given)]
+    for more in ([], ["--resume"]):
+        assert run([*words, *more]) == 5
+        assert "the run stopped: no answer for 0.2 s" in capsys.readouterr().err
+        assert Model.load(model).record["status"] == "stopped"
+        assert not skops.exists()
+        for use in (["predict", str(model), str(tmp_path / "rows.csv")], ["export", str(model), "--skops", str(skops)]):
+            assert run(use) == 3
+            assert "did not finish (no answer for 0.2 s" in capsys.readouterr().err
+    assert not skops.exists()

@@ -26,6 +26,7 @@ AGREED = Agreement.of(
         "owner": [{"name": name, "records": 60, "epsilon": 1.0} for name in ("a", "b")],
     }
 )
+RECORD = {"run": "1", "status": "finished"}
 OWN = np.array([1.0, -2.0])
 """What the owner's own records say; the common model says something else."""
 
@@ -36,7 +37,7 @@ def home(tmp_path: Path) -> Path:
     x = rng.uniform(-1, 1, (60, 2))
     lines = [f"{a},{b},{y}" for (a, b), y in zip(x, x @ OWN + 0.01 * rng.normal(size=60), strict=True)]
     (tmp_path / "own.csv").write_text("\n".join(["a,b,y", *lines]) + "\n")
-    (tmp_path / "common.json").write_text(Model(AGREED, np.array([0.5, 0.5]), None, {"run": "1"}).to_json())
+    (tmp_path / "common.json").write_text(Model(AGREED, np.array([0.5, 0.5]), None, RECORD).to_json())
     return tmp_path
 
 
@@ -121,7 +122,7 @@ def test_rows_of_a_person_count_as_one_where_persons_are_the_units(
 ) -> None:
     """Each of 60 rows five times, as a person's: the same model's data, and 60 persons. Without the column it is said."""
     agreed = AGREED.replace(owner={"unit": "who", "unit_records": 5})
-    (home / "common.json").write_text(Model(agreed, np.array([0.5, 0.5]), None, {"run": "1"}).to_json())
+    (home / "common.json").write_text(Model(agreed, np.array([0.5, 0.5]), None, RECORD).to_json())
     assert _finish(home) == 3
     assert "who" in capsys.readouterr().err
     first, *rows = (home / "own.csv").read_text().split()

@@ -1,10 +1,14 @@
-"""Folds, searches and clones spend, and it is all counted where the caller looks."""
+"""Folds, searches and clones spend, and it is all counted where the caller looks, whatever owners are called."""
 
+import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from joblib import parallel_backend
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -58,15 +62,86 @@ def test_another_process_cannot_spend_out_of_sight(ledger) -> None:
     assert away.shared_ledger.spent == 1.0
 
 
-def test_the_limit_holds_for_each_owner_alone() -> None:
+def test_another_name_is_no_other_budget() -> None:
     ledger = SharedLedger(epsilon=2.0)
     ledger.pay("north", (Fraction(2), Fraction(0)))
-    with pytest.raises(BudgetRefused):
-        ledger.pay("north", (Fraction(1, 10**9), Fraction(0)))
-    ledger.pay("south", (Fraction(1), Fraction(0)))
+    for name in ("north", "south"):
+        with pytest.raises(BudgetRefused, match="whatever their owners are called"):
+            ledger.pay(name, (Fraction(1, 10**9), Fraction(0)))
     assert ledger.spent == 2.0
-    assert ledger.by_owner["south"] == (1.0, 0.0)
+    assert ledger.by_owner == {"north": (2.0, 0.0)}
     assert repr(ledger) == "<SharedLedger: epsilon 2 of 2 spent in 0 fits>"
+
+
+@pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
+def test_the_same_rows_under_other_owners_pay_again() -> None:
+    ledger = SharedLedger(epsilon=1.0)
+    model = PrivateRegressor(epsilon=1.0, ledger=ledger, **DECLARED).fit(X, Y)
+    for names in (["a", "b"], ["c", "d"], ["owner", "b"]):
+        with pytest.raises(BudgetRefused, match="whatever their owners are called"):
+            model.fit(X, Y, owners=np.resize(names, len(X)))
+    assert ledger.spent == 1.0
+
+
+def test_in_one_fit_each_row_has_one_owner_and_pays_once() -> None:
+    ledger, whose = SharedLedger(epsilon=2.0), np.resize(["north", "south"], len(X))
+    model = PrivateRegressor(epsilon={"north": 0.5, "south": 2.0}, ledger=ledger, **DECLARED).fit(X, Y, owners=whose)
+    assert ledger.by_owner == model.privacy_spent_.by_owner == {"north": (0.5, 0.0), "south": (2.0, 0.0)}
+    assert ledger.spent == 2.0
+    with pytest.raises(BudgetRefused):
+        ledger.for_fit({"north": (Fraction(1, 10), Fraction(0))}, 1)
+
+
+NAMES = st.sampled_from(["owner", "a", "b", "c"])
+FITS = st.lists(
+    st.tuples(
+        st.sets(st.integers(0, 23), min_size=12),  # which people
+        st.lists(NAMES, min_size=24, max_size=24),  # whose each one is said to be
+        st.fixed_dictionaries({name: st.sampled_from([0.25, 0.5, 1.0, 1.5]) for name in ("owner", "a", "b", "c")}),
+        st.sampled_from([0.0, 2e-7, 5e-7]),
+        st.sampled_from(["as they are", "reversed", "other targets", "other columns", "nobody's", "in a clone"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
+@settings(max_examples=100, deadline=None)
+@given(FITS)
+def test_no_person_pays_more_than_the_ledger_reads_whatever_is_fitted(fits) -> None:
+    """What each person paid is counted here, by where the person stands, which the ledger cannot see."""
+    ledger = SharedLedger(epsilon=3.0, delta=1e-6)
+    model = PrivateRegressor(ledger=ledger, **DECLARED)
+    paid = np.zeros((24, 2))
+    for people, names, budgets, delta, how in fits:
+        rows = np.array(sorted(people))[:: -1 if how == "reversed" else 1]
+        x = X[rows][:, :1] if how == "other columns" else X[rows]
+        y = 3 - Y[rows] if how == "other targets" else Y[rows]
+        whose = np.array(["owner"] * 24 if how == "nobody's" else names)[rows]
+        fitted = clone(model) if how == "in a clone" else model
+        fitted.set_params(epsilon=budgets, delta=delta)
+        try:
+            fitted.fit(x, y, owners=None if how == "nobody's" else whose)
+        except BudgetRefused:
+            continue
+        paid[rows] += [fitted.privacy_spent_.by_owner[name] for name in whose]
+    assert paid[:, 0].max() <= ledger.spent <= 3.0
+    assert paid[:, 1].max() <= ledger.spent_delta * (1 + 1e-12)
+    assert ledger.spent_delta <= 1e-6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_process_that_is_forked_cannot_spend_out_of_sight() -> None:
+    ledger = SharedLedger(epsilon=1.0)
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger.for_fit({"owner": (Fraction(1), Fraction(0))}, 1)
+        except BudgetRefused:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 @pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
@@ -84,3 +159,18 @@ def test_delta_is_charged_once_a_fit() -> None:
     assert ledger.spent_delta == pytest.approx(6e-7)
     with pytest.warns(SpendingWarning), pytest.raises(BudgetRefused, match="delta"):
         model.fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
+def test_fits_in_threads_together_keep_to_the_limit() -> None:
+    ledger = SharedLedger(epsilon=2.0)
+
+    def fit(name: int) -> float:
+        model = PrivateRegressor(epsilon=0.5, ledger=ledger, **DECLARED)
+        try:
+            return model.fit(X, Y, owners=np.resize([f"{name}", f"other {name}"], len(X))).privacy_spent_.epsilon
+        except BudgetRefused:
+            return 0.0
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 0 < sum(pool.map(fit, range(24))) <= ledger.spent <= 2.0

@@ -142,7 +142,7 @@ def test_an_answer_that_was_lost_stays_paid_for_and_is_said(tmp_path: Path) -> N
     left = run_left_behind(
         tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3)
     )  # fmt: skip
-    made = told(left)
+    made = told(left, unfinished=True)
     (run,) = made["runs"]
     assert made["ok"]
     assert run["compared"]["only_ledger"] == 1

@@ -23,7 +23,8 @@ from copriv.ui.gallery import LIVE, Gallery, transient
 from copriv.ui.i18n import texts
 from copriv.ui.reading import opened, report
 from copriv.ui.shell import as_json
-from network_parties import keys
+from network_parties import agreement, keys
+from report_parties import OWNER, run_left_behind, with_record
 from signed_run import damaged, signed_run
 
 
@@ -89,6 +90,16 @@ def test_a_run_is_verified_as_by_the_command_line(finished):
     held = opened([agreed.to_toml().encode(), path.read_bytes(), authority], alone["head"])
     assert held["problems"] == []
     assert held["from_elsewhere"] == {"agreement": True, "authority": True, "model": False, "head": True}
+
+
+def test_a_run_that_did_not_finish_is_shown_and_gets_no_report_with_its_model(tmp_path):
+    left = run_left_behind(tmp_path, agreement(horizon=9, answers=3), arrives=lambda name, k: (name, k) != (OWNER, 3))
+    with_record(left, owners=[])
+    files = [left.ledger.read_bytes(), left.run.read_bytes(), left.model.read_bytes()]
+    assert opened(files)["kind"] == "ledger"
+    with pytest.raises(InvalidInput, match="did not finish"):
+        report(files)
+    assert "What left" in report(files[:2])
 
 
 def test_lines_of_a_run_show_no_signature_and_no_certificate(finished):

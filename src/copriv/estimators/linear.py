@@ -97,9 +97,9 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if not isinstance(self.ledger, SharedLedger):
                 raise InvalidInput("ledger: must be a copriv.estimators.SharedLedger, or None")
             return self.ledger
-        if "_own_ledger" not in vars(self):
-            self._own_ledger = SharedLedger()
-        return self._own_ledger
+        # One, also where threads ask at once.
+        own: SharedLedger = self.__dict__.setdefault("_own_ledger", SharedLedger())
+        return own
 
     @property
     def forecast_(self) -> Any:
@@ -177,7 +177,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
         count for less. "auto": planned on public rows, else the number of columns.
     regularization: c of (c/2)‖θ‖², for columns and target in [−1, 1].
-    ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`).
+    ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`). Every fit in it
+        counts for the same people: for other people give another.
 
     Fitted: coef_ (columns,), intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns and
     target in [−1, 1]), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_, feature_names_in_.

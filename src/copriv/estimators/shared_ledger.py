@@ -1,15 +1,23 @@
 """What have all fits of an estimator and its clones spent together? One count for cross-validation and searches.
 
 `sklearn.clone` copies parameters, and a copied ledger would begin at 0: five folds at ε = 1 would read 0, or 1. This one
-is never copied: a clone counts in the same. In another process it cannot, so a ledger that was pickled and read again
-shows what it had counted and refuses to count on: nothing is answered that is not counted where the caller looks.
+is never copied: a clone counts in the same. In another process it cannot, so a ledger that was pickled and read again, or
+forked, shows what it had counted and refuses to count on: nothing is answered that is not counted where the caller looks.
 
-It counts by owner, and adds up (basic composition): folds share rows. A record is at one owner, so what it paid is that
-owner's sum, and `spent` is the largest one. It lives as long as the process.
+**One ledger is one population.** Neither rows nor labels say who somebody is: the same people come again in another order, as
+a part, with other targets or columns, or with their owners renamed. So nothing is recognised by either, and every fit
+counts for the same people. Other people get another `SharedLedger`, which is passed as `ledger`.
+
+- Within a fit composition is parallel: each row has one label, so it is answered from by one owner, and a fit costs as much as
+  its dearest owner. Two rows of one fit are taken for two people.
+- Between fits it is sequential: costs add up, whatever the owners are called (basic composition).
+
+`spent`, the sum, is the most that any row has paid. It lives as long as the process.
 """
 
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -46,11 +54,15 @@ class PrivacySpent:
     """(ε, δ) of each owner."""
 
 
-class SharedLedger:
-    """Counts what every fit spends, for an estimator and all its clones.
+NOTHING: Cost = (Fraction(0), Fraction(0))
 
-    epsilon, delta: the most that any one owner may spend over all fits; None: counted without a limit.
-    Raises BudgetRefused, before anything is answered, where a fit would go beyond.
+
+class SharedLedger:
+    """Counts what every fit spends, for an estimator and all its clones, on one population.
+
+    epsilon, delta: the most that any row may pay over all fits; None: counted without a limit. A fit costs as much as its
+    dearest owner, and costs of fits add up, whatever rows, columns or names of owners they have. For other people make
+    another SharedLedger. Raises BudgetRefused, before anything is answered, where a fit would go beyond.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor, SharedLedger
@@ -62,25 +74,24 @@ class SharedLedger:
 
     def __init__(self, epsilon: float | None = None, delta: float | None = None) -> None:
         self._most = (None if epsilon is None else Fraction(epsilon), None if delta is None else Fraction(delta))
-        self._spent: dict[str, Cost] = {}
-        self._fits = 0
-        self._closed = False
+        self._spent, self._by_owner, self._fits = NOTHING, dict[str, Cost](), 0
+        self._process = os.getpid()
         self._one_at_a_time = threading.RLock()
 
     @property
     def spent(self) -> float:
-        """ε, of the owner that spent the most."""
-        return float(max((ε for ε, _ in self._spent.values()), default=Fraction(0)))
+        """ε that a row has paid at most: each fit's dearest owner, added up."""
+        return float(self._spent[0])
 
     @property
     def spent_delta(self) -> float:
-        """δ, of the owner that spent the most."""
-        return float(max((δ for _, δ in self._spent.values()), default=Fraction(0)))
+        """δ that a row has paid at most."""
+        return float(self._spent[1])
 
     @property
     def by_owner(self) -> dict[str, tuple[float, float]]:
-        """(ε, δ) of each owner, over all fits."""
-        return {name: (float(ε), float(δ)) for name, (ε, δ) in self._spent.items()}
+        """(ε, δ) charged under each owner's name, over all fits. A row that had several names may have paid for each."""
+        return {name: (float(ε), float(δ)) for name, (ε, δ) in self._by_owner.items()}
 
     @property
     def fits(self) -> int:
@@ -93,27 +104,36 @@ class SharedLedger:
             for name, cost in budgets.items():
                 self._refuse_overspending(name, cost)
             self._fits += 1
-            return {name: OwnersLedger(self, name, ε, answers, δ) for name, (ε, δ) in budgets.items()}
+            fit: dict[str, Cost] = {}
+            return {name: OwnersLedger(self, name, ε, answers, δ, fit) for name, (ε, δ) in budgets.items()}
 
-    def pay(self, owner: str, cost: Cost) -> None:
-        """Count a charge. Raises BudgetRefused, and counts nothing, where it is beyond the limit."""
+    def pay(self, owner: str, cost: Cost, fit: dict[str, Cost] | None = None) -> None:
+        """Count a charge. Raises BudgetRefused, and counts nothing, where it is beyond the limit.
+
+        fit: what each owner was charged before in the same fit, of which the dearest counts; None: a fit of its own.
+        """
         with self._one_at_a_time:
-            self._refuse_overspending(owner, cost)
-            ε, δ = self._spent.get(owner, (Fraction(0), Fraction(0)))
-            self._spent[owner] = ε + cost[0], δ + cost[1]
+            fit = {} if fit is None else fit
+            paid = _sum(fit.get(owner, NOTHING), cost)
+            (ε, δ), (new_ε, new_δ) = _dearest(fit.values()), _dearest([*fit.values(), paid])
+            more = new_ε - ε, new_δ - δ  # nothing for an owner that follows a dearer one: no row is at both
+            self._refuse_overspending(owner, more)
+            fit[owner], self._spent = paid, _sum(self._spent, more)
+            self._by_owner[owner] = _sum(self._by_owner.get(owner, NOTHING), cost)
 
     def _refuse_overspending(self, owner: str, cost: Cost) -> None:
-        if self._closed:
+        if self._process != os.getpid():
             raise BudgetRefused(
-                "ledger: this is a copy, made by pickling, and does not count for the original: fit in the process and "
-                "with the ledger of the caller (n_jobs=1, or joblib's threading backend), or set a new SharedLedger"
+                "ledger: this is a copy, made by pickling or forking, and does not count for the original: fit in the "
+                "process and with the ledger of the caller (n_jobs=1, or joblib's threading backend), or set a new "
+                "SharedLedger"
             )
-        spent = self._spent.get(owner, (Fraction(0), Fraction(0)))
-        for what, asked, gone, most in zip(("epsilon", "delta"), cost, spent, self._most, strict=True):
+        for what, asked, gone, most in zip(("epsilon", "delta"), cost, self._spent, self._most, strict=True):
             if most is not None and gone + asked > most:
                 raise BudgetRefused(
                     f"{owner} refused: asked for {what} {float(asked):g}, spent {float(gone):g} of {float(most):g} that "
-                    "the shared ledger allows over all fits. Fit less often, or allow more"
+                    "the shared ledger allows over all fits, whatever their owners are called. Fit less often, allow "
+                    "more, or make another SharedLedger if these are other people"
                 )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "SharedLedger":
@@ -127,7 +147,7 @@ class SharedLedger:
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in vars(self).items() if name != "_one_at_a_time"}
-        return {**kept, "_spent": dict(self._spent), "_closed": True}
+        return {**kept, "_by_owner": dict(self._by_owner), "_process": 0}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -141,13 +161,25 @@ class SharedLedger:
 class OwnersLedger(MemoryLedger):
     """The ledger of one owner for one fit; each charge is counted in the shared one first."""
 
-    def __init__(self, shared: SharedLedger, owner: str, epsilon: Fraction, answers: int, delta: Fraction) -> None:
+    def __init__(
+        self, shared: SharedLedger, owner: str, epsilon: Fraction, answers: int, delta: Fraction, fit: dict[str, Cost]
+    ) -> None:
         super().__init__(owner, epsilon, answers, delta)
-        self._shared = shared
+        self._shared, self._fit = shared, fit
 
     def charge(
         self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
     ) -> None:
         # A charge that this ledger then refuses stays counted in the shared one: budget is lost, never privacy.
-        self._shared.pay(self._owner, to_pay(self._owner, epsilon, delta, self.spent, self.spent_delta))
+        self._shared.pay(self._owner, to_pay(self._owner, epsilon, delta, self.spent, self.spent_delta), self._fit)
         super().charge(identity, theta, epsilon, delta)
+
+
+def _sum(one: Cost, other: Cost) -> Cost:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _dearest(costs: Iterable[Cost]) -> Cost:
+    """The largest ε and the largest δ."""
+    ε, δ = zip(NOTHING, *costs, strict=True)
+    return max(ε), max(δ)

@@ -1,15 +1,30 @@
 """What others wrote, as text: safe to show (no control character reaches a terminal, no line is theirs), safe to compare."""
 
+import re
+import sys
 import unicodedata
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls, formats (which turn the direction of writing), halves of characters, private and unknown ones, ends of lines."""
+
+_FORMULA = re.compile(r"(^|;)(?='*\s*[=+@\-＝＋＠－])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def printable(text: str, most: int = 500) -> str:
     """The text on one line, what cannot be seen as \\x1b, at most so many characters."""
     shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN else c for c in text[:most])
     return shown if len(shown) <= most and len(text) <= most else shown[: most - 1] + "…"
+
+
+def cell(text: str) -> str:
+    """The text, `printable` and whole, for a cell of a CSV file that a spreadsheet may open.
+
+    What a spreadsheet would compute (=, +, - or @ at its start, or after a ; at which some split cells) gets a ' before it;
+    a number such as -1 stays as it is.
+    """
+    shown = printable(text, sys.maxsize)
+    return shown if _NUMBER.fullmatch(shown) else _FORMULA.sub(r"\1'", shown)
 
 
 def reason(error: Exception) -> str:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from copriv.errors import CoprivError
+from copriv.errors import CoprivError, InvalidInput
 from copriv.network.model import Model
 
 
@@ -44,6 +44,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
         from mlflow.exceptions import MlflowException
     except ImportError:
         raise CoprivError("mlflow is not installed; pip install 'copriv[mlflow]'") from None
+    told, found = parameters(model), metrics(model)
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name(experiment)
@@ -52,16 +53,16 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
         run = client.create_run(
             home, run_name=name, tags={"copriv.fingerprint": model.agreement.fingerprint}
         ).info.run_id
-        for key, value in parameters(model).items():
+        for key, value in told.items():
             client.log_param(run, key, value)
-        for key, number in metrics(model).items():
+        for key, number in found.items():
             client.log_metric(run, key, number)
         with tempfile.TemporaryDirectory() as made:
             agreed = Path(made) / "agreement.toml"
             agreed.write_text(model.agreement.to_toml(), encoding="utf-8")
             for one in (agreed, Path(file), *([] if report is None else [Path(report)])):
                 client.log_artifact(run, str(one))
-        client.set_terminated(run, "FINISHED" if model.record.get("status") == "finished" else "FAILED")
+        client.set_terminated(run, "FINISHED" if model.finished_run else "FAILED")
     except (MlflowException, OSError) as error:
         raise CoprivError(f"mlflow: cannot keep the run at {uri} ({error}); give another --mlflow") from None
     return str(run)
@@ -88,20 +89,28 @@ def parameters(model: Model) -> dict[str, Any]:
 
 
 def metrics(model: Model) -> dict[str, float]:
-    """What came of it, as MLflow's metrics: of the run, of each owner by its place, and of its forecast."""
-    record = model.record
-    found = {"queries": float(record["queries"]), "seconds": float(record["seconds"])}
-    for place, owner in enumerate(record["owners"], start=1):
-        for key in ("records", "answers", "lost", "spent", "spent_delta"):
-            found[f"owner_{place}_{key}"] = float(owner[key])
-    public = (record.get("realised") or {}).get("public")
-    if public is not None:
-        found |= {
-            "relative_fitness_estimate": float(public["estimate"]),
-            "fitness_on_public_rows": float(public["fitness"]),
-        }
-    expected = record.get("forecast")
-    if expected is not None:
-        band = expected["relative_fitness"]
-        found |= {f"relative_fitness_expected_{key}": float(band[key]) for key in ("mean", "low", "high")}
+    """What came of it, as MLflow's metrics: of the run, of each owner by its place, and of its forecast.
+
+    Raises InvalidInput where the file's record of the run is damaged.
+    """
+    try:
+        record = model.record
+        found = {"queries": float(record["queries"]), "seconds": float(record["seconds"])}
+        for place, owner in enumerate(record["owners"], start=1):
+            for key in ("records", "answers", "lost", "spent", "spent_delta"):
+                found[f"owner_{place}_{key}"] = float(owner[key])
+        public = (record.get("realised") or {}).get("public")
+        if public is not None:
+            found |= {
+                "relative_fitness_estimate": float(public["estimate"]),
+                "fitness_on_public_rows": float(public["fitness"]),
+            }
+        expected = record.get("forecast")
+        if expected is not None:
+            band = expected["relative_fitness"]
+            found |= {f"relative_fitness_expected_{key}": float(band[key]) for key in ("mean", "low", "high")}
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"model: what it says of its run is not what copriv learner writes ({error!r:.100}); ask for the file again"
+        ) from None
     return found

@@ -67,24 +67,30 @@ class Model(Shown):
             theta = finite_array("model.theta", document["theta"], 1)
             inner = document["dictionary"]
             dictionary = None if inner is None else PublicDictionary.from_json(json.dumps(inner))
-            record = dict(document["record"])
+            record, fingerprint = dict(document["record"]), document["fingerprint"]
         except InvalidInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"model: not a model file ({_missing(error)}); copriv learner writes one") from None
-        if agreement.fingerprint != document["fingerprint"]:
+        if agreement.fingerprint != fingerprint:
             raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
         return cls(agreement, theta, dictionary, record)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Model":
-        """Read a model file. Raises InvalidInput."""
+    def load(cls, path: str | Path, unfinished: bool = True) -> "Model":
+        """Read a model file. Raises InvalidInput, and without `unfinished` also for a model whose run did not finish."""
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            model = cls.from_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput(
                 f"{path}: cannot read the model ({reason(error)}); give the file of copriv learner"
             ) from None
+        if not (unfinished or model.finished_run):
+            raise InvalidInput(
+                f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
+                "it may have learned nothing; let it finish by copriv learner --resume, or use it as it is by --unfinished"
+            )
+        return model
 
     def features(self, table: object) -> Float[Array, "records p"]:
         """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
@@ -98,6 +104,11 @@ class Model(Shown):
     def at_home(self) -> bool:
         """Whether an owner made it from its own records, for itself: it is not private and must not leave."""
         return "personalized_at_home" in self.record or "learned_at_home" in self.record
+
+    @property
+    def finished_run(self) -> bool:
+        """Whether the run went on to its end by its rule; a file that does not say so counts as unfinished."""
+        return bool(self.record.get("status") == "finished")
 
     def personalized(self, table: object, seed: int = 0) -> "Model":
         """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.personalize`).

@@ -15,6 +15,7 @@ from typing import Any
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, UsageError
 from copriv.formatting.sanitize import printable
+from copriv.network.model import Model
 from copriv.privacy.ledger_lines import RunTotals, text_of
 from copriv.report.caveats import not_covered
 from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
@@ -37,12 +38,14 @@ def document(
     head: str | None = None,
     docs: str = "",
     now: datetime | None = None,
+    unfinished: bool = False,
 ) -> dict[str, Any]:
     """A report on an owner's ledger, as values that are JSON (schema `copriv.report/1`, docs/reference/command-line.md).
 
     runs: files of runs that this ledger paid for. agreements: the owner's own copies, against which the runs are held.
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
+    unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
     Raises LedgerFailed, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong* with a
     ledger or a run stands in the report, under "problems", and "ok" is false then.
     """
@@ -53,6 +56,8 @@ def document(
     owner = held.totals.owner
     files: dict[str, RunRead] = {}
     for file in runs:
+        if file.model is not None:
+            Model.load(file.model, unfinished)
         read = read_run(file, owner, None, authority)
         files[read.verdict.run] = read
     problems = [_problem("ledger", held.problem)] if held.problem else []

@@ -64,7 +64,7 @@ def opened(contents: Sequence[bytes], head: str | None = None, names: Sequence[s
             found = ledger(given.ledger[0], head)
             if given.run:
                 # What the runs' files say of what this ledger paid: problems of the ledger itself stand there already.
-                said = _document(given, head)["problems"]
+                said = _document(given, head, unfinished=True)["problems"]
                 found["problems"] += [{"line": None, "what": one["what"]} for one in said if one["where"] != "ledger"]
             return {**found, "beside": len(given.run)}
         if given.one("run") is not None:
@@ -82,9 +82,12 @@ def report(contents: Sequence[bytes], head: str | None = None, names: Sequence[s
         return page(_document(given, head))
 
 
-def _document(given: Given, head: str | None) -> dict[str, Any]:
+def _document(given: Given, head: str | None, unfinished: bool = False) -> dict[str, Any]:
     try:
-        return document(given.ledger[0], given.runs(), given.agreement, authority=given.one("authority"), head=head)
+        return document(
+            given.ledger[0], given.runs(), given.agreement, authority=given.one("authority"), head=head,
+            unfinished=unfinished,
+        )  # fmt: skip
     except InvalidInput:
         raise
     except CoprivError as error:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from copriv.cli.commands.options import Unfinished
 from copriv.cli.commands.party_options import check_folder
 from copriv.cli.show.console import out
 from copriv.errors import UsageError
@@ -23,6 +24,7 @@ def command(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --mlflow: a report of this run to keep beside it.")
     ] = None,
+    unfinished: Unfinished = False,
 ) -> None:
     """Write a run's model for scikit-learn (skops) or ONNX, or log the run with MLflow."""
     from copriv.network.exports import log_to_mlflow, save_onnx
@@ -34,7 +36,7 @@ def command(
         check_folder(option, file)
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
-    loaded = Model.load(model)
+    loaded = Model.load(model, unfinished)
     if loaded.at_home:
         if mlflow is not None:
             raise UsageError(

@@ -136,7 +136,7 @@ def command(
             with going_on(f"the model is in {path}, without a forecast beside it"):
                 _compare(record, conductor, rows, strata, seconds, forecast_runs)
             _write(result, path, store)
-        if skops is not None:
+        if skops is not None and result.finished_run:
             result.save_skops(skops)
     finally:
         run.close()
@@ -169,7 +169,7 @@ def _model_of(run: str, path: Path) -> "Model | None":
         ) from None
     if found.record.get("run") != run:
         raise UsageError(f"{path}: holds the model of another run; name another file with --model, or move it away")
-    return found if found.record.get("status") == "finished" else None
+    return found if found.finished_run else None
 
 
 def _again(model: "Model", path: Path, skops: Path | None, as_json: bool) -> None:

@@ -37,6 +37,8 @@ WitnessFolder = Annotated[
     ),
 ]
 
+Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model although its run did not finish.")]
+
 
 def out_folder(also: str) -> Any:
     """The option `--out DIR`; `also` says what is written there."""

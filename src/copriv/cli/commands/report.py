@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.options import AsJson, LedgerPath, WitnessFolder
+from copriv.cli.commands.options import AsJson, LedgerPath, Unfinished, WitnessFolder
 from copriv.cli.commands.party_options import check_folder
 from copriv.cli.show.console import log
 from copriv.errors import BudgetRefused, CoprivError, InvalidInput, UsageError
@@ -41,6 +41,7 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Where the page goes; the ledger's name + .report.html."),
     ] = None,
+    unfinished: Unfinished = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered."""
@@ -53,6 +54,7 @@ def command(
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
         authority=None if keys is None else _authority(keys), witness=witness or keys, head=head, docs=docs,
+        unfinished=unfinished,
     )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(made, indent=2, allow_nan=False))

@@ -9,7 +9,7 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, out_folder
 from copriv.cli.show.console import log, progress
-from copriv.cli.show.output import save, simulation_files
+from copriv.cli.show.output import replace_own_file, save, simulation_files
 from copriv.cli.show.simulation_tables import show
 from copriv.forecast import plan
 from copriv.problem import Problem
@@ -51,7 +51,7 @@ def command(
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
     if directory is not None:
         made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
-        for path in save(directory, simulation_files(result, document, made_by)):
+        for path in save(directory, simulation_files(result, document, made_by), replace_own_file):
             log(f"wrote {path}")
     if as_json:
         typer.echo(document)

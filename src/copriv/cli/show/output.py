@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from copriv.errors import CoprivError
@@ -24,21 +25,6 @@ def series_csv(simulation: Simulation) -> str:
         for k, *values in zip(ψ.k, *(c.tolist() for c in columns), strict=True)
     )
     return text.getvalue()
-
-
-def save(directory: Path, files: dict[str, bytes]) -> list[Path]:
-    """Write files into a directory, made where it is missing; a reader never sees half a file.
-
-    Everything was computed before the first file is touched. Raises CoprivError where the directory cannot be written.
-    """
-    paths = []
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            paths.append(replace_file(directory / name, content))
-    except OSError as error:
-        raise CoprivError(f"{directory}: cannot write here ({reason(error)}); choose another directory") from None
-    return paths
 
 
 def replace_file(path: Path, content: bytes) -> Path:
@@ -64,6 +50,21 @@ def replace_own_file(path: Path, content: bytes) -> Path:
         return replace_file(path, content)
     finally:
         os.umask(before)
+
+
+def save(directory: Path, files: dict[str, bytes], write: Callable[[Path, bytes], Path] = replace_file) -> list[Path]:
+    """Write files into a directory, made where it is missing; a reader never sees half a file.
+
+    Everything was computed before the first file is touched. Raises CoprivError where the directory cannot be written.
+    """
+    paths = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            paths.append(write(directory / name, content))
+    except OSError as error:
+        raise CoprivError(f"{directory}: cannot write here ({reason(error)}); choose another directory") from None
+    return paths
 
 
 def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
