@@ -295,7 +295,7 @@ TABLES = {
     "any bytes": (bytes(range(256)) * 20, "people.csv"),
     "Latin 1": ("age,income\n20,1\n\u00fc,2\n".encode("latin-1"), "age, row 2: is not UTF-8 text (byte 0xfc)"),
     "a word of a hundred thousand letters": (f"age,income\n20,1\n{'x' * 100_000},2\n", "xxx…"),
-    "days for numbers": ("age,income\n2020-01-01,1\n2020-01-02,2\n", "is 2020-01-01, not a number"),
+    "days for numbers": ("age,income\n2020-01-01,1\n2020-01-02,2\n", "is '2020-01-01', not a number"),
     "the year 0": ("age,income\n0000-01-01,1\n0000-01-02,2\n", "is '0000-01-01', not a number"),
     "no header": ("20,1\n30,2\n", "age"),
     "nothing": ("", "people.csv"),

@@ -1,4 +1,9 @@
-"""What the cells of a column say, as numbers or as labels, whatever library made the table; and how a fault is told.
+"""What the cells of a column say, as numbers, days or labels, whatever library made the table; and how a fault is told.
+
+What a cell says follows from the cell alone. The type of its column does not: that depends on the other rows, in files whose
+types a reader infers and in frames alike. One missing value makes floats of integers, and one word makes text of numbers. So
+1, 1.0 and the text 01 read alike here, a time with a zone counts by its day in UTC whatever the zone of its column, and what
+could have been two things before a library gave it a type is refused.
 
 Rows are counted from 1 in messages, and the header of a file is not counted. A message quotes the offending value:
 it is for the owner of the table, not for sending on.
@@ -7,20 +12,31 @@ it is for the owner of the table, not for sending on.
 import math
 import re
 from collections.abc import Sequence
-from datetime import date, datetime
-from typing import Any
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Int
 
-from copriv.data.tables import MISSING
 from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
+MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "NaT"))
+"""Texts that stand for a missing value; where a category has a level of this name, they are that level."""
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
 """A number as data has it: Python would also take 1_000, and digits of every script."""
+_WHOLE = re.compile(r"([+-]?)0*(\d+)(\.0*)?", re.ASCII)
+_TRUTH = {"true": "1", "false": "0"}
+_EPOCH = date(1970, 1, 1).toordinal()
+_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+Wrong: TypeAlias = tuple[int, object]
+"""The first row, from 0, that cannot be read, and what it holds."""
 
 
 def told(value: object) -> str:
@@ -28,78 +44,132 @@ def told(value: object) -> str:
     return printable(repr(value) if isinstance(value, str) else str(value), 60)
 
 
-def numbers(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] | None]:
-    """The numbers of a column, NaN where one is missing; or the first row, from 0, that holds none, and what it holds."""
-    if not series.dtype.is_numeric():
-        return _numbers_in_text(series)
-    # Copied: some libraries hand out read-only views.
-    return np.array(series.cast(nw.Float64).fill_null(math.nan).to_numpy(), dtype=np.float64), None
+def absent(value: object) -> bool:
+    """Whether a cell is missing: empty, NaN, or one of the texts that stand for it."""
+    return value is None or str(value).strip() in MISSING
 
 
-def _numbers_in_text(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] | None]:
-    """A column that is not of a numeric type: its numbers, or the first row that holds none."""
-    values = np.full(len(series), math.nan)
-    for row, value in enumerate(_cells(series)):
-        if value is None or (isinstance(value, str) and value.strip() in MISSING):
-            continue
-        if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
-            return values, (row, value)
-        if isinstance(value, str) and not _PLAIN.fullmatch(value.strip()):
-            return values, (row, value)
-        try:
-            values[row] = float(value)
-        except ValueError:
-            return values, (row, value)
+def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " records"]]:
+    """The cells of a column, few of them twice, and for each row which of them it holds."""
+    # Objects of several kinds, which pandas may also have as categories, would be made one kind by arrow.
+    if series.dtype != nw.Object and not (
+        series.dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas_like()
+    ):
+        # What arrow does not know, and days of the year 0, which are none of Python's.
+        with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            cells = series.to_arrow()
+            if pa.types.is_dictionary(cells.type):
+                cells = cells.cast(cells.type.value_type)
+            coded = cells.dictionary_encode(null_encoding="encode")
+            if isinstance(coded, pa.ChunkedArray):
+                coded = coded.combine_chunks()
+            return coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    return series.to_list(), np.arange(len(series))
+
+
+def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
+    """The numbers of a column, NaN where one is missing; or the first row that holds none."""
+    if series.dtype.is_numeric() and series.dtype != nw.Decimal:
+        # A sum is a copy, since some libraries hand out read-only views, and has no −0, which integers have not either.
+        # Arrow takes no integers beyond 2⁵³ for floats.
+        with suppress(pa.ArrowException):
+            return np.asarray(series.cast(nw.Float64).fill_null(math.nan).to_numpy(), dtype=np.float64) + 0.0, None
+    if series.dtype == nw.String:
+        with suppress(pa.ArrowException):
+            text = pc.utf8_trim_whitespace(series.to_arrow())
+            missing = pc.is_in(text, value_set=pa.array(sorted(MISSING), text.type))
+            values = pc.if_else(missing, None, text).cast(pa.float64())
+            # Arrow reads more as NaN than is one.
+            if not pc.any(pc.is_nan(values)).as_py():
+                return np.asarray(values.fill_null(math.nan), dtype=np.float64) + 0.0, None
+    return _each(series, _number)
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError, TypeError or OverflowError for a cell that is no number."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) is None:
+        raise ValueError
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | np.number):
+        raise TypeError
+    return float(value) + 0.0
+
+
+def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
+    """A column cell by cell."""
+    cells, place = distinct(series)
+    values = np.full(len(cells), math.nan)
+    wrong: set[int] = set()
+    for k, cell in enumerate(cells):
+        if not absent(cell):
+            try:
+                values[k] = read(cell)
+            except (TypeError, ValueError, OverflowError):
+                wrong.add(k)
+    first = next((row for row, k in enumerate(place) if k in wrong), None) if wrong else None
+    return values[place], None if first is None else (first, cells[place[first]])
+
+
+def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
+    """The days of a column since 1970, NaN where one is missing; or the first row that holds none.
+
+    A time with a zone counts by its day in UTC, one without by the day that it says.
+    """
+    if series.dtype not in (nw.Date, nw.Datetime):
+        return _each(series, _day)
+    cells = series.to_arrow()
+    if isinstance(cells, pa.ChunkedArray):
+        cells = cells.combine_chunks()
+    unit, whole = 1, pa.int32()
+    if pa.types.is_timestamp(cells.type):
+        unit, whole = _A_DAY[cells.type.unit], pa.int64()
+    found: Int[np.ndarray, " records"] = cells.cast(whole).fill_null(0).to_numpy() // unit
+    strange = (found < date.min.toordinal() - _EPOCH) | (found > date.max.toordinal() - _EPOCH)
+    values = np.where(cells.is_null(), math.nan, found)
+    if strange.any():
+        row = int(np.argmax(strange))
+        return values, (row, f"the day {found[row]} from 1970")
     return values, None
 
 
-def _cells(series: nw.Series[Any]) -> list[Any]:
-    """A column's cells; days that Python has no date for (the year 0) as text."""
-    try:
-        return series.to_list()
-    except (ValueError, OverflowError):
-        return list(series.to_arrow().cast(pa.string()).to_pylist())
+def _day(value: Any) -> float:
+    """Raises ValueError or OverflowError for a cell that is no day."""
+    day = value if isinstance(value, date) else datetime.fromisoformat(_written(value))
+    if isinstance(day, datetime) and day.utcoffset() is not None:
+        day = day.astimezone(UTC)
+    return float(day.toordinal() - _EPOCH)
 
 
-def days(series: nw.Series[Any]) -> tuple[Array, tuple[int, object] | None]:
-    """The days of a column since 1970, NaN where one is missing; or the first row, from 0, that holds none, and what."""
-    values = np.full(len(series), math.nan)
-    for row, value in enumerate(_cells(series)):
-        if value is None or str(value).strip() in (*MISSING, "NaT"):
-            continue
-        try:
-            day = value if isinstance(value, date) else datetime.fromisoformat(str(value).strip())
-        except ValueError:
-            return values, (row, value)
-        values[row] = day.toordinal() - date(1970, 1, 1).toordinal()
-    return values, None
+def _written(value: Any) -> str:
+    text = None if isinstance(value, str) else reading(value)
+    return str(value).strip() if text is None else text
 
 
-def distinct_labels(series: nw.Series[Any]) -> tuple[list[str], Int[np.ndarray, " records"]]:
-    """The distinct cells of a column as text, and for each row which of them it holds."""
-    try:
-        cells = series.to_arrow()
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.cast(cells.type.value_type)
-        coded = cells.dictionary_encode(null_encoding="encode")
-        if isinstance(coded, pa.ChunkedArray):
-            coded = coded.combine_chunks()
-        return [_label(value) for value in coded.dictionary.to_pylist()], coded.indices.to_numpy()
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        # Columns of mixed Python objects have no arrow type, and days of the year 0 are none of Python's.
-        labels = [_label(value) for value in _cells(series)]
-        distinct = {label: k for k, label in enumerate(dict.fromkeys(labels))}
-        return list(distinct), np.array([distinct[label] for label in labels])
+def reading(value: object) -> str | None:
+    """How a cell reads as a label, whatever the type of its column: true as 1, and 01 and 1.0 too; None for other things.
 
-
-def _label(value: object) -> str:
-    """A cell as the text of a level: surrounding spaces do not count, whole floats read as integers."""
-    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
-        return ""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
+    Floats from 2⁵³ are none: the integer that one of them was may have been another.
+    """
+    if isinstance(value, float | np.floating):
+        value = float(value)
+        if not abs(value) < 2**53:
+            return None
+    if not isinstance(value, str | int | float | Decimal | np.integer | np.bool_):
+        return None
     text = str(value).strip()
-    return "" if text in ("<NA>", "NaT") else text
+    if text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    if whole := _WHOLE.fullmatch(text):
+        return f"-{whole[2]}" if whole[1] == "-" and whole[2] != "0" else whole[2]
+    if _PLAIN.fullmatch(text):
+        number = float(text)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return text
+
+
+def persons(series: nw.Series[Any]) -> tuple[list[str | None], Int[np.ndarray, " records"]]:
+    """The labels of persons in a column, None for nobody, and for each row which of them it holds."""
+    cells, place = distinct(series)
+    return [None if absent(cell) else reading(cell) for cell in cells], place
 
 
 def at(name: str, rows: np.ndarray, what: str) -> str:

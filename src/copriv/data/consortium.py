@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.data import datasets
-from copriv.data.cells import distinct_labels
+from copriv.data.cells import persons
 from copriv.data.dealing import Deal, Hand, deal
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.opening import open_dataset as open_dataset
@@ -218,8 +218,8 @@ def _known(source: Source, sample: Sample) -> Any:
     unit = source.schema.unit
     if unit is None or unit not in sample.table.columns:
         return None
-    theirs = set(distinct_labels(sample.table[unit])[0])
-    labels, place = distinct_labels(source.table[unit])
+    theirs = set(persons(sample.table[unit])[0])
+    labels, place = persons(source.table[unit])
     return np.array([label in theirs for label in labels])[place]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
+from copriv.data.cells import numbers
 from copriv.errors import DataError
 from copriv.model.records import Records
 
@@ -82,14 +83,16 @@ def _records(part: Any, order: Sequence[str] | None) -> Records:
     if order is None:
         return Records.of(X, *rest)
     frame = nw.from_native(X, eager_only=True)
+    columns = []
     for c in order:
-        kind = frame[c].dtype
-        if not (kind.is_numeric() or kind == nw.Boolean):
+        cells = frame[c]
+        if not (cells.dtype.is_numeric() or cells.dtype == nw.Boolean):
             raise DataError(
-                f"{c}: is not a column of numbers ({kind}); encode it first, or declare the columns in the agreement's "
-                "[data] and give tables as files"
+                f"{c}: is not a column of numbers ({cells.dtype}); encode it first, or declare the columns in the "
+                "agreement's [data] and give tables as files"
             )
-    return Records.of(np.column_stack([frame[c].to_numpy() for c in order]), *rest)
+        columns.append(numbers(cells.cast(nw.Int8) if cells.dtype == nw.Boolean else cells)[0])
+    return Records.of(np.column_stack(columns), *rest)
 
 
 def _shown(value: Any) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from jaxtyping import Float
 
-from copriv.data.cells import at, distinct_labels, shortened, told
+from copriv.data.cells import MISSING, absent, at, distinct, reading, shortened, told
 from copriv.types import Array
 
 
@@ -24,41 +23,47 @@ class Cells:
     """How many numbers were outside their bounds and counted as a bound."""
 
 
-def _as_typed(codes: Mapping[str, float]) -> dict[str, float]:
-    """Levels as they read once a file's reader took them for numbers or truth values: 01 as 1, true as True."""
-    typed = [_typed(level) for level in codes]
-    return {read: code for read, code in zip(typed, codes.values(), strict=True) if typed.count(read) == 1}
-
-
-def _typed(level: str) -> str:
-    if level.lower() in ("true", "false"):
-        return level.capitalize()
-    try:
-        number = float(level)
-    except ValueError:
-        return level
-    return str(int(number)) if number.is_integer() else str(number)
-
-
 def levels_of(
     name: str, series: nw.Series[Any], codes: Mapping[str, float], missing: str | None, capitals: bool = True
 ) -> Cells:
-    """One number a row, by its level."""
-    labels, place = distinct_labels(series)
-    written = codes if series.dtype.is_numeric() is False and series.dtype != nw.Boolean else _as_typed(codes)
-    known = {**written, **codes, **({} if missing is None else {"": codes[missing]})}
-    read = labels if capitals else [label.lower() for label in labels]
-    values: Float[Array, " records"] = np.array([known.get(label, math.nan) for label in read])[place]
-    unknown = np.isnan(values)
-    absent = unknown & np.array([not label for label in labels])[place]
+    """One number a row, by its level: that of its very text, else the only one that reads alike."""
+    cells, place = distinct(series)
+    alike: dict[str | None, set[float]] = {}
+    for level, code in codes.items():
+        alike.setdefault(reading(level), set()).add(code)
+    instead = math.nan if missing is None else codes[missing]
+    # What a reader of files found missing in a column that it made numbers of may have been text such as NA.
+    unclear = series.dtype not in (nw.String, nw.Object, nw.Categorical, nw.Enum) and any(
+        level in MISSING and code != instead for level, code in codes.items()
+    )
+    if unclear:
+        instead = math.nan
+    empty = np.zeros(len(cells), dtype=bool)
+    found = np.full(len(cells), math.nan)
+    for k, cell in enumerate(cells):
+        text = cell.strip() if isinstance(cell, str) else None
+        if text is not None and not capitals:
+            text = text.lower()
+        if text is not None and text in codes:
+            found[k] = codes[text]
+        elif absent(cell):
+            found[k], empty[k] = instead, True
+        else:
+            read = alike.get(reading(cell), set())
+            found[k] = max(read) if len(read) == 1 else math.nan
+    values, unknown = found[place], np.isnan(found)
     problems: list[str] = []
-    if absent.any():
+    if (lacking := (unknown & empty)[place]).any():
         advice = "fill it in, leave the row out, or declare the level that missing counts as"
-        problems.append(at(name, absent, f"is missing; {advice}"))
-    strange = unknown & ~absent
-    if strange.any():
-        label = labels[place[int(np.argmax(strange))]]
-        declared = shortened(tuple(codes))
+        if unclear:
+            advice = (
+                "in a column of numbers, where a level's name may have been taken for missing: give the column as text"
+            )
+        problems.append(at(name, lacking, f"is missing; {advice}"))
+    if (strange := (unknown & ~empty)[place]).any():
+        cell = cells[place[int(np.argmax(strange))]]
         advice = "correct it, or declare the level"
-        problems.append(at(name, strange, f"is {told(label)}, not one of {declared}; {advice}"))
+        if reading(cell) in alike:
+            advice = "several of them read so: give the column as text"
+        problems.append(at(name, strange, f"is {told(cell)}, not one of {shortened(tuple(codes))}; {advice}"))
     return Cells(values, problems)

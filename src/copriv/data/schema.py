@@ -16,7 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.data.cells import at, distinct_labels, shortened
+from copriv.data.cells import at, persons, shortened
 from copriv.data.columns import Boolean as Boolean
 from copriv.data.columns import Category as Category
 from copriv.data.columns import Column as Column
@@ -165,12 +165,11 @@ def check_table(source: object, schema: Schema, on_violation: OnViolation = "ref
 
 
 def _encode_unit(name: str, series: nw.Series[Any]) -> tuple[Int[np.ndarray, " records"], list[str]]:
-    labels, place = distinct_labels(series)
-    # Values that read alike name one person, whatever their type in the file.
-    numbers: dict[str, int] = {}
-    ids = np.array([numbers.setdefault(label, len(numbers)) for label in labels])[place]
-    absent = np.array([not label for label in labels])[place]
-    if absent.any():
+    labels, place = persons(series)
+    numbers = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+    nobody = np.array([label is None for label in labels])[place]
+    problems: list[str] = []
+    if nobody.any():
         advice = "every record must say whose it is: fill it in, or leave the row out"
-        return ids, [at(name, absent, f"is missing; {advice}")]
-    return ids, []
+        problems.append(at(name, nobody, f"is missing, or neither text nor a number that is exact; {advice}"))
+    return np.array([numbers[label] for label in labels])[place], problems

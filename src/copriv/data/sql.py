@@ -11,6 +11,7 @@ only its columns are kept. Both data bases are opened for reading only. A passwo
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import date
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -65,8 +66,9 @@ def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
         raise DataError(f"{path}: there is no such DuckDB file; give duckdb:PATH")
     try:
         with duckdb.connect(str(path), read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")  # a day that is cast to a time with a zone stays that day
             for batch in connection.sql(query).to_arrow_reader(rows or 1_000_000):
-                yield _plain(pa.Table.from_batches([batch]))
+                yield pa.Table.from_batches([batch])
     except duckdb.Error as error:
         raise DataError(f"{path.name}: {_first_line(error)}; correct the query, or the file") from None
 
@@ -79,6 +81,7 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
     try:
         with psycopg.connect(address, connect_timeout=10, application_name="copriv owner") as connection:
             connection.read_only = True
+            connection.execute("SET TIME ZONE 'UTC'")
             cursor = connection.cursor()
             # Rows as the server sends them; `execute` would hold all of them first. A stream that is left half-way must
             # be closed before its connection is, which would wait for it.
@@ -93,18 +96,11 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
 
 
 def _column(values: list[Any]) -> pa.Array:
-    try:
-        return pa.array([float(v) if isinstance(v, Decimal) else v for v in values])
-    except (pa.ArrowException, TypeError):
-        return pa.array([None if v is None else str(v) for v in values])
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """Decimals as floats, which is what a schema's numbers are."""
-    for j, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):
-            table = table.set_column(j, field.name, table.column(j).cast(pa.float64()))
-    return table
+    """Each value by itself: what a schema has no kind for becomes text."""
+    return pa.array([
+        float(v) if isinstance(v, Decimal) else v if isinstance(v, bool | int | float | str | date | None) else str(v)
+        for v in values
+    ])  # fmt: skip
 
 
 def _first_line(error: Exception) -> str:

@@ -1,14 +1,13 @@
 """Tables: CSV and Parquet files, pandas, polars and pyarrow frames, all read as one narwhals frame.
 
-Nothing is decided about the contents here: which columns, which types and which bounds is the schema's business.
-In a CSV file an empty cell is missing; `NA`, `n/a`, `NaN` and `null` are missing in columns of numbers, and plain text
-in columns of text (so that a schema may declare them as categories).
+Nothing is decided about the contents here: which columns, which types and which bounds is the schema's business. Every
+cell of a CSV file is read as the text that it is, since a type found for a column would make a cell depend on other rows.
 """
 
 import csv
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,16 +18,14 @@ import pyarrow.parquet
 
 from copriv.errors import DataError
 from copriv.formatting.sanitize import printable
+from copriv.model.records import BLOCK
 
 Table: TypeAlias = nw.DataFrame[Any]
 """A table in memory, whatever library made it."""
 
-MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null"))
-"""What stands for a missing number in a text file."""
-
 
 def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
-    """Read a `.csv` or `.parquet` file, or wrap a pandas, polars or pyarrow frame.
+    """Read a `.csv` file, all of it as text, or a `.parquet` file, or wrap a pandas, polars or pyarrow frame.
 
     `columns`: read no others from a file (a name that the file does not have is left for the schema to report).
     Raises DataError for a file that is not there or cannot be read, and for anything that is not a table.
@@ -53,19 +50,42 @@ def column_names(source: object) -> list[str]:
     """The columns of a file or frame, without reading the file's rows. Raises DataError as `read_table` does."""
     if not isinstance(source, str | Path):
         return read_table(source).columns
-    names: list[str] = _guarded(Path(source), lambda path: _csv_names(path) if _is_csv(path) else _parquet_names(path))
-    return names
+    with _readable(Path(source)) as path:
+        return _names(path)
 
 
 def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    table = _guarded(path, lambda path: _read_csv(path, columns) if _is_csv(path) else _read_parquet(path, columns))
+    with _readable(path):
+        names = _names(path)
+        chosen = [name for name in names if columns is None or name in set(columns)]
+        if _is_csv(path):
+            with _csv_reader(path, chosen, pa.csv.ReadOptions()) as reader:
+                table = reader.read_all()
+        else:
+            with pa.parquet.ParquetFile(path) as file:
+                table = file.read(columns=chosen)
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
     return table
 
 
-def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Read, with every reason not to as one line."""
+def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The same rows of a file, a few at a time. Neither reader may read far ahead: a fast disk would bring in all of it."""
+    with _readable(path):
+        if _is_csv(path):
+            few = pa.csv.ReadOptions(use_threads=False, block_size=1 << 16)
+            with _csv_reader(path, columns, few) as reader:
+                for batch in reader:
+                    yield pa.Table.from_batches([batch])
+        else:
+            with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
+                for batch in file.iter_batches(batch_size=BLOCK, columns=list(columns)):
+                    yield pa.Table.from_batches([batch])
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Path]:
+    """Where a file is read: every reason why it cannot be is a DataError of one line."""
     try:
         folder, file = path.is_dir(), path.is_file()
     except OSError as error:
@@ -82,7 +102,7 @@ def _guarded(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
         if suffix == ".csv":
             _is_text(path)
-        return read(path)
+        yield path
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: is not UTF-8 text (byte {error.object[error.start]:#x}); save it again as CSV UTF-8, or as Parquet"
@@ -118,19 +138,29 @@ def _is_text(path: Path) -> None:
 
 def _why(path: Path, said: str, kind: str) -> str:
     """Why pyarrow could not read a file, in words where it is a common reason."""
-    if re.search(r"Expected \d+ columns, got \d+", said):
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file, suppress(csv.Error):
-            reader = csv.reader(file)
-            header = next((row for row in reader if row), [])
-            for row in reader:
-                if row and len(row) != len(header):
-                    cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-                    return f"line {reader.line_num} has {cells}, and the header {len(header)}"
+    if re.search(r"Expected \d+ columns, got \d+|invalid UTF8", said) and (found := _odd_row(path)):
+        return found
     if "Empty CSV" in said:
         return "is empty, or a header alone"
     if "magic bytes" in said or "file size is 0" in said:
         return f"is no {kind} file, or a part of one"
     return f"not a readable {kind} file ({printable(' '.join(said.split()), 200)})"
+
+
+def _odd_row(path: Path) -> str:
+    """The first row of a CSV file that has another number of cells than its header, or a cell that is no text."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file, suppress(csv.Error):
+        reader = csv.reader(file)
+        rows = (row for row in reader if row)
+        header = next(rows, [])
+        for number, row in enumerate(rows, 1):
+            if len(row) != len(header):
+                cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+                return f"line {reader.line_num} has {cells}, and the header {len(header)}"
+            for name, cell in zip(header, row, strict=True):
+                if broken := re.search("[\udc80-\udcff]", cell):
+                    return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"
+    return ""
 
 
 def _shown(path: Path) -> str:
@@ -146,39 +176,17 @@ def _is_csv(path: Path) -> bool:
 _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
-def _read_csv(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    names = _csv_names(path)
-    chosen = names if columns is None else [name for name in names if name in set(columns)]
-    text: dict[str, pa.DataType] = {}
-    while True:
-        convert = pa.csv.ConvertOptions(
-            include_columns=chosen, column_types=text, null_values=sorted(MISSING), strings_can_be_null=False
-        )
-        try:
-            return _all_text(path, pa.csv.read_csv(path, parse_options=_PARSE, convert_options=convert))
-        except pa.ArrowInvalid as error:
-            # Types are inferred from the first rows. A column that turns to text later is read again as text, so
-            # that the schema can name the row that is not a number.
-            column = re.search(r"In CSV column #(\d+): CSV conversion error", str(error))
-            if column is None or names[int(column[1])] in text:
-                raise
-            text[names[int(column[1])]] = pa.string()
+def _csv_reader(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions) -> pa.csv.CSVStreamingReader:
+    text = dict.fromkeys(columns, pa.string())
+    convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
+    return pa.csv.open_csv(path, options, _PARSE, convert)
 
 
-def _all_text(path: Path, table: pa.Table) -> pa.Table:
-    """The table, unless some of its text is none. Raises DataError that names the column and the row."""
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if not pa.types.is_binary(column.type):
-            continue
-        for row, cell in enumerate(column):
-            try:
-                cell.as_py().decode()
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}: {name}, row {row + 1}: is not UTF-8 text (byte {error.object[error.start]:#x}); save it "
-                    "again as CSV UTF-8, or as Parquet"
-                ) from None
-    return table
+def _names(path: Path) -> list[str]:
+    if _is_csv(path):
+        return _csv_names(path)
+    with pa.parquet.ParquetFile(path) as file:
+        return _once(path, list(file.schema_arrow.names))
 
 
 def _csv_names(path: Path) -> list[str]:
@@ -206,14 +214,3 @@ def _once(path: Path, names: list[str]) -> list[str]:
     if twice:
         raise DataError(f"{path}: the column {sorted(twice)[0]!r} stands twice; name each column once")
     return names
-
-
-def _read_parquet(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    with pa.parquet.ParquetFile(path) as file:
-        names = _once(path, list(file.schema_arrow.names))
-        return file.read(columns=None if columns is None else [name for name in names if name in set(columns)])
-
-
-def _parquet_names(path: Path) -> list[str]:
-    with pa.parquet.ParquetFile(path) as file:
-        return _once(path, list(file.schema_arrow.names))

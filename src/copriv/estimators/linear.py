@@ -8,9 +8,11 @@ number, names and order of columns, the labels there are, bounds, public rows an
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, cast
 
+import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
@@ -22,6 +24,7 @@ from copriv.estimators.build_agreement import OwnersPart, Wanted, planned, witho
 from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget, number
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
+from copriv.formatting.sanitize import label
 from copriv.losses import named
 from copriv.model.records import Records
 from copriv.problem import Problem
@@ -125,6 +128,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
         """X and y as scikit-learn checks them, without the values that some of its messages quote."""
+        if _has_days(X) or (self._regressor and _has_days(y)):
+            raise TypeError(
+                "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
+                "all; make them numbers before"
+            )
         try:
             X, y = validate_data(
                 self, X, y, reset=reset, dtype=np.float64, y_numeric=self._regressor, ensure_min_samples=2
@@ -343,6 +351,15 @@ def _pair(public: Any) -> tuple[Any, Any]:
     return public[0], public[1]
 
 
+def _has_days(given: Any) -> bool:
+    table = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
+    if isinstance(table, nw.DataFrame):
+        return any(kind.is_temporal() for kind in table.schema.values())
+    with suppress(ValueError):  # rows of several lengths, of which scikit-learn says more
+        return np.asarray(given).dtype.kind in "mM"
+    return False
+
+
 def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
     """The rows of each owner. Who the owners are, and whose row each one is, is public."""
     if owners is None:
@@ -350,9 +367,9 @@ def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
     given = np.asarray(owners)
     if given.shape != (rows,):
         raise InvalidInput(f"owners: needs one label for each of the {rows} rows")
-    if any(label is None or label != label for label in given.tolist()):
+    if any(one is None or one != one for one in given.tolist()):
         raise DataError("owners: a row has no label; say whose each row is, or leave the row out")
-    labels = given.astype(str)
+    labels = np.array([label(one) for one in given.tolist()])
     return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
 
 

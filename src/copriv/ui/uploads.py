@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
+from copriv.data.cells import absent, days, distinct, numbers
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -72,16 +73,16 @@ class Rows:
 
 def _column(values: Any) -> dict[str, Any] | None:
     """Name and kind with bounds or levels; None for what no schema can declare."""
-    present = values.drop_nulls()
-    if len(present) < len(values) or len(present) == 0:
+    if any(absent(cell) for cell in distinct(values)[0]):
         return None  # what a missing value counts as is for people to say, in the agreement
-    if values.dtype.is_numeric():
-        low, high = float(present.min()), float(present.max())
+    found, wrong = numbers(values)
+    if wrong is None:
+        low, high = float(found.min()), float(found.max())
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             return None
         return {"name": values.name, "kind": "number", "low": low, "high": high}
-    if values.dtype in (nw.String, nw.Categorical, nw.Boolean):
-        levels = sorted(str(level) for level in present.cast(nw.String).unique().to_list())
+    if values.dtype in (nw.String, nw.Categorical, nw.Boolean) and days(values)[1] is not None:
+        levels = sorted(str(level) for level in values.cast(nw.String).unique().to_list())
         if 2 <= len(levels) <= MOST_LEVELS:
             return {"name": values.name, "kind": "category", "levels": levels}
     return None

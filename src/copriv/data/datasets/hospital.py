@@ -17,6 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from jaxtyping import Int
 
+from copriv.data.cells import absent
 from copriv.data.schema import Category, Number, Schema
 from copriv.data.source import Source, Wanted
 from copriv.data.tables import Table, column_names, read_table
@@ -189,5 +190,5 @@ def numbered(table: Table, name: str, path: Path | None = None) -> Int[np.ndarra
     if name not in table.columns:
         raise DataError(f"{path}: lacks {name}, which tells the owners apart; give the complete table")
     # Padded, so that identifiers that are numbers sort as numbers.
-    labels = np.array(["" if value is None else str(value).zfill(8) for value in table[name].to_list()])
+    labels = np.array(["" if absent(value) else str(value).zfill(8) for value in table[name].to_list()])
     return np.unique(labels, return_inverse=True)[1].reshape(-1)
