@@ -7,11 +7,11 @@ BIN := $(VENV)/bin
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml papers/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("copriv needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui]' --editable ./papers --group dev
 	touch $@
 
 demo: setup
@@ -27,8 +27,8 @@ lint: setup
 	$(BIN)/lint-imports
 
 test-backends: setup
-	$(BIN)/python -m pip install --quiet --editable '.[network,sql,model,onnx,mlflow,approximate,ui,ray,dask]' --group dev
-	$(BIN)/python -m pytest tests/experiments/test_experiments_runner.py -k "ray or dask"
+	$(BIN)/python -m pip install --quiet --editable . --editable './papers[ray,dask]'
+	$(BIN)/python -m pytest tests/papers/test_experiments_runner.py -k "ray or dask"
 
 test-slow: setup
 	$(BIN)/python -m pytest -m "slow and not browser" -n 2 --dist loadfile
@@ -71,14 +71,16 @@ test-oldest: setup
 	  --extra network --extra sql --extra model --extra approximate --extra ui pyproject.toml
 	$(BIN)/uv venv --quiet --clear $(OLDEST) --python $(BIN)/python
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest hypothesis beartype pandas polars
-	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable .
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable . --editable ./papers
 	$(OLDEST)/bin/python -m pytest -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
 	  tests/model/test_solvers.py tests/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py tests/formatting
 
-# The wheel and the source of a release, checked: contents and licences, and each extra alone in an empty environment.
+# The wheels and sources of a release, copriv's and the papers' plug-in's, checked: contents and licences, and each extra
+# alone in an empty environment.
 dist: setup
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python -m build --no-isolation --outdir dist papers
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python -m pytest tests/distribution
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.experiments.consortia import table_at_hand
 from copriv.forecast.assessment import WORLDS, assess
 from copriv.forecast.forecaster import worlds_unlike
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
+from copriv_papers.consortia import table_at_hand
 
 PAGE = Path("docs/reference/forecast-accuracy.md")
 RUNS = 50

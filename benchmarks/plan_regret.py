@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.experiments.consortia import table_at_hand
 from copriv.plan import plan
+from copriv_papers.consortia import table_at_hand
 
 PAGE = Path("docs/reference/plan-regret.md")
 GAINS = np.geomspace(0.25, 1.9, 7)

@@ -1,4 +1,4 @@
-"""Shapes in signatures are checked while tests run: the hook must be installed before copriv is imported."""
+"""Shapes in signatures are checked while tests run: the hook must be installed before the packages are imported."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 hypothesis.settings.register_profile("copriv", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("copriv")
 
-install_import_hook("copriv", "runtime_types.check")
+install_import_hook(["copriv", "copriv_papers"], "runtime_types.check")
 
 # The pages' pictures need Playwright, which only `make test-ui` and `make pictures-ui` install.
 if importlib.util.find_spec("playwright") is None:

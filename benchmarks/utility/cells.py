@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from copriv import Agreement
-from copriv.experiments.consortia import table_at_hand
+from copriv_papers.consortia import table_at_hand
 
 EPSILONS = (1.0, 10.0, 0.1)
 """In the order in which the table is filled."""

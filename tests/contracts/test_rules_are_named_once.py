@@ -9,7 +9,7 @@ from copriv import rules
 
 SOURCE = Path(copriv.__file__).parent
 NAME = re.compile(rf"\b({'|'.join(rule.name for rule in rules.ALL)})\b")
-MAY = ("rules/", "experiments/", "agreement/", "terms/")
+MAY = ("rules/", "agreement/", "terms/")
 
 
 def strings(tree: ast.AST) -> list[str]:

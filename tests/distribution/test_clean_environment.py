@@ -6,6 +6,7 @@ Environments are made by uv, from the package index; where none is reached, the 
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ COMMANDS = {
     "sql": "import duckdb; from copriv.data.sql import read_sql;"
     "duckdb.connect('t.duckdb').execute('create table t as select 1 as a, 2 as b').close();"
     "assert len(read_sql('duckdb:t.duckdb', 'select * from t', ('a', 'b'))) == 1",
-    "ray": "import ray; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'ray'])",
-    "dask": "import dask.distributed; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'dask'])",
     "ui": "import copriv.ui.server, copriv.ui.app; from copriv.cli import main; main(['ui', '--help'])",
     "onnx": "from copriv.cli import main; main(['export', 'run.json', '--onnx', 'model.onnx'])",
     "mlflow": "import os; os.environ['MLFLOW_ALLOW_FILE_STORE'] = 'true';"  # a folder is enough here
@@ -34,6 +33,12 @@ COMMANDS = {
     "model": "from copriv.cli import main; main(['export', 'run.json', '--skops', 'model.skops'])",
 }
 """Extra → Python that uses what it brings, and nothing that another extra brings."""
+
+OF_THE_PAPERS = {
+    "ray": "import ray; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'ray'])",
+    "dask": "import dask.distributed; from copriv.cli import main; main(['reproduce', '--list', '--backend', 'dask'])",
+}
+"""The same of the papers' plug-in."""
 
 
 def interpreters():
@@ -53,10 +58,11 @@ INTERPRETERS = interpreters()
 
 @pytest.fixture
 def empty(tmp_path, distributions):
-    """Makes an empty environment, installs the wheel with some extras, and gives its Python."""
+    """Makes an empty environment, installs the wheel with some extras and what else is named, and gives its Python."""
 
-    def make(extras="", python=sys.executable):
-        return environment(tmp_path / "environment", [f"copriv{extras} @ {distributions.wheel.as_uri()}"], python)
+    def make(extras="", python=sys.executable, also=()):
+        packages = [f"copriv{extras} @ {distributions.wheel.as_uri()}", *also]
+        return environment(tmp_path / "environment", packages, python)
 
     return make
 
@@ -76,6 +82,9 @@ def test_the_quickstart_runs_on_every_python(version, empty, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo" / "demo.png").stat().st_size > 10_000
     assert "together, with privacy" in done.stdout
+    done = run([python.parent / "copriv", "reproduce", "--list"], tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install copriv-papers" in done.stderr
 
 
 def test_dependencies_have_wheels_for_every_python(tmp_path):
@@ -95,11 +104,28 @@ def test_each_extra_alone(extra, empty, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_extra_is_tried():
-    import tomllib
+@pytest.mark.parametrize("extra", OF_THE_PAPERS)
+def test_each_extra_of_the_papers_alone(extra, empty, papers, tmp_path):
+    python = empty(also=[f"copriv-papers[{extra}] @ {papers.wheel.as_uri()}"])
+    done = run([python, "-c", OF_THE_PAPERS[extra]], tmp_path, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "async-fig11" in done.stdout
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(COMMANDS) == set(project["optional-dependencies"])
+
+def test_the_papers_plug_in_brings_its_command(empty, papers, tmp_path):
+    python = empty("[ui]", also=[f"copriv-papers @ {papers.wheel.as_uri()}"])
+    arguments = ["async-fig3", "--quick", "--data", "lending=inside", "--out", "figures", "--backend", "threading"]
+    done = run([python.parent / "copriv", "reproduce", *arguments], tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "figures").glob("*.*")} >= {"async-fig3.png", "verdicts.json"}
+    shown = "from copriv.ui.gallery import Gallery; assert len(Gallery().figures()['live']) == 4"
+    assert run([python, "-c", shown], tmp_path).returncode == 0
+
+
+def test_every_extra_is_tried():
+    for tried, folder in ((COMMANDS, ROOT), (OF_THE_PAPERS, ROOT / "papers")):
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert set(tried) == set(project["optional-dependencies"])
 
 
 def test_the_citation_is_valid(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PACKAGE = ROOT / "src" / "copriv"
+PLUG_IN = ROOT / "papers"
 GALLERY = ROOT / "docs" / "gallery"
 """Pictures and verdicts, which `copriv ui` shows."""
 MOST = 3_000_000
@@ -69,6 +70,18 @@ def test_the_source_holds_what_builds_the_wheel_and_nothing_else(source):
     assert set(source) == tracked(PACKAGE) | tracked(GALLERY) | beside
 
 
+def test_the_papers_plug_in_holds_its_package_and_nothing_else(papers):
+    package = tracked(PLUG_IN / "src")
+    with zipfile.ZipFile(papers.wheel) as opened:
+        held = {name for name in opened.namelist() if ".dist-info/" not in name}
+    assert held == {name.removeprefix("papers/src/") for name in package}
+    assert "copriv_papers/py.typed" in held
+    with tarfile.open(papers.source) as opened:
+        source = {member.name.split("/", 1)[1] for member in opened.getmembers() if member.isfile()}
+    beside = {"README.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore"}
+    assert source == {name.removeprefix("papers/") for name in package} | beside
+
+
 def test_neither_holds_a_test_a_cache_or_a_file_that_nobody_expects(wheel, source):
     for name in [*wheel.namelist(), *source]:
         assert not any(part in name for part in ("test", "__pycache__", ".pyc", ".venv", "benchmark")), name
@@ -98,13 +111,16 @@ def test_the_metadata_says_what_pyproject_says(wheel):
     assert metadata.get_payload().startswith("# copriv")
 
 
-def test_an_index_would_take_both(distributions):
-    check = [sys.executable, "-m", "twine", "check", "--strict", str(distributions.wheel), str(distributions.source)]
+def test_an_index_would_take_all(distributions, papers):
+    uploaded = [str(path) for each in (distributions, papers) for path in (each.wheel, each.source)]
+    check = [sys.executable, "-m", "twine", "check", "--strict", *uploaded]
     done = subprocess.run(check, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 def test_every_dependency_has_a_lower_bound():
-    extras = [one for extra in PROJECT["optional-dependencies"].values() for one in extra]
-    for requirement in [*PROJECT["dependencies"], *extras]:
-        assert ">=" in requirement or requirement.startswith("copriv["), requirement
+    plug_in = tomllib.loads((PLUG_IN / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for project in (PROJECT, plug_in):
+        extras = [one for extra in project["optional-dependencies"].values() for one in extra]
+        for requirement in [*project["dependencies"], *extras]:
+            assert ">=" in requirement or requirement.startswith(("copriv[", "copriv==")), requirement

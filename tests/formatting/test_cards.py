@@ -12,13 +12,13 @@ import pytest
 import copriv
 from copriv.data import PublicDictionary
 from copriv.data.schema import Number, Schema
-from copriv.experiments import Report
 from copriv.forecast.what_if import reach, without
 from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
 from copriv.network.model import Model
 from copriv.network.verify import Verdict
 from copriv.problem.personalization import Personalized
 from copriv.schedules import Events
+from copriv_papers import Report
 from results_cases import HOSTILE, LONG, TERMS, WIDE, called, rows
 
 LINES, COLUMNS = 25, 100
@@ -81,7 +81,7 @@ def test_every_public_value_shows_itself(values):
         "copriv.simulation",
         "copriv.data",
         "copriv.plan",
-        "copriv.experiments",
+        "copriv_papers",
     ):
         module = importlib.import_module(package)
         for name in module.__all__:

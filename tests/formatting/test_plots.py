@@ -13,12 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from copriv.errors import DataError
-from copriv.experiments import BEYOND, FIGURES, Effort, drawing
-from copriv.experiments.consortia import INSIDE, SHARED
-from copriv.experiments.trials import Outcome
 from copriv.forecast.forecaster import AtHeterogeneity
 from copriv.pictures.demo import alone_and_together
 from copriv.pictures.style import STYLE, foot, png
+from copriv_papers import BEYOND, FIGURES, Effort, drawing
+from copriv_papers.consortia import INSIDE, SHARED
+from copriv_papers.trials import Outcome
 from results_cases import HOSTILE, LONG, WIDE, called
 
 COMMAND = (

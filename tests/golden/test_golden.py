@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from copriv.experiments.consortia import SHARED as SHARED_DATA
+from copriv_papers.consortia import SHARED as SHARED_DATA
 from golden import cases, digits
 
 FROZEN = Path(__file__).parent / "frozen"

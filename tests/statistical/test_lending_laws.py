@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.experiments.consortia import SHARED, table_at_hand
 from copriv.problem import Problem
 from copriv.simulation import simulate
+from copriv_papers.consortia import SHARED, table_at_hand
 
 SAMPLE = SHARED / "lending_10k.parquet"
 

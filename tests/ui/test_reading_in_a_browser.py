@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from copriv.experiments import BEYOND, FIGURES
 from copriv.privacy.ledger_lines import START, Entry
+from copriv_papers import BEYOND, FIGURES
 from page_server import as_process, until
 from signed_run import damaged, signed_run
 

@@ -14,6 +14,7 @@ from copriv.pictures.style import (
     DASHED,
     FAINT,
     FLOOR,
+    GRID,
     INK,
     PAPER,
     PSI,
@@ -66,7 +67,7 @@ def curves(outlook: Forecast) -> Figure:
     for axes in (left, right):
         for line in levels:
             axes.axhline(line.level, color=line.colour, linewidth=1.4, linestyle=DASHED, zorder=2)
-        axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+        axes.grid(axis="y", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
     if levels:
         beside(right, levels)

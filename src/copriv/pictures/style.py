@@ -25,7 +25,7 @@ from copriv.formatting.sanitize import printable
 # Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
 TOGETHER = "#0072B2"
 ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-INK, FAINT, ALARM = "#222222", "#6b6b6b", "#B00020"
+INK, FAINT, ALARM, GRID = "#222222", "#6b6b6b", "#B00020", "#e4e4e4"
 DASHED: Any = (0, (5, 2))
 FLOOR = 1e-9
 """ψ below this is rounding: nothing is drawn under it."""
@@ -325,6 +325,6 @@ def percent_axis(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_percent(value)))
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)

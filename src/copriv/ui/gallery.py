@@ -1,25 +1,25 @@
-"""The gallery: every figure with the paper's claim, its picture where one was made, and transients at any ε."""
+"""The gallery: every figure of the papers with its claim, and its verdict and picture where `copriv reproduce` made them.
+
+Figures and claims come with copriv, in the file that `copriv reproduce --gallery` writes; the plug-in copriv-papers, which
+made them, need not be installed. It is needed for transients at any ε, which are run while somebody waits.
+"""
 
 import json
-from functools import lru_cache
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from copriv.errors import InvalidInput
-from copriv.experiments.consortia import NOT_PRIVATE
-from copriv.experiments.figures import BEYOND, FIGURES
-from copriv.experiments.gallery import VERDICTS, brief
-from copriv.experiments.runner import Cell, Effort
-from copriv.problem import Problem
-from copriv.simulation import simulate
 
+VERDICTS = "verdicts.json"
+"""What `copriv reproduce` leaves for these pages, beside the pictures."""
+SCHEMA = "copriv.gallery/1"
 _CHECKOUT = Path(__file__).parents[3] / "docs" / "gallery"
 _SHIPPED = Path(str(files("copriv.ui"))) / "figures"
 SHOWN = _SHIPPED if (_SHIPPED / VERDICTS).is_file() else _CHECKOUT
 """Pictures and verdicts that come with the package; in a checkout of the repository, those of its documentation."""
-LIVE = {"sync-fig2": 20, "sync-fig7": 20, "async-fig2": 20, "async-fig7": 5}
-"""The papers' transients, and how many runs of each are made while somebody waits."""
+_FIGURE = ("id", "source", "title", "claim")
 _SAID = ("verdict", "why", "command", "data", "runs", "compared")
 
 
@@ -30,66 +30,49 @@ class Gallery:
         self._folder = folder or SHOWN
 
     def figures(self) -> dict[str, Any]:
-        """All figures, in the papers' order; `note` is about all of their numbers."""
-        kept = self._read(VERDICTS)
-        known = {one["id"]: one for one in kept.get("figures", []) if isinstance(one, dict) and "id" in one}
-        told = [self._told(figure, known.get(figure.identity, {})) for figure in (*FIGURES, *BEYOND)]
-        return {"figures": told, "live": list(LIVE), "note": str(kept.get("note", ""))}
-
-    def _told(self, figure: Any, known: dict[str, Any]) -> dict[str, Any]:
-        document = self._read(f"{figure.identity}.json")
-        try:
-            said = brief(document) if document else known
-        except (KeyError, TypeError, AttributeError):
-            said = {}  # a file that `copriv reproduce` did not write
-        return {
-            "id": figure.identity, "source": figure.source, "title": figure.title, "claim": figure.claim,
-            "picture": self.picture(figure.identity) is not None, **{key: said.get(key) for key in _SAID},
-        }  # fmt: skip
-
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            found = json.loads((self._folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        """All figures, in the papers' order; `note` is about all of their numbers, `live` names the transients."""
+        kept = _read(self._folder)
+        known = {one["id"]: one for one in kept.get("figures", [])}
+        told = [
+            {
+                **{key: figure[key] for key in _FIGURE},
+                "picture": self.picture(figure["id"]) is not None,
+                **{key: known.get(figure["id"], {}).get(key) for key in _SAID},
+            }
+            for figure in _read(SHOWN).get("figures", [])
+        ]
+        return {"figures": told, "live": list(getattr(_plug_in(), "LIVE", ())), "note": str(kept.get("note", ""))}
 
     def picture(self, identity: str) -> Path | None:
         """A figure's picture; only figures' own names are looked for."""
-        known = {figure.identity for figure in (*FIGURES, *BEYOND)}
+        known = {figure["id"] for figure in _read(SHOWN).get("figures", [])}
         path = self._folder / f"{identity}.png"
         return path if identity in known and path.is_file() else None
 
 
+def _read(folder: Path) -> dict[str, Any]:
+    """The folder's verdicts; empty where there are none, or a file that `copriv reproduce` did not write."""
+    try:
+        found: dict[str, Any] = json.loads((folder / VERDICTS).read_text(encoding="utf-8"))
+        return found if found["schema"] == SCHEMA else {}
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        return {}
+
+
 def transient(identity: str, epsilon: Any) -> dict[str, Any]:
-    """ψ against k of a figure's first private panel, with this ε for every owner: 25 %, median and 75 % of runs.
+    """ψ against k of a figure's first private panel, with this ε for every owner: quartiles and median of some runs.
 
-    Raises InvalidInput for a figure that is not one of LIVE, or an ε that is none.
+    Raises InvalidInput for a figure that is not run here, an ε that is none, and where the plug-in is not installed.
     """
-    if identity not in LIVE:
-        raise InvalidInput(f"figure: {identity!r} is not run here; use copriv reproduce {identity}")
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon <= 1e6:
-        raise InvalidInput(f"epsilon: must be a number above 0, not {epsilon!r}")
-    cell, problem = _loaded(identity)
-    result = simulate(
-        problem.under(cell.trial.agreement.replace(owner={"epsilon": float(epsilon)})),
-        runs=LIVE[identity], seed=0, alone=False, workers=1,
-    )  # fmt: skip
-    ψ = result.relative_fitness
-    kept = [i for i, k in enumerate(ψ.k.tolist()) if k > 0]
-    return {
-        "epsilon": float(epsilon), "runs": LIVE[identity], "panel": cell.at["panel"], "description": result.description,
-        "k": [int(ψ.k[i]) for i in kept],
-        **{name: [float(ψ.quantile(q)[i]) for i in kept] for name, q in (("low", 0.25), ("mean", 0.5), ("high", 0.75))},
-    }  # fmt: skip
+    experiments = _plug_in()
+    if experiments is None:
+        raise InvalidInput(
+            "runs at any epsilon need the papers' experiments, which are not installed here: pip install copriv-papers"
+        )
+    run: dict[str, Any] = experiments.transient(identity, epsilon)
+    return run
 
 
-@lru_cache(maxsize=len(LIVE))
-def _loaded(identity: str) -> tuple[Cell, Problem]:
-    figure = next(one for one in FIGURES if one.identity == identity)
-    cell = next(
-        one
-        for one in figure.plan(Effort(quick=True))
-        if one.trial.mechanism not in (*NOT_PRIVATE, "planned") and not one.trial.agreement.model.gradient_bound_assumed
-    )
-    return cell, Problem.load(cell.trial.agreement)
+def _plug_in() -> Any | None:
+    """What copriv-papers runs for these pages; None where it is not installed."""
+    return next((brought.load() for brought in entry_points(group="copriv.reproduce", name="live")), None)

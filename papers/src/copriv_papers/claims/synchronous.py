@@ -1,0 +1,139 @@
+"""The claims of S, "The Value of Collaboration in Convex Machine Learning with Differential Privacy", in its order."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from copriv_papers.claims.claim import Answer, Claim, Found
+from copriv_papers.claims.laws import (
+    bound_slopes_s,
+    cards_frauds,
+    judged,
+    lines_along,
+    overlap_factors,
+    parameter_factor,
+    spent,
+    stays_at_the_start,
+    steepness,
+)
+from copriv_papers.figures.grid import slope
+
+
+def _slopes(identity: str, axis: str) -> Callable[[Found], Answer]:
+    """Of every slice of a grid with the paper's own settings: −2 within 0.15."""
+
+    return lambda found: Answer.of(_all_slopes(found, identity, axis), lambda s: abs(s + 2) <= 0.15)
+
+
+def _all_slopes(found: Found, identity: str, axis: str) -> list[float]:
+    return [steepness(line, axis) for line in lines_along(found, identity, "as written", axis)]
+
+
+def _improves(identity: str) -> Callable[[Found], Answer]:
+    """Share of neighbouring points where more records, or a larger budget, help."""
+    return judged(identity, "share of neighbouring points")
+
+
+def _end(found: Found, identity: str, ε: float, what: str) -> float:
+    rows = found.of(identity, mechanism="as written", epsilon=ε)
+    first = rows[0]["panel"]
+    return float(next(r[what] for r in reversed(rows) if r["panel"] == first))
+
+
+def _within_a_tenth(found: Found) -> Answer:
+    return Answer.of(_end(found, "sync-fig7", 1.0, "mean"), lambda ψ: ψ <= 0.1, "Mean ψ over runs.")
+
+
+def _regression_alike(found: Found) -> Answer:
+    ψ = [found.psi("350,000 records"), found.psi("350,000 records, start at 0")]
+    return Answer.of(ψ, lambda one: one <= 0.1, "From the public rows' optimum, and from 0, which S does not print.")
+
+
+def _spoiled(found: Found) -> Answer:
+    ratio = found.psi("large and eager with small conservative ones") / found.psi("large and eager by itself")
+    return Answer.of(ratio, lambda r: r > 1, "E ψ with them over E ψ without, for 100,000 records at ε = 10.")
+
+
+def _worth_including(found: Found) -> Answer:
+    ratio = found.psi("small and eager with large conservative ones") / found.psi("small and eager by itself")
+    return Answer.of(ratio, lambda r: r < 1, "E ψ with them over E ψ without, for 1,000 records at ε = 10.")
+
+
+def _hinge_is_steeper(found: Found) -> Answer:
+    slopes = _all_slopes(found, "sync-fig9", "epsilon")
+    return Answer.of(slopes, lambda s: s <= -0.85, "An upper bound of slope −1 allows every steeper fall.")
+
+
+def _foreseen(found: Found) -> Answer:
+    rows = found.of("sync-fig6", mechanism="as written", scenario="i: small, reluctant")
+    expected = [np.sqrt(200 + row["epsilon"] ** -2) / (2000 + row["records"]) for row in rows]
+    power = slope(expected, [row["mean"] for row in rows])
+    return Answer.of(
+        power, lambda b: abs(b - 1) <= 0.15, "The power of that expression that ψ follows; its square is Thm 2's."
+    )
+
+
+def _identical(found: Found) -> Answer:
+    rows = found.of("sync-fig11", mechanism="as written", scenario="iv: large, eager")
+    largest = max(row["records"] for row in rows)
+    kept = [row["mean"] for row in rows if row["records"] == largest or row["epsilon"] >= 1]
+    return Answer.of(kept, lambda ψ: ψ <= 0.01, "ψ where n₁ is largest or ε₁ ≥ 1; as good as 0 is 0.01.")
+
+
+def _ordered(identity: str) -> Callable[[Found], Answer]:
+    return judged(identity, "ψ at the end falls")
+
+
+def _large_or_eager(place: str, identity: str, third: str) -> tuple[Claim, Claim]:
+    """Scenarios ii and iii, of which S says the same for both tables."""
+    return (
+        Claim(f"{place} (ii)", "The effect of ε₁ is more pronounced.", "twice that of (i)",
+              judged(identity, "(ii) the same"), identity),
+        Claim(f"{place} (iii)", third, "below 1", judged(identity, "(iii)"), identity),
+    )  # fmt: skip
+
+
+SYNCHRONOUS: tuple[Claim, ...] = (
+    Claim("S, abstract; §V", "The cost is inversely proportional to the budget squared (regression).", "slope −2",
+          _slopes("sync-fig4", "epsilon"), "sync-fig4"),
+    Claim("S, abstract; §V", "The cost is inversely proportional to the size squared (regression).", "slope −2",
+          _slopes("sync-fig5", "records"), "sync-fig5"),
+    Claim("S, §I", "Without smoothness it is inversely proportional to size and budget, no longer squared.",
+          "slope −1 or below", _hinge_is_steeper, "sync-fig9"),
+    Claim("S, §I", "Small conservative data sets can spoil one large set with relaxed privacy.", "above 1", _spoiled),
+    Claim("S, §I", "Larger but conservative data sets are sometimes worth including.", "below 1", _worth_including),
+    Claim("S, §I", "Fraud, ε = 1, 30,000 records, 100 rounds: on average within 90 % of the fitness without privacy.",
+          "ψ ≤ 0.1", _within_a_tenth, "sync-fig7"),
+    Claim("S, §I", "Similar for loans with ε = 10 and 350,000 records.", "ψ ≤ 0.1", _regression_alike),
+    Claim("S, §II-A", "Records in κ data sets: the cost degrades by κ².", "4 and 9 for κ = 2, 3", overlap_factors),
+    Claim("S, Thm 1", "Laplace noise of scale 2ΞT/(nε) keeps ε over the horizon.", "ε spent over ε: 1", spent(1)),
+    Claim("S, after Thm 1", "A constant budget for each answer spends T times as much.", "T = 100", spent(100)),
+    Claim("S, Thm 2", "For large enough T the cost is at most (9), plus any ε > 0.", "0 for n → ∞", stays_at_the_start),
+    Claim("S, Thm 2", "The parameter error (10) is 4/L times the cost (9).", "at most 4", parameter_factor),
+    Claim("S, Thm 3; Remark 2", "(9) scales as ε⁻², (11) as ε⁻¹.", "−2 and −1", bound_slopes_s),
+    Claim("S, §IV-A, Fig. 2", "From ε = 1 to ε = 10 ψ improves approximately 100-fold.", "100 (within 2)",
+          judged("sync-fig2", "ψ at ε = 1 over"), "sync-fig2"),
+    Claim("S, §IV-A, Fig. 2", "Larger budgets end at better models.", "1", _ordered("sync-fig2"), "sync-fig2"),
+    Claim("S, §IV-A, Fig. 3", "Fitness improves with size and budget.", "share 1", _improves("sync-fig3"), "sync-fig3"),
+    Claim("S, §IV-A, Fig. 4", "Lines of slope −2 against ε.", "−2", _slopes("sync-fig4", "epsilon"), "sync-fig4"),
+    Claim("S, §IV-A, Fig. 5", "Lines of slope −2 against n_i.", "−2", _slopes("sync-fig5", "records"), "sync-fig5"),
+    Claim("S, §IV-A, Fig. 6 (i)", "ψ remains large whatever owner 1 brings.", "10 times the best of (iv)",
+          judged("sync-fig6", "(i) least"), "sync-fig6"),
+    Claim("S, §IV-A, Fig. 6 (i)", "ψ does not change significantly with ε₁.", "ratio below 3",
+          judged("sync-fig6", "(i) E ψ at"), "sync-fig6"),
+    Claim("S, §IV-A, Fig. 6 (i)", "Thm 3 foresees ψ ∝ √(200 + 1/ε₁²)/(2000 + n₁).", "power 1", _foreseen, "sync-fig6"),
+    *_large_or_eager("S, §IV-A, Fig. 6", "sync-fig6", "Similar to the first, with better fitness."),
+    Claim("S, §IV-A, Fig. 6 (iv)", "The best scenario, whatever owner 1 does.", "below 1",
+          judged("sync-fig6", "(iv)"), "sync-fig6"),
+    Claim("S, §IV-B", "Frauds are 0.172 % of all transactions.", "0.00172", cards_frauds),
+    Claim("S, §IV-B, Fig. 7", "Larger budgets end closer to the model without privacy.",
+          "1", _ordered("sync-fig7"), "sync-fig7"),
+    Claim("S, §IV-B, Fig. 8", "Fitness improves with size and budget.", "share 1", _improves("sync-fig8"), "sync-fig8"),
+    Claim("S, §IV-B, Fig. 9", "All slopes against ε are −2.", "−2", _slopes("sync-fig9", "epsilon"), "sync-fig9"),
+    Claim("S, §IV-B, Fig. 10", "All slopes against n_i are −2.", "−2", _slopes("sync-fig10", "records"), "sync-fig10"),
+    Claim("S, §IV-B, Fig. 11 (i)", "No point in collaboration with small reluctant owners.", "10 times the best of (iv)",
+          judged("sync-fig11", "(i) least"), "sync-fig11"),
+    *_large_or_eager("S, §IV-B, Fig. 11", "sync-fig11", "Similar to the first, with better results."),
+    Claim("S, §IV-B, Fig. 11 (iv)", "Performances with and without privacy are identical if n₁ is large or ε₁ not too small.",
+          "ψ = 0", _identical, "sync-fig11"),
+)  # fmt: skip

@@ -1,0 +1,129 @@
+"""What a figure is: which trials it plans, the rows it makes of them, its picture, and the paper's claim judged.
+
+A figure plans cells (where in the picture, which trial) for an effort; `runner` does the rest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from matplotlib.figure import Figure as Picture
+
+from copriv_papers.consortia import INSIDE
+from copriv_papers.trials import Outcome, Trial
+
+Row: TypeAlias = dict[str, Any]
+"""One line of ID.csv: the cell's coordinates and what was found there."""
+Verdict = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond the papers"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work: the whole figure, or a smaller one of the same kind (`quick`)."""
+
+    quick: bool = False
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Data set → the papers' own file, where the user has it."""
+
+    @property
+    def runs(self) -> int:
+        """Runs a point: the papers' 100."""
+        return 25 if self.quick else 100
+
+    @property
+    def few_runs(self) -> int:
+        """Runs a point of surfaces on card data and of the four scenarios: every run passes over all records."""
+        return 5 if self.quick else 20
+
+    @property
+    def planned_on(self) -> int:
+        """Public rows that a plan is made on, at most."""
+        return 500 if self.quick else 2000
+
+    @property
+    def inside(self) -> "Effort":
+        """The same with the loans inside the package, which everybody has, in place of a table at hand."""
+        return replace(self, paths={**self.paths, "lending": INSIDE})
+
+    def grid(self, points: int) -> int:
+        """Points along an axis."""
+        return min(points, 3) if self.quick else points
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One trial of a figure, and where in the figure it stands."""
+
+    at: Mapping[str, Any]
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number (or statement) of the paper beside ours."""
+
+    what: str
+    paper: str
+    """What the paper says; empty for a number of ours that it has no counterpart for."""
+    ours: float
+    """Infinite (null in JSON) where there is no such number."""
+    holds: bool | None
+    """None where there is nothing to compare with."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a figure says of its paper's claim."""
+
+    verdict: Verdict
+    why: str
+    comparisons: tuple[Comparison, ...]
+
+    @classmethod
+    def of(cls, comparisons: Sequence[Comparison], in_shape: bool, why: str, why_all: str = "") -> "Judgement":
+        """Reproduced where every comparison holds, and there is one; else in shape, or not. `why_all`: where all hold."""
+        judged = [one.holds for one in comparisons if one.holds is not None]
+        if judged and all(judged):
+            return cls("reproduced", why_all or why, tuple(comparisons))
+        return cls("reproduced in shape" if in_shape else "not reproduced", why, tuple(comparisons))
+
+
+@runtime_checkable
+class Figure(Protocol):
+    """One figure of a paper: what to run, what to write, how to draw it, how to judge it."""
+
+    @property
+    def identity(self) -> str:
+        """Such as "async-fig4"."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Paper and number: "A, Fig. 4"."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What is drawn, in a line."""
+        ...
+
+    @property
+    def claim(self) -> str:
+        """What the paper says it shows."""
+        ...
+
+    def plan(self, effort: Effort) -> list[Cell]:
+        """The trials."""
+        ...
+
+    def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
+        """What is drawn."""
+        ...
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        """The picture, without its caption line."""
+        ...
+
+    def judge(self, rows: Sequence[Row]) -> Judgement:
+        """The paper's claim against the rows."""
+        ...

@@ -1,0 +1,320 @@
+"""Slices of a grid on log-log axes (S, Figs. 4, 5, 9, 10; A, Figs. 5, 9, 11): points are runs, lines are laws.
+
+Where every slope of a slice is −2 a line of that slope is fitted to it, as in the papers. Where it is not, such a line
+would leave the points by decades: drawn is then the law that holds there. For the squared loss that is `clipping_law`,
+from the records and not fitted; for the hinge it is a + b/(nε) + c/(nε)², fitted to all points of the panel: a is the
+transient that no budget removes, b is far from the optimum, where the hinge grows like |θ|.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import NullLocator
+from scipy.optimize import nnls
+
+from copriv.pictures import style
+from copriv.types import Array
+from copriv_papers import drawing
+from copriv_papers.clipping_law import with_clipping
+from copriv_papers.consortia import (
+    A_HOSPITAL,
+    A_SIMULATED_HOSPITAL,
+    NOT_PRIVATE,
+    Mechanism,
+    Setting,
+    hospital_records,
+)
+from copriv_papers.figure import Cell, Comparison, Effort, Judgement, Row
+from copriv_papers.figures.grid import EXPECTED, LABEL, Axis, Grid, final_rows, slope
+from copriv_papers.trials import Outcome, Trial
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Slices of a grid on log-log axes: markers are runs, lines of slope −2 are fitted to them."""
+
+    identity: str
+    source: str
+    title: str
+    claim: str
+    grid: Grid
+    along: tuple[Axis, ...]
+    why: str = "ψ falls, with other slopes."
+    """What to say where slopes are not −2."""
+    tenfold: bool = False
+    """Whether the paper says what ten times the budget, or the data, are worth."""
+
+    def plan(self, effort: Effort) -> list[Cell]:
+        return self.grid.plan(effort)
+
+    def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
+        """One a cell; `law` is what the law with clipping says, where a private panel draws it, and else empty."""
+        made = final_rows(cells, outcomes)
+        drawn = {id(r) for axis in self.along for m in self.grid.mechanisms for r in _drawn(made, m, axis)}
+        for row, cell in zip(made, cells, strict=True):
+            clipped = id(row) in drawn and cell.trial.mechanism not in NOT_PRIVATE
+            row["law"] = with_clipping(cell.trial) if clipped and self.grid.setting.loss == "squared" else float("nan")
+        return made
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        figure, axes = drawing.picture(len(self.grid.mechanisms), len(self.along), sharey=True, height=3.9)
+        for line, axis in enumerate(self.along):
+            for column, mechanism in enumerate(self.grid.mechanisms):
+                one = axes[line, column]
+                hinge = self.grid.setting.loss == "hinge"
+                _slices(one, [r for r in rows if r["mechanism"] == mechanism], axis, hinge)
+                drawing.log_axes(one, LABEL[axis], EXPECTED if column == 0 else "")
+                if axis == "records":
+                    _sizes(one, [r["records"] for r in rows])
+                drawing.title(one, self.title.split(":")[0] if line == 0 else "", mechanism)
+                one.legend(loc="upper right", fontsize=7)
+        # Slopes fall from the top left and no corner is free for sure: the legends get room of their own above the data.
+        drawing.room_above(one, [r[key] for r in rows for key in ("mean", "law") if key in r], 0.55)
+        return figure
+
+    def judge(self, rows: Sequence[Row]) -> Judgement:
+        """Every panel: the paper's own settings, and those that keep what they promise."""
+        found: list[Comparison] = []
+        shape, outside, clipped = [], {}, {}
+        for mechanism in self.grid.mechanisms:
+            mine = [r for r in rows if r["mechanism"] == mechanism]
+            if not mine:
+                continue
+            slopes = []
+            for axis in self.along:
+                for other, points in _cuts(mine, axis):
+                    x, y = [r[axis] for r in points], [r["mean"] for r in points]
+                    slopes.append(slope(x, y))
+                    held = "n_i" if axis == "epsilon" else "ε"
+                    what = f"{mechanism}: slope against {axis} at {held} = {other:g} ({_clipped(points):.0%} clipped)"
+                    found.append(Comparison(what, "−2", slopes[-1], abs(slopes[-1] + 2) <= 0.15))
+                    shape.append(y[-1] < y[0])
+            if max(abs(s + 2) for s in slopes) > 0.15:
+                outside[mechanism] = slopes
+            clipped[mechanism] = _clipped(mine)
+        why = self.why
+        private = [m for m in outside if m not in NOT_PRIVATE]
+        for mechanism in private:
+            s = outside[mechanism]
+            why += (
+                f" Panels that are private ({mechanism}) have slopes from {min(s):.2f} to {max(s):.2f}: there "
+                f"{clipped[mechanism]:.0%} of all gradients are clipped, the more the farther noise has carried θ, and a "
+                "clipped gradient no longer grows with the distance, so that ψ is not of the law of the squared loss"
+                + (
+                    "."
+                    if self.grid.setting.loss == "hinge"
+                    else ", but of the dashed one, of which nothing is fitted. Where noise is small it ends at what clipping "
+                    "the longest records leaves, which neither n nor ε removes."
+                )
+            )
+        if self.grid.setting.loss == "hinge":
+            why += (
+                " Dashed is a + b/(nε) + c/(nε)², fitted to each panel's points: n and ε count only as their product."
+            )
+        if not outside:
+            why = "every slope of every panel is −2 within 0.15."
+        elif list(outside) == private:
+            own = "every slope of the paper's own settings is −2 within 0.15, and those of private panels are not."
+            why = own + why.removeprefix(self.why)
+        judged = Judgement.of(found, all(shape), why)
+        return replace(judged, comparisons=(*found, *self._tenfold(rows), *self._own_law(rows)))
+
+    def _tenfold(self, rows: Sequence[Row]) -> list[Comparison]:
+        """A, §I, of support vector machines: ten times the budget, ten times the data."""
+        if not self.tenfold:
+            return []
+        found = []
+        for axis, paper, holds in (
+            ("epsilon", "10", lambda r: 5 <= r <= 20),
+            ("records", "above 100", lambda r: r > 100),
+        ):
+            for mechanism in self.grid.mechanisms:
+                mine = [r for r in rows if r["mechanism"] == mechanism]
+                for other, points in _cuts(mine, axis) if mine else []:  # type: ignore[arg-type]
+                    gain = 10.0 ** -slope([r[axis] for r in points], [r["mean"] for r in points])
+                    held = "n_i" if axis == "epsilon" else "ε"
+                    what = f"{mechanism}: ψ over ψ at ten times {axis}, {held} = {other:g}"
+                    found.append(Comparison(what, paper, gain, holds(gain)))  # type: ignore[no-untyped-call]
+        return found
+
+    def _own_law(self, rows: Sequence[Row]) -> list[Comparison]:
+        """How far points are from the law that is drawn where slopes are not −2."""
+        found = []
+        for mechanism in self.grid.mechanisms:
+            mine = [r for r in rows if r["mechanism"] == mechanism]
+            if self.grid.setting.loss == "hinge" and mine:
+                a, b, c = kink_law(mine)
+                ratios = [r["mean"] / (a + b / x + c / x**2) for r in mine for x in (r["records"] * r["epsilon"],)]
+                words = f"{mechanism}: E ψ over a + b/(nε) + c/(nε)²"
+                found += [Comparison(f"{words}, {end}", "", one, None) for end, one in _ends(ratios)]
+            known = [r for r in mine if np.isfinite(r.get("law", np.nan)) and r["clipped"] < MOSTLY]
+            if known:
+                words = f"{mechanism}: E ψ over the law with clipping, where under {MOSTLY:.0%} are clipped"
+                ratios = [r["mean"] / r["law"] for r in known]
+                found += [Comparison(f"{words}, {end}", "", one, None) for end, one in _ends(ratios)]
+        return found
+
+
+MOSTLY = 0.9
+"""Where more gradients than this are clipped θ goes as far as Θ lets it, which the law does not know."""
+
+
+def _ends(ratios: Sequence[float]) -> tuple[tuple[str, float], tuple[str, float]]:
+    return ("least", min(ratios)), ("largest", max(ratios))
+
+
+def kink_law(rows: Sequence[Row]) -> tuple[float, float, float]:
+    """a, b, c ≥ 0 of ψ = a + b/(nε) + c/(nε)², by least squares of relative errors."""
+    x = np.array([r["records"] * r["epsilon"] for r in rows])
+    ψ = np.array([r["mean"] for r in rows])
+    found, _ = nnls(np.column_stack([np.ones(len(x)), 1 / x, 1 / x**2]) / ψ[:, None], np.ones(len(x)))
+    return float(found[0]), float(found[1]), float(found[2])
+
+
+def _drawn(rows: Sequence[Row], mechanism: str, axis: Axis) -> list[Row]:
+    """The rows of a panel that it draws."""
+    mine = [r for r in rows if r["mechanism"] == mechanism]
+    return [r for _, points in _cuts(mine, axis) for r in points] if mine else []
+
+
+def _clipped(rows: Sequence[Row]) -> float:
+    """The mean share of gradients that were clipped; 0 where nobody counted."""
+    return float(np.mean([r.get("clipped", 0.0) for r in rows]))
+
+
+def _cuts(rows: Sequence[Row], axis: Axis) -> list[tuple[float, list[Row]]]:
+    """The first, middle and last value of the other axis, each with its points along `axis`."""
+    other = "records" if axis == "epsilon" else "epsilon"
+    values = sorted({r[other] for r in rows})
+    chosen = sorted({values[0], values[len(values) // 2], values[-1]})
+    return [(v, sorted((r for r in rows if r[other] == v), key=lambda r: float(r[axis]))) for v in chosen]
+
+
+def _sizes(axes: Any, records: Sequence[float]) -> None:
+    """Plain numbers where an axis is too short for powers of ten: halves of the largest, which do not touch."""
+    low, high = min(records), max(records)
+    if high > 20 * low:
+        return
+    places = [high / 2.0**j for j in range(5) if high / 2.0**j >= 0.99 * low]
+    axes.set_xticks(places, [f"{place:,.0f}" for place in places])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _slices(axes: Any, rows: Sequence[Row], axis: Axis, hinge: bool) -> None:
+    held = "$n_i$" if axis == "epsilon" else "$\\epsilon_i$"
+    law = kink_law(rows) if hinge else None
+    drawn: dict[str, str] = {}
+    for (other, points), colour, marker in zip(
+        _cuts(rows, axis), drawing.EPSILON_COLOURS, drawing.MARKERS, strict=False
+    ):
+        x, y = np.array([r[axis] for r in points], dtype=float), np.array([r["mean"] for r in points])
+        steep = slope(x, y)
+        with_clips = np.array([r.get("law", np.nan) for r in points], dtype=float)
+        if law is not None:
+            nε = x * other
+            axes.plot(x, law[0] + law[1] / nε + law[2] / nε**2, "--", color=colour, linewidth=1.1)
+            drawn["--"] = "$a + b/(n\\epsilon) + c/(n\\epsilon)^2$, fitted to the panel"
+        elif np.isfinite(with_clips).all():
+            axes.plot(x, with_clips, "--", color=colour, linewidth=1.1)
+            drawn["--"] = "law with clipping, not fitted"
+        elif abs(steep + 2) <= 0.15:
+            _line(axes, x, y, colour)
+            drawn["-"] = "slope −2, fitted where ψ > 4 times its least"
+        label = f"{held} = {other:,.0f}" if axis == "epsilon" else f"{held} = {other:.2g}"
+        clipped = _clipped(points)
+        share = f", {clipped:.0%} clipped" if clipped > 0 else ""
+        axes.plot(x, y, marker, color=colour, ms=4.5, label=f"{label}: slope {steep:.2f}{share}")
+    for line, words in drawn.items():
+        axes.plot([], [], line, color=style.FAINT, linewidth=1.1, label=words)
+
+
+def _line(axes: Any, x: Array, y: Array, colour: str) -> None:
+    """A line of slope −2, fitted and drawn where noise is most of ψ: above four times the least of it."""
+    noisy = _noisy(y)
+    level = np.exp(np.mean(np.log(y[noisy]) + 2 * np.log(x[noisy])))
+    axes.plot(x[noisy], level / x[noisy] ** 2, color=colour, linewidth=1.1)
+
+
+def _noisy(y: Array) -> Any:
+    return (y > 4 * y.min()) | (y == y.max())
+
+
+@dataclass(frozen=True)
+class Hospitals:
+    """A, Fig. 9: E ψ of 86 hospitals against ε, with a fitted line of slope −2."""
+
+    identity: str = "async-fig9"
+    source: str = "A, Fig. 9"
+    title: str = "A1 on length of stay, 86 hospitals: E ψ against ε"
+    claim: str = "ψ falls rapidly as ε grows; the line is the bound (11) with slope −2."
+    settings: tuple[Setting, ...] = (A_HOSPITAL, A_SIMULATED_HOSPITAL)
+    mechanisms: tuple[Mechanism, ...] = ("as published", "sound")
+
+    def plan(self, effort: Effort) -> list[Cell]:
+        return [
+            Cell(
+                {"dataset": setting.dataset, "mechanism": mechanism, "epsilon": float(ε)},
+                Trial(
+                    setting.agreement(records, [float(ε)] * len(records), mechanism, effort.paths),
+                    mechanism,
+                    effort.few_runs if mechanism == "sound" else effort.runs,
+                    setting.held_out,
+                ),
+            )
+            for setting in (one.on(effort.paths) for one in self.settings)
+            for records in (hospital_records(setting, effort.paths),)
+            for mechanism in self.mechanisms
+            for ε in np.geomspace(0.1, 10, effort.grid(10))
+        ]
+
+    def rows(self, cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Row]:
+        return final_rows(cells, outcomes)
+
+    def draw(self, rows: Sequence[Row]) -> Picture:
+        figure, axes = drawing.picture(2, sharey=True)
+        names = {"hospital": "real stays", "hospital-simulated": "simulated discharges"}
+        for one, mechanism in zip(axes.flat, self.mechanisms, strict=True):
+            for setting, colour, marker in zip(
+                self.settings, drawing.EPSILON_COLOURS[::2], drawing.MARKERS, strict=False
+            ):
+                points = [r for r in rows if r["mechanism"] == mechanism and r["dataset"] == setting.dataset]
+                x, y = np.array([r["epsilon"] for r in points]), np.array([r["mean"] for r in points])
+                _line(one, x, y, colour)
+                one.plot(x, y, marker, color=colour, ms=4.5, label=f"{names[setting.dataset]}: slope {slope(x, y):.2f}")
+            one.plot([], [], color=style.FAINT, linewidth=1.1, label="slope −2, fitted where ψ > 4 times its least")
+            drawing.log_axes(one, LABEL["epsilon"], EXPECTED)
+            one.label_outer()
+            drawing.title(one, "86 hospitals, 10,000 to 60,000 records", mechanism)
+            one.legend(loc="upper right")
+        drawing.room_above(one, [r["mean"] for r in rows], 0.35)
+        return figure
+
+    def judge(self, rows: Sequence[Row]) -> Judgement:
+        """Slopes where noise is most of ψ, and over the whole range, where the paper's own ends of Fig. 7 give −1.2."""
+        found = []
+        whole = float(np.log10(PAPER_ENDS[1] / PAPER_ENDS[0]) / 2)
+        for setting in self.settings:
+            points = [r for r in rows if r["mechanism"] == "as published" and r["dataset"] == setting.dataset]
+            x, y = np.array([r["epsilon"] for r in points]), np.array([r["mean"] for r in points])
+            noisy = _noisy(y)
+            steep, over = slope(x[noisy], y[noisy]), slope(x, y)
+            found += [
+                Comparison(
+                    f"slope where ψ is above 4 times its least, {setting.dataset}", "−2", steep, abs(steep + 2) <= 0.15
+                ),
+                Comparison(
+                    f"slope from ε = 0.1 to 10, {setting.dataset}", f"{whole:.2g}", over, abs(over - whole) <= 0.3
+                ),
+            ]
+        law = (
+            "where noise is most of ψ it falls as 1/ε²; for large ε the transient is left, which no ε removes, here as in the "
+            f"paper, whose own ends at ε = 0.1 and 10 (Fig. 7) are {PAPER_ENDS[0] / PAPER_ENDS[1]:.0f} and not 10,000 apart."
+        )
+        return Judgement.of(found, all(c.ours < -1 for c in found), f"ψ falls with ε, with other slopes: {law}", law)
+
+
+PAPER_ENDS = (30.0, 0.12)
+"""A, Fig. 7: medians at the end for ε = 0.1 and 10."""

@@ -1,0 +1,173 @@
+"""The pages that tell of figures and claims, by templates: the gallery, the table of claims, and a page for each paper.
+
+| page                     | template       | made from                                         |
+| ------------------------ | -------------- | ------------------------------------------------- |
+| DOCS/gallery.md          | `gallery.md`   | the JSON files of finished figures                |
+| DOCS/reference/claims.md | `claims.md`    | `claims.json`                                     |
+| PAPER.html               | `paper.html`   | both, section by section; it needs no other file  |
+
+Beside the pictures, in OUT and in DOCS/gallery, stands `verdicts.json`: what `copriv ui` says of every figure. The folder of
+the gallery comes with copriv; `copriv ui --figures` shows another one. Nothing is typed here but how it is written.
+"""
+
+import json
+import shutil
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from copriv import formatting
+from copriv.ui.gallery import SCHEMA, VERDICTS
+from copriv.version import __version__
+from copriv_papers.figures import BEYOND, FIGURES
+from copriv_papers.papers import Paper
+
+_COLOURS = {
+    "holds": "holds", "reproduced": "holds", "yes": "holds",
+    "does not hold": "fails", "not reproduced": "fails", "no": "fails",
+    "holds in part": "part", "reproduced in shape": "part",
+}  # fmt: skip
+"""Verdict → how it is coloured; the word always stands there too."""
+
+
+def write_gallery(figures: Path, docs: Path) -> Path:
+    """Write docs/gallery.md from the finished figures in a folder, with pictures and verdicts; return its path."""
+    found = list(_finished(figures).values())
+    pictures = docs / "gallery"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for one in found:
+        shutil.copy(one["picture"], pictures)
+    write_verdicts(figures, pictures)
+    return _write(docs / "gallery.md", "gallery.md", figures=found)
+
+
+def write_verdicts(figures: Path, to: Path) -> None:
+    """Write what is to be said of every figure, with the outcome of those that are finished, for `copriv ui`."""
+    finished, keys = _finished(figures), ("verdict", "why", "command", "data", "runs", "compared")
+    told = [
+        {"id": one.identity, "source": one.source, "title": one.title, "claim": one.claim}
+        | {key: finished[one.identity][key] for key in keys if one.identity in finished}
+        for one in (*FIGURES, *BEYOND)
+    ]
+    verdicts = {"schema": SCHEMA, "note": "", "figures": told}
+    (to / VERDICTS).write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_claims(document: Mapping[str, Any], docs: Path) -> Path:
+    """Write docs/reference/claims.md from the document of `copriv_papers.claims.check`; return its path."""
+    return _write(docs / "reference" / "claims.md", "claims.md", **document)
+
+
+def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
+    """Write PAPER.html beside the finished figures in `figures`; return its path.
+
+    claims: the document of `copriv_papers.claims.check`. A figure that is not finished is named as such.
+    """
+    finished = _finished(figures)
+    answers = {(one["place"], one["sentence"], one["paper"]): one for one in claims["claims"]}
+    sections = []
+    for section in paper.sections:
+        said = [answers[claim.place, claim.sentence, claim.paper] for claim in paper.claims(section)]
+        sections.append((section, said, [(name, finished.get(name)) for name in section.figures]))
+    return _write(
+        figures / f"{paper.identity}.html",
+        "paper.html",
+        paper=paper,
+        sections=sections,
+        claims=[one for _, said, _ in sections for one in said],
+        made=[one for _, _, drawn in sections for _, one in drawn if one is not None],
+        data=claims["data"],
+        quick=claims["quick"],
+        version=__version__,
+        colours=_COLOURS,
+        style=files(formatting).joinpath("page.css").read_text(encoding="utf-8"),
+    )
+
+
+def _write(path: Path, template: str, **told: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_TEMPLATES.get_template(template).render(told), encoding="utf-8")
+    return path
+
+
+def _finished(figures: Path) -> dict[str, dict[str, Any]]:
+    """A folder's finished figures by their names, in the papers' order, as pages tell of them."""
+    paths = {figure.identity: figures / f"{figure.identity}.json" for figure in (*FIGURES, *BEYOND)}
+    return {name: _told(path) for name, path in paths.items() if path.is_file()}
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """A figure's JSON file, with its numbers written for people."""
+    one: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    trials = one.get("trials", {"all": 0, "run": 0})
+    return one | {
+        "why": one["why"][:1].upper() + one["why"][1:],
+        "command": f"copriv reproduce {one['id']}{' --quick' if one['quick'] else ''}",
+        "data": [data["description"] for data in one["data"]],
+        "runs": ", ".join(map(str, one["runs"])),
+        "compared": _compared(one),
+        # Our number and whether it holds, for each other table that it was run on.
+        "others": [
+            {row["what"]: (row["ours"], row["holds"]) for row in _compared(other)}
+            for other in one.get("other_tables", [])
+        ],
+        "differences": one.get("differences", []),
+        # How long it took says nothing where trials were on disk, of an earlier run or of another figure that has them too.
+        "fresh": trials["run"] == trials["all"] > 0,
+        "picture": path.with_suffix(".png"),
+    }
+
+
+def _compared(one: Mapping[str, Any]) -> list[dict[str, str]]:
+    words = {True: "yes", False: "no", None: ""}
+    return [
+        {
+            "what": row["what"],
+            "paper": row["paper"],
+            "ours": "none" if row["ours"] is None else f"{row['ours']:.3g}",
+            "holds": words[row["holds"]],
+        }
+        for row in one["comparison"]
+    ]
+
+
+def shown(numbers: Sequence[float | None]) -> str:
+    """One number, or the ends of many; "none" for one that there is not."""
+    known = [one for one in numbers if one is not None]
+    if not numbers:
+        return ""
+    if not known:
+        return "none"
+    low, high = (f"{one:.3g}".replace("-", "−") for one in (min(known), max(known)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _inside(picture: Path) -> str:
+    """The picture as a part of the page."""
+    return f"data:image/png;base64,{b64encode(picture.read_bytes()).decode('ascii')}"
+
+
+def _counted(what: Sequence[Mapping[str, Any]]) -> str:
+    """How many there are of each verdict."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in Counter(one["verdict"] for one in what).items())
+
+
+def _of_several(claim: Mapping[str, Any]) -> str:
+    """How many of several comparisons hold; nothing where one was made, or none."""
+    return "" if claim["held"].endswith((" of 1", " of 0")) else f" ({claim['held']})"
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("copriv_papers"),
+    autoescape=select_autoescape(["html"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_TEMPLATES.filters |= {"inside": _inside, "shown": shown, "counted": _counted, "of_several": _of_several}
