@@ -51,8 +51,8 @@ from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import Ledger, MemoryLedger
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 

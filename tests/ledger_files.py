@@ -3,8 +3,8 @@
 from fractions import Fraction
 from pathlib import Path
 
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
 
 
 def opened(

@@ -18,8 +18,8 @@ from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
 from copriv.protocol import Answer, Query
 from network_parties import NAMES, keys, records
 

@@ -1,7 +1,6 @@
-"""`copriv ledger create|adopt|upgrade|verify`: a ledger is made by being asked for, and only once."""
+"""`copriv ledger create|adopt|verify`: a ledger is made by being asked for, and only once."""
 
 import json
-import zipfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,8 +9,8 @@ import pytest
 
 from copriv.cli import run
 from copriv.network.keys import issue, make_authority
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.read import verify
 
 
 @pytest.fixture
@@ -82,16 +81,6 @@ def test_renewed_keys_adopt_a_ledger_by_its_head(
     assert copriv(capsys, "ledger", "adopt", path, "--keys", renewed, "--head", "0" * 64)[0] == 4
     assert copriv(capsys, "ledger", "adopt", path, "--keys", renewed, "--head", head)[0] == 0
     assert copriv(capsys, "ledger", "verify", path, "--keys", renewed)[0] == 0
-
-
-def test_an_old_ledger_is_refused_and_upgraded(keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with zipfile.ZipFile(Path(__file__).parents[1] / "privacy" / "ledger-0.1.0.zip") as kept:
-        kept.extractall(tmp_path / "old")
-    old, path = tmp_path / "old" / "bank.ledger", tmp_path / "loans.ledger"
-    code, said = copriv(capsys, "ledger", "show", old)
-    assert (code, "copriv ledger upgrade" in said) == (1, True)
-    code, said = copriv(capsys, "ledger", "upgrade", old, path, "--keys", keys)
-    assert (code, "begins with 0.875 spent" in said) == (0, True)
 
 
 def test_a_witness_can_be_kept_where_the_keys_cannot_be_written_to(

@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from copriv.cli.show import owner_progress
-from copriv.privacy.ledger_lines import RunTotals, Totals
+from copriv.privacy.ledger.lines import RunTotals, Totals
 from network_parties import agreement
 
 

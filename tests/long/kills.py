@@ -24,10 +24,10 @@ from copriv.errors import BudgetRefused, CoprivError
 from copriv.losses import Squared
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_lines import Totals
-from copriv.privacy.ledger_making import create_ledger
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.lines import Totals
+from copriv.privacy.ledger.read import read_lines, verify
 from copriv.protocol import Query
 from long.parties import NAMES, Finding, agreed, fast_folder, records
 from long.strikes import KINDS, OF_POWER, WITH_A_MOUNT, Disk, Flushed, Mount, Strike, strike_from_outside

@@ -37,7 +37,7 @@ from copriv.network.messages import (
 )
 from copriv.network.transport import Link, MemoryNetwork
 from copriv.privacy.ledger import LedgerDamaged
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened

@@ -101,9 +101,9 @@ class Disk:
         for name in ("ftruncate", "open", "rename"):
             setattr(os, name, self._counted(getattr(os, name)))
         if self._strike.kind == "killed while the clock jumps":
-            from copriv.privacy import ledger_lines
+            from copriv.privacy.ledger import lines
 
-            ledger_lines.datetime = _jumping(self._chance)  # type: ignore[attr-defined]
+            lines.datetime = _jumping(self._chance)  # type: ignore[attr-defined]
         if self._strike.kind == "the disk is full for good":
             _limit_files(self._chance)
 

@@ -15,7 +15,7 @@ from copriv.network.agent import OwnerAgent
 from copriv.network.messages import Finished, encode
 from copriv.network.run_state import Conductor
 from copriv.owner import Owner
-from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger.file import LedgerFile
 from copriv.protocol import Answer
 from long import kills, results, strikes
 from long.guided import side_of

@@ -23,9 +23,9 @@ from copriv.network.store import RunStore
 from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.read import read_lines, verify
 from copriv.privacy.release_time import ReleaseTime
 from long.kills import Struck, struck_child, warm
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, records

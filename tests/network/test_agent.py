@@ -18,8 +18,8 @@ from copriv.network.transport import Link, MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import LedgerDamaged
-from copriv.privacy.ledger_making import adopt
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.create import adopt
+from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Query
 from ledger_files import opened

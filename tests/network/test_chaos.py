@@ -21,7 +21,7 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.network.setup import make_consortium
 from copriv.network.store import RunStore
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.read import read_lines, verify
 from network_processes import Command
 
 pytestmark = pytest.mark.network

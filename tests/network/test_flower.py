@@ -23,7 +23,7 @@ from copriv.errors import AgreementError, UsageError
 from copriv.network.flower_app import learner_command, owner_command
 from copriv.network.policy import PolicyRefused
 from copriv.network.setup import make_consortium, share_out
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "run-with-flower.md"
 PYTHON = os.environ.get("COPRIV_FLOWER_PYTHON") or (sys.executable if importlib.util.find_spec("flwr") else None)

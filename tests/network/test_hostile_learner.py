@@ -33,7 +33,7 @@ from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
 from copriv.network.signatures import signed_query
 from copriv.network.transport import Link, MemoryNetwork
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 from copriv.protocol import Answer, Query
 from ledger_files import opened
 from network_parties import NAMES, QUICK, agreement, keys, records

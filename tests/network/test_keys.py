@@ -22,7 +22,7 @@ from copriv.network.messages import Hello, Ready, Refusal, Welcome, decode, enco
 from copriv.network.policy import Policy, PolicyRefused
 from copriv.network.signatures import signed_query
 from copriv.network.transport import Link, MemoryNetwork
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened

@@ -25,7 +25,7 @@ from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.read import read_lines, verify
 from copriv.privacy.moments import mean_moments
 from copriv.problem import Problem
 from copriv.protocol import Answer, Query

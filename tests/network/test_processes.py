@@ -18,7 +18,7 @@ from copriv.cli.commands.demo_network import demo_network
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
 from copriv.privacy.ledger import LedgerFailed
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 from copriv.problem import Problem
 from copriv.simulation import simulate
 from network_processes import Command

@@ -11,7 +11,7 @@ import pytest
 from copriv.errors import Unreachable
 from copriv.network.transport import Dialer, Link, Listener
 from copriv.network.turns import Conduct
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 from copriv.simulation import simulate
 from network_parties import NAMES, Consortium, agreement, finished
 from network_replay import replayed

@@ -25,7 +25,7 @@ from copriv.network.transport import Link, MemoryNetwork
 from copriv.owner import Owner
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
-from copriv.privacy.ledger_file import LedgerFile
+from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened

@@ -14,7 +14,7 @@ from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Refusal, decode, encode
 from copriv.network.store import RunStore
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.privacy.ledger_reading import read_lines
+from copriv.privacy.ledger.read import read_lines
 from network_parties import NAMES, Consortium, agreement, finished, records
 
 AGREED = agreement()

@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
-from copriv.privacy import ledger_file
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_lines import START
-from copriv.privacy.ledger_making import adopt
-from copriv.privacy.ledger_reading import read_lines, verify
-from copriv.privacy.one_writer import InUse
-from copriv.privacy.run_ledger import RunLedger
+from copriv.privacy.ledger import file as ledger_file
+from copriv.privacy.ledger.create import adopt
+from copriv.privacy.ledger.lines import START
+from copriv.privacy.ledger.lock import InUse
+from copriv.privacy.ledger.read import read_lines, verify
+from copriv.privacy.ledger.run import RunLedger
 from ledger_files import opened
 
 THETA = np.array([0.5, -1.25, 3e-310])
@@ -604,7 +604,7 @@ def test_what_was_paid_ahead_is_not_given_twice_where_a_disk_fails_once_after_th
     os.close(file._witness._descriptor)
     os.truncate(path, flushed)  # and the power fails
 
-    from copriv.privacy.witness import Witness
+    from copriv.privacy.ledger.witness import Witness
 
     write, failed = Witness._write, list[int]()
 

@@ -4,9 +4,8 @@ import errno
 import multiprocessing
 import os
 import shutil
-import sqlite3
+import signal
 import stat
-import zipfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,18 @@ import pytest
 
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import adopt, create_ledger, upgrade
-from copriv.privacy.ledger_reading import read_lines, verify
-from copriv.privacy.one_writer import InUse
-from copriv.privacy.witness import witnessed
+from copriv.privacy.ledger.create import adopt, create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.lock import InUse
+from copriv.privacy.ledger.read import read_lines, verify
+from copriv.privacy.ledger.witness import witnessed
 
 ONE, EIGHTH = Fraction(1), Fraction(1, 8)
 THETA = np.zeros(10)
 
 # Real processes that start in milliseconds: forked from a server that has imported the ledger and nothing else.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["copriv.privacy.ledger_file"])
+_FORKS.set_forkserver_preload(["copriv.privacy.ledger.file"])
 
 
 def spending(path: Path, keys: Path, run: str, answers: int, how: str, pipe: Any) -> None:
@@ -162,9 +161,8 @@ def test_what_a_lost_ledger_had_spent_is_carried_over(place: tuple[Path, Path]) 
     assert "is not the ledger that these keys have used" in spend(found, keys, "r", 3)
 
 
-@pytest.mark.parametrize("trace", ["", ".lock", "-wal", "-shm", "-journal"])
-def test_what_lies_there_says_that_there_was_one(tmp_path: Path, trace: str) -> None:
-    Path(f"{tmp_path / 'bank.ledger'}{trace}").touch()
+def test_what_lies_there_says_that_there_was_one(tmp_path: Path) -> None:
+    (tmp_path / "bank.ledger").touch()
     with pytest.raises(LedgerDamaged, match="is there already"):
         create_ledger(tmp_path / "bank.ledger", "bank", tmp_path / "keys")
 
@@ -197,7 +195,9 @@ def test_a_crash_while_a_ledger_is_made(tmp_path: Path, monkeypatch: pytest.Monk
 
     path, keys = tmp_path / "bank.ledger", tmp_path / "keys"
     what = (
-        "copriv.privacy.ledger_making.flush" if when.startswith("before the") else "copriv.privacy.witness.Witness.see"
+        "copriv.privacy.ledger.create.flush"
+        if when.startswith("before the")
+        else "copriv.privacy.ledger.witness.Witness.see"
     )
     with monkeypatch.context() as patched:
         patched.setattr(what, crash)
@@ -249,7 +249,7 @@ def test_a_disk_without_locks_is_told_in_words(place: tuple[Path, Path], monkeyp
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("copriv.privacy.one_writer.fcntl.flock", none)
+    monkeypatch.setattr("copriv.privacy.ledger.lock.fcntl.flock", none)
     with pytest.raises(CoprivError, match=r"cannot be locked \(No locks available\).*disk of this machine") as caught:
         LedgerFile.open(path, "bank", ONE, witness=keys)
     assert not isinstance(caught.value, InUse)
@@ -401,7 +401,7 @@ def test_a_witness_that_cannot_be_written_stops_the_answer(
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr("copriv.privacy.witness.flush", full)
+            patched.setattr("copriv.privacy.ledger.witness.flush", full)
             with pytest.raises(LedgerFailed, match="its witness cannot be written"):
                 ledger.charge("q", THETA, EIGHTH)
         with pytest.raises(LedgerFailed, match="closed after a failure"):
@@ -432,43 +432,3 @@ def test_new_names_of_runs_do_not_make_a_ledger_longer(place: tuple[Path, Path])
         assert path.stat().st_size == before
         file.run("f", "run 7", ONE, 8).charge("q", THETA, EIGHTH)
         assert file.totals.lines == 4
-
-
-# Version 0.1.0 -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A ledger as version 0.1.0 left it after kill -9: 3/8 are charged, half of that in its write-ahead file alone."""
-    with zipfile.ZipFile(Path(__file__).parent / "ledger-0.1.0.zip") as kept:
-        kept.extractall(tmp_path / "old")
-    return tmp_path / "old" / "bank.ledger"
-
-
-def test_a_ledger_of_version_0_1_0_is_refused_in_words(old: Path, tmp_path: Path) -> None:
-    for refuses in (lambda: LedgerFile.open(old, "bank", ONE, witness=tmp_path), lambda: verify(old)):
-        with pytest.raises(LedgerFailed, match=r"is a ledger of copriv 0\.1\.0.*copriv ledger upgrade"):
-            refuses()
-
-
-def test_a_ledger_of_version_0_1_0_is_upgraded_by_a_command(old: Path, tmp_path: Path) -> None:
-    path, keys = tmp_path / "new.ledger", tmp_path / "keys"
-    spent, delta, _ = upgrade(old, path, "bank", keys)
-    assert (spent, delta) == (Fraction(7, 8), 0), "five answers, and two that were paid ahead"
-    assert verify(path, witness=keys).spent == Fraction(7, 8)
-    assert "0.125 is left of the lifetime budget" in spend(path, keys, "more")
-    with pytest.raises(LedgerDamaged, match="has a ledger already"):
-        upgrade(old, tmp_path / "again.ledger", "bank", keys)
-
-
-def test_an_old_ledger_that_was_touched_is_not_upgraded(old: Path, tmp_path: Path) -> None:
-    with sqlite3.connect(old) as connection:
-        connection.execute("DROP TRIGGER no_update")
-        connection.execute("UPDATE lines SET epsilon = '1/800' WHERE kind = 'charge' AND number = 3")
-    connection.close()
-    with pytest.raises(LedgerDamaged, match="line 3 does not continue the chain"):
-        upgrade(old, tmp_path / "new.ledger", "bank", tmp_path / "keys")
-    for other in (b"", b"no ledger"):
-        (tmp_path / "x").write_bytes(other)
-        with pytest.raises(LedgerFailed, match="nothing to upgrade"):
-            upgrade(tmp_path / "x", tmp_path / "new.ledger", "bank", tmp_path / "keys")

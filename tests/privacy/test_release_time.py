@@ -17,9 +17,9 @@ from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import Prepared, surface_of
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.privacy import ledger_lines
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
+from copriv.privacy.ledger import lines as ledger_lines
 from copriv.privacy.release_time import ReleaseTime, rounded_slot
 from copriv.protocol import Query
 from ledger_files import opened

@@ -16,9 +16,9 @@ from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.errors import UsageError
 from copriv.network.store import RunStore
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.read import verify
 from copriv.report import RunFile, document, page
 from copriv.report.caveats import not_covered
 from copriv.report.evidence import read_ledger

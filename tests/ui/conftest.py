@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
 from page_server import as_process
 
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking

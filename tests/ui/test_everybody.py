@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from copriv.privacy.ledger_lines import RunTotals, Totals
+from copriv.privacy.ledger.lines import RunTotals, Totals
 from copriv.ui.i18n import texts
 from copriv.ui.live import OwnerWatch, Watch, application
 from page_server import in_thread

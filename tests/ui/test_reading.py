@@ -14,9 +14,9 @@ import pytest
 from copriv import network
 from copriv.errors import InvalidInput
 from copriv.network.verify import verify_run
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_lines import START, Entry, Totals
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.lines import START, Entry, Totals
 from copriv.report import document, page
 from copriv.ui.gallery import VERDICTS, Gallery
 from copriv.ui.i18n import texts

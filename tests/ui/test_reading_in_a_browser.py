@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from copriv.privacy.ledger_lines import START, Entry
+from copriv.privacy.ledger.lines import START, Entry
 from copriv_papers import BEYOND, FIGURES
 from page_server import as_process, until
 from signed_run import damaged, signed_run

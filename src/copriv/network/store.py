@@ -35,7 +35,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError, InvalidInput
-from copriv.privacy.one_writer import OneWriter
+from copriv.privacy.ledger.lock import OneWriter
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 

@@ -16,7 +16,7 @@ from copriv.agreement import Agreement
 from copriv.errors import CoprivError, UsageError
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
-from copriv.privacy.ledger_lines import RunTotals, text_of
+from copriv.privacy.ledger.lines import RunTotals, text_of
 from copriv.report.caveats import not_covered
 from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
 from copriv.report.realised import beside

@@ -15,8 +15,8 @@ from copriv.network.model import Model
 from copriv.network.store import RunStore, digest
 from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.ledger import LedgerDamaged
-from copriv.privacy.ledger_lines import START, Totals
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.lines import START, Totals
+from copriv.privacy.ledger.read import read_lines, verify
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from copriv.agreement import Agreement
-from copriv.privacy.ledger_lines import RunTotals
+from copriv.privacy.ledger.lines import RunTotals
 from copriv.report.evidence import RunRead
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from copriv.model.records import Records
     from copriv.network.run_state import Conductor
     from copriv.network.store import Event
-    from copriv.privacy.ledger_lines import Totals
+    from copriv.privacy.ledger.lines import Totals
 
 LOOK = 0.25
 """Seconds between two snapshots."""

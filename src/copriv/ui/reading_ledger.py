@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from copriv.errors import CoprivError, InvalidInput
-from copriv.privacy.ledger_lines import Line, Totals
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.lines import Line, Totals
+from copriv.privacy.ledger.read import read_lines, verify
 
 MOST_LINES = 200_000
 """Lines that are handed to the browser; sums and verdict are of all of them."""

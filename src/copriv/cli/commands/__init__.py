@@ -38,7 +38,5 @@ COMMANDS = {
     "ledger verify": "Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put "
     "back.",
     "ledger adopt": "Begin a new witness for a whole ledger: its keys were renewed, or their folder is lost.",
-    "ledger upgrade": "Check every line of an old ledger, and begin a new one with what it had spent. The old file is left "
-    "as it is.",
 }
 """Every command as it is typed, in the order of `copriv --help`, with what it does: its docstring's first line."""

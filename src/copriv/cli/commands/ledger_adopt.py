@@ -9,7 +9,7 @@ from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessF
 from copriv.cli.commands.party_options import party_keys
 from copriv.cli.show.ledger import show_made
 from copriv.errors import UsageError
-from copriv.privacy.ledger_making import adopt
+from copriv.privacy.ledger.create import adopt
 
 
 def command(

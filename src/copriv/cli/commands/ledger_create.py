@@ -7,8 +7,8 @@ import typer
 from copriv.cli.commands.options import AsJson, KeysFolder, LedgerPath, WitnessFolder
 from copriv.cli.commands.party_options import party_keys
 from copriv.cli.show.ledger import show_made
-from copriv.privacy.ledger_making import create_ledger
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.read import verify
 
 
 def command(

@@ -8,7 +8,7 @@ from copriv.cli.commands.options import AsJson, LedgerPath
 from copriv.cli.show.console import out, plain_table
 from copriv.cli.show.ledger import line_fields, spent, totals_fields
 from copriv.formatting.sanitize import printable
-from copriv.privacy.ledger_reading import read_lines, verify
+from copriv.privacy.ledger.read import read_lines, verify
 
 
 def command(path: LedgerPath, as_json: AsJson = False) -> None:

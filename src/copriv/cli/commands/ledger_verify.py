@@ -11,7 +11,7 @@ from copriv.cli.show.console import out
 from copriv.cli.show.ledger import spent, totals_fields
 from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 
 
 def command(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from copriv.agreement import Agreement
     from copriv.model.records import Records
     from copriv.network.run_state import Conductor
-    from copriv.privacy.ledger_file import LedgerFile
+    from copriv.privacy.ledger.file import LedgerFile
     from copriv.ui.live import OwnerWatch, Watch
 
 Ui = Annotated[bool, typer.Option("--ui", help="Show it in the browser of this machine.", envvar="COPRIV_UI")]

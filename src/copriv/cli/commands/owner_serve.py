@@ -16,9 +16,9 @@ from copriv.cli.show.ledger import spent
 from copriv.cli.show.owner_progress import beside
 from copriv.data.sql import is_sql, read_sql
 from copriv.losses import by_name
-from copriv.privacy.ledger_file import LedgerFile
-from copriv.privacy.ledger_lines import Totals
-from copriv.privacy.ledger_making import create_ledger
+from copriv.privacy.ledger.create import create_ledger
+from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.lines import Totals
 
 if TYPE_CHECKING:
     from copriv.data.dictionary import PublicDictionary

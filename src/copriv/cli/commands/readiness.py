@@ -7,7 +7,7 @@ from pathlib import Path
 from copriv.agreement import Agreement
 from copriv.cli.commands.party_options import party_keys
 from copriv.errors import CoprivError
-from copriv.privacy.ledger_reading import verify
+from copriv.privacy.ledger.read import verify
 
 
 @dataclass

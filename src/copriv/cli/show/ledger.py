@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from copriv.cli.show.console import out
-from copriv.privacy.ledger_lines import Totals
+from copriv.privacy.ledger.lines import Totals
 
 
 def spent(totals: Totals) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from copriv.agreement import Agreement
 from copriv.cli.show.console import aside, log
 from copriv.cli.show.ledger import spent
-from copriv.privacy.ledger_lines import Totals
+from copriv.privacy.ledger.lines import Totals
 
 _LOOK = 0.5
 """Seconds between two looks at the ledger's sums, which are in memory."""

@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import AnswerLost, refuse_overspending, to_pay
-from copriv.privacy.ledger_lines import ZERO, Entry, RunTotals
+from copriv.privacy.ledger.lines import ZERO, Entry, RunTotals
 from copriv.types import Array
 from copriv.validation import count
 
 if TYPE_CHECKING:
-    from copriv.privacy.ledger_file import LedgerFile
+    from copriv.privacy.ledger.file import LedgerFile
 
 
 def begin_run(

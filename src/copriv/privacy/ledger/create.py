@@ -1,33 +1,22 @@
 """How a ledger begins: only by being asked for, and not where there was one.
 
-`create_ledger` for data that nobody has answered from yet, `adopt` for a ledger whose keys were renewed, `upgrade` for a
-ledger of version 0.1.0. One ledger counts for the same people, whatever the run, and whatever their table is called or
-looks like: it is tied to an owner's keys and not to a table, so that a column that is renamed or a table that is
-exported anew makes no new budget. What no ledger knows is whether another owner, or the same one under other keys,
-holds the same people; the agreement's `overlap` is for that.
+`create_ledger` for data that nobody has answered from yet, `adopt` for a ledger whose keys were renewed. One ledger counts
+for the same people, whatever the run, and whatever their table is called or looks like: it is tied to an owner's keys and
+not to a table, so that a column that is renamed or a table that is exported anew makes no new budget. What no ledger knows
+is whether another owner, or the same one under other keys, holds the same people; the agreement's `overlap` is for that.
 """
 
-import hashlib
 import os
 import secrets
-import sqlite3
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_file import BINARY
-from copriv.privacy.ledger_lines import START, ZERO, Entry, Totals, text_of
-from copriv.privacy.ledger_reading import OLD, named, verify
-from copriv.privacy.one_writer import OneWriter
-from copriv.privacy.witness import Seen, Witness, flush, flush_folder, witnessed
-
-SIBLINGS = (".lock", "-wal", "-shm", "-journal")
-"""What lay beside the ledgers of version 0.1.0."""
-
-Before = tuple[Fraction, Fraction, str]
-"""ε and δ that were spent, and in which ledger."""
+from copriv.privacy.ledger.file import BINARY
+from copriv.privacy.ledger.lines import START, ZERO, Entry, Totals, text_of
+from copriv.privacy.ledger.read import named, verify
+from copriv.privacy.ledger.witness import Seen, Witness, flush, flush_folder, witnessed
 
 
 def create_ledger(
@@ -37,7 +26,6 @@ def create_ledger(
     *,
     another: str = "",
     carry: str = "",
-    before: Before | None = None,
     keys: str | Path | None = None,
 ) -> None:
     """Make a new ledger and its witness. Its lifetime budget is 0 until it is opened with one.
@@ -46,7 +34,6 @@ def create_ledger(
     keys: the folder of the owner's keys, where the witness is in another: a ledger that they had is refused as well.
     another: where this owner has a ledger already, why this one counts for other people. It stands in the file.
     carry: the identity (or its beginning) of a ledger that is lost: this one begins with what that had spent.
-    before: what another ledger, which this one replaces, had spent.
     Raises LedgerDamaged where a file, what lay beside one, or a witness says that there is or was a ledger.
     """
     path = Path(path).resolve()
@@ -64,7 +51,7 @@ def create_ledger(
             "them, whatever the run or the table's name: use it. If it is lost, carry over what it had spent (copriv "
             f"ledger create --carry {left[0].ledger[:16]}). Only for other people make another one (--another 'why')"
         )
-    spent = before or ((*lost[0].spent, lost[0].ledger) if lost else None)
+    spent = (*lost[0].spent, lost[0].ledger) if lost else None
     lines = [Entry("ledger", identity=owner, content=another[:500]).after(0, START)]
     identity = lines[0].hash
     if spent is not None:
@@ -119,68 +106,6 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
     return totals
 
 
-def upgrade(
-    old: str | Path,
-    path: str | Path,
-    owner: str,
-    witness: str | Path | None = None,
-    keys: str | Path | None = None,
-) -> Before:
-    """Bring what a ledger of version 0.1.0 had spent into a new ledger at `path`; gives that.
-
-    Paid ahead counts as spent, and runs that were going on do not continue. The old file is left as it is, and no command
-    uses it. Raises LedgerDamaged where its chain is broken, LedgerFailed where it cannot be read.
-    """
-    old = Path(old).resolve()
-    if not old.is_file() or not old.read_bytes()[: len(OLD)] == OLD:
-        raise LedgerFailed(f"{old}: is no ledger of copriv 0.1.0, and there is nothing to upgrade")
-    writer = OneWriter.claim(old, "ledger")
-    try:
-        before = _spent_before(old, owner)
-        create_ledger(path, owner, witness, before=before, keys=keys)
-    finally:
-        writer.release()
-    return before
-
-
-def _spent_before(old: Path, owner: str) -> Before:
-    """ε and δ that a ledger of version 0.1.0 shows, paid ahead included, and its head. Every line is checked."""
-    head, ahead = hashlib.sha256(b"copriv ledger 1").hexdigest(), dict[str, tuple[Fraction, int]]()
-    ε = δ = ZERO
-    try:
-        connection = sqlite3.connect(old, isolation_level=None)
-        try:
-            rows = connection.execute(
-                "SELECT number, kind, time, fingerprint, run, identity, epsilon, content, hash FROM lines ORDER BY number"
-            ).fetchall()
-        finally:
-            connection.close()
-        for place, row in enumerate(rows, start=1):
-            number, kind, _, _, run, identity, text, content, hash_ = row
-            digest = hashlib.sha256()
-            for part in (head, str(number), *row[1:7], content):
-                raw = part if isinstance(part, bytes) else part.encode()
-                digest.update(len(raw).to_bytes(8, "big") + raw)
-            head = digest.hexdigest()
-            if (number, hash_) != (place, head):
-                raise LedgerDamaged(f"{old}: line {place} does not continue the chain; restore the newest copy")
-            if kind == "lifetime" and identity != owner:
-                raise BudgetRefused(f"{old}: is the ledger of {identity!r}, not of {owner!r}; give its own keys")
-            if kind == "ahead":
-                ahead[run] = Fraction(text) / int(content), int(content)
-                ε += Fraction(text)
-            elif kind == "charge":
-                each, left = ahead.get(run, (ZERO, 0))
-                if left > 0 and Fraction(text) == each:
-                    ahead[run] = each, left - 1  # paid for already
-                else:
-                    ε += Fraction(text)
-                δ += Fraction(content[hashlib.sha256().digest_size :].decode() or 0)
-    except (sqlite3.Error, ValueError, ZeroDivisionError, AttributeError) as error:
-        raise LedgerDamaged(f"{old}: cannot be read as a ledger of copriv 0.1.0 ({error})") from None
-    return ε, δ, head
-
-
 def _known(folder: Path, keys: str | Path | None, owner: str) -> list[Seen]:
     """The ledgers that this owner has used, by the witnesses in one or two folders."""
     other = None if keys is None else Path(keys).resolve()
@@ -188,9 +113,5 @@ def _known(folder: Path, keys: str | Path | None, owner: str) -> list[Seen]:
 
 
 def _refuse_traces(path: Path) -> None:
-    for trace in (path, *(Path(f"{path}{ending}") for ending in SIBLINGS)):
-        if os.path.lexists(trace):
-            raise LedgerDamaged(
-                f"{trace}: is there already, so there is or was a ledger: use it, or restore it. A ledger of version 0.1.0 "
-                "is brought into a new file by copriv ledger upgrade"
-            )
+    if os.path.lexists(path):
+        raise LedgerDamaged(f"{path}: is there already, so there is or was a ledger: use it, or restore it")

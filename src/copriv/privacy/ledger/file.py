@@ -1,10 +1,10 @@
 """A ledger in a file: what an owner has spent on one data set, over every run and agreement, for ever.
 
-    create_ledger("loans.ledger", "bank-1", witness="keys/bank-1")               # once (`ledger_making`)
+    create_ledger("loans.ledger", "bank-1", witness="keys/bank-1")               # once (`create`)
     file = LedgerFile.open("loans.ledger", "bank-1", lifetime=Fraction(2), witness="keys/bank-1")
     ledger = file.run(agreement.fingerprint, run_id, Fraction(1), answers=8)      # a Ledger, for Owner
 
-It is one file of text, to which lines are appended (`ledger_lines` says which), and nothing but that file: whoever
+It is one file of text, to which lines are appended (`lines` says which), and nothing but that file: whoever
 moves it, copies it or mounts it into a container has all of it. When `charge` returns, the charge is on the disk, and so
 is what the witness in another folder saw of it (`witness`). An answer's own line is written before the answer leaves, and
 is on the disk with the next charge: a crash of the process does not lose it, and where the power fails the answer is
@@ -15,7 +15,7 @@ lost, but its charge is not.
 | it is not there                                  | refuses; `create_ledger` makes one, and not where there was one        |
 | it is empty, or another one, or an older copy    | refuses: the witness says which it was, and how far                  |
 | it is moved, replaced or gets a second name      | the next charge is refused                                           |
-| another process has it open, by whatever name    | refuses (`one_writer`: the lock is the file's own)                   |
+| another process has it open, by whatever name    | refuses (`lock`: the lock is the file's own)                   |
 | another process has a copy of it open            | refuses: copies have one witness, which has a lock as well           |
 | a line is changed, removed or put in             | refuses: the chain of hashes breaks                                  |
 | a crash while a line was written                 | cuts off what the witness never saw, which was never paid with       |
@@ -35,11 +35,11 @@ from pathlib import Path
 
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_lines import START, ZERO, Charged, Entry, Line, Totals
-from copriv.privacy.ledger_reading import EMPTY, named, parsed, raw_lines, unwitnessed
-from copriv.privacy.one_writer import lock
-from copriv.privacy.run_ledger import RunLedger, begin_run
-from copriv.privacy.witness import Witness, flush, witnessed
+from copriv.privacy.ledger.lines import START, ZERO, Charged, Entry, Line, Totals
+from copriv.privacy.ledger.lock import lock
+from copriv.privacy.ledger.read import EMPTY, named, parsed, raw_lines, unwitnessed
+from copriv.privacy.ledger.run import RunLedger, begin_run
+from copriv.privacy.ledger.witness import Witness, flush, witnessed
 from copriv.validation import count
 
 BINARY = getattr(os, "O_BINARY", 0)

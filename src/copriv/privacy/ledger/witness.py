@@ -30,8 +30,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_lines import Totals, text_of
-from copriv.privacy.one_writer import lock
+from copriv.privacy.ledger.lines import Totals, text_of
+from copriv.privacy.ledger.lock import lock
 
 SUFFIX = ".witness"
 _BINARY = getattr(os, "O_BINARY", 0)

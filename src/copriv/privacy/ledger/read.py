@@ -4,11 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger_lines import START, Line, Totals
-from copriv.privacy.witness import Seen, witnessed
-
-OLD = b"SQLite format 3\x00"
-"""How the ledgers of version 0.1.0 begin, which were data bases of SQLite."""
+from copriv.privacy.ledger.lines import START, Line, Totals
+from copriv.privacy.ledger.witness import Seen, witnessed
 
 
 def read_lines(path: str | Path) -> Iterator[Line]:
@@ -56,15 +53,9 @@ EMPTY = (
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The bytes of each line, with its newline. Raises LedgerFailed where this is another format."""
+    """The bytes of each line, with its newline. Raises LedgerFailed."""
     try:
         with path.open("rb") as stream:
-            if stream.read(len(OLD)) == OLD:
-                raise LedgerFailed(
-                    f"{path}: is a ledger of copriv 0.1.0, which keeps what is spent in several files; bring it into a new "
-                    "one with copriv ledger upgrade"
-                )
-            stream.seek(0)
             yield from stream
     except OSError as error:
         raise LedgerFailed(f"{path}: cannot be read as a ledger ({error.strerror})") from None
