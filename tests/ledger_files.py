@@ -3,8 +3,19 @@
 from fractions import Fraction
 from pathlib import Path
 
+from copriv.privacy.ledger.book import Book
 from copriv.privacy.ledger.create import create_ledger
 from copriv.privacy.ledger.file import LedgerFile
+from copriv.privacy.ledger.witness import Seen
+
+
+def seen(keys: Path) -> Seen:
+    """What the witness of the one ledger of these keys saw."""
+    book = Book(keys)
+    (booked,) = book.booked().values()
+    found = book.seen(booked)
+    assert found is not None
+    return found
 
 
 def opened(

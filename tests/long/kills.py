@@ -76,7 +76,7 @@ class Ground:
         self.folder, self.ahead = folder, ahead
         self.ledger, self.keys = folder / "ledger", folder / "keys"
         create_ledger(self.ledger, NAME, self.keys)
-        self.flushed = Flushed(self.ledger, next(self.keys.iterdir()))
+        self.flushed = Flushed(self.ledger, next(self.keys.glob("*.witness")))
         self.left: dict[tuple[int, int], set[bytes]] = {}
         """Answers that left, by run and query: more than one only where the first was lost with its line, and paid for."""
         self.over = self.power_failed = False

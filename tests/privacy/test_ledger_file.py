@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
-from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger import file as ledger_file
+from copriv.privacy.ledger import LedgerDamaged, LedgerFailed, chain
 from copriv.privacy.ledger.create import adopt
 from copriv.privacy.ledger.lines import START
 from copriv.privacy.ledger.lock import InUse
@@ -200,7 +199,7 @@ def test_paying_ahead_waits_for_the_disk_less_and_ends_where_the_run_ends(
         path = tmp_path / f"{ahead}"
         with opened(path, "bank-1", Fraction(2), ahead=ahead) as file:
             ledger, written = file.run("f", "r", ONE, 8), list[int]()
-            monkeypatch.setattr(ledger_file, "flush", written.append)
+            monkeypatch.setattr(chain, "flush", written.append)
             for k in range(8):
                 ledger.charge(f"q{k}", THETA + k, Fraction(1, 8))
                 assert ledger.answers == k + 1
@@ -496,7 +495,7 @@ def test_a_disk_that_refuses_the_charge_stops_the_answer(
     with opened(tmp_path / "ledger", "bank-1", ONE) as file:
         ledger = file.run("f", "r", ONE, 8)
         with monkeypatch.context() as patched:
-            patched.setattr(*((ledger_file.os, "write") if what == "write" else (ledger_file, "flush")), full)
+            patched.setattr(*((os, "write") if what == "write" else (chain, "flush")), full)
             with pytest.raises(LedgerFailed, match="No space"):
                 ledger.charge("q", THETA, Fraction(1, 8))
         with pytest.raises(LedgerFailed):
@@ -583,7 +582,7 @@ def test_a_disk_that_fails_while_a_ledger_is_opened_is_told_in_words(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file if call == "flush" else os, call, fails)
+        patch.setattr(chain if call == "flush" else os, call, fails)
         with pytest.raises(LedgerFailed, match="Input/output error"):
             opened(tmp_path / "ledger", "bank", Fraction(1))
     opened(tmp_path / "ledger", "bank", Fraction(1)).close()  # and nobody holds its lock

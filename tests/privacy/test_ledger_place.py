@@ -19,7 +19,7 @@ from copriv.privacy.ledger.create import adopt, create_ledger
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.lock import InUse
 from copriv.privacy.ledger.read import read_lines, verify
-from copriv.privacy.ledger.witness import witnessed
+from ledger_files import seen
 
 ONE, EIGHTH = Fraction(1), Fraction(1, 8)
 THETA = np.zeros(10)
@@ -95,9 +95,8 @@ def test_each_charge_is_in_the_file_and_at_its_witness_before_it_returns(place: 
         ledger = file.run("f", "r", ONE, 8)
         for k in range(8):
             ledger.charge(f"q{k}", THETA, EIGHTH)
-            (seen,) = witnessed(keys, "bank")
-            assert verify(path).spent == seen.spent[0] == (k + 1) * EIGHTH
-            assert (seen.lines, seen.head) == (file.totals.lines, file.totals.head)
+            assert verify(path).spent == seen(keys).spent[0] == (k + 1) * EIGHTH
+            assert (seen(keys).lines, seen(keys).head) == (file.totals.lines, file.totals.head)
             ledger.record(f"q{k}", THETA)
 
 
@@ -148,11 +147,11 @@ def test_what_a_lost_ledger_had_spent_is_carried_over(place: tuple[Path, Path]) 
     path, keys = place
     spend(path, keys, answers=5)
     old = path.read_bytes()
-    (seen,) = witnessed(keys, "bank")
+    lost = seen(keys).ledger
     path.unlink()
     with pytest.raises(LedgerFailed, match="no witness of a ledger 0000"):
         create_ledger(path, "bank", keys, carry="0000")
-    create_ledger(path, "bank", keys, carry=seen.ledger[:8])
+    create_ledger(path, "bank", keys, carry=lost[:8])
     totals = verify(path, witness=keys)
     assert (totals.spent, totals.before) == (5 * EIGHTH, 5 * EIGHTH)
     assert "0.375 is left of the lifetime budget of 1.000" in spend(path, keys, "next")
@@ -185,27 +184,136 @@ def test_another_ledger_and_one_without_a_witness_are_refused(place: tuple[Path,
         verify(other, witness=keys)
 
 
-@pytest.mark.parametrize("when", ["before the ledger is there", "before its witness has seen it"])
-def test_a_crash_while_a_ledger_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
-    class Crash(BaseException):
-        pass
-
-    def crash(*_: object, **__: object) -> None:
-        raise Crash
-
-    path, keys = tmp_path / "bank.ledger", tmp_path / "keys"
-    what = (
-        "copriv.privacy.ledger.create.flush"
-        if when.startswith("before the")
-        else "copriv.privacy.ledger.witness.Witness.see"
-    )
-    with monkeypatch.context() as patched:
-        patched.setattr(what, crash)
-        with pytest.raises(Crash):
-            create_ledger(path, "bank", keys)
-    if not path.exists():
+def test_a_ledger_that_was_lost_is_used_where_it_is_found_if_none_could_be_made_instead(
+    place: tuple[Path, Path],
+) -> None:
+    """A slip in the path, and all that was spent was forgotten: the next one began at 0, and the true one was refused."""
+    path, keys = place
+    spend(path, keys, answers=5)
+    lost, old = seen(keys).ledger, path.read_bytes()
+    path.unlink()
+    with pytest.raises(LedgerFailed, match="no ledger can be made there"):
+        create_ledger(path.with_name("missing") / "bank.ledger", "bank", keys, carry=lost)
+    with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*0\.625 spent"):
         create_ledger(path, "bank", keys)
-    assert spend(path, keys) == "spent 1"
+    path.write_bytes(old)
+    assert spend(path, keys, "r", 0) == "spent 5/8"
+
+
+def test_a_ledger_is_not_carried_over_while_an_owner_answers_from_it(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    holder, pipe = started(path, keys, "x", 4, "wait")
+    assert pipe.recv() == "spent 1/2"
+    with pytest.raises(InUse, match=f"in use by process {holder.pid}"):
+        create_ledger(path.with_name("new.ledger"), "bank", keys, carry=seen(keys).ledger)
+    pipe.send("go on")
+    holder.join(20)
+    assert not path.with_name("new.ledger").exists()
+
+
+def making(path: Path, keys: Path, pipe: Any) -> None:
+    pipe.recv()
+    try:
+        create_ledger(path, "bank", keys)
+        pipe.send("made")
+    except CoprivError as error:
+        pipe.send(str(error))
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "b")])
+def test_of_two_processes_that_make_a_ledger_at_once_one_does(tmp_path: Path, names: tuple[str, str]) -> None:
+    """Both did, in 21 of 30 pairs."""
+    for pair in range(4):
+        folder, pipes = tmp_path / f"{pair}", list[Any]()
+        folder.mkdir()
+        for name in names:
+            here, there = _FORKS.Pipe()
+            _FORKS.Process(target=making, args=(folder / name, folder / "keys", there)).start()
+            pipes.append(here)
+        for pipe in pipes:
+            pipe.send("go")
+        said = sorted(pipe.recv() for pipe in pipes)
+        assert said.count("made") == 1, said
+        (refused,) = (each for each in said if each != "made")
+        assert "in use by" in refused or "has a ledger already" in refused or "is there already" in refused
+
+
+def test_three_folders_for_witnesses_make_no_three_ledgers(tmp_path: Path) -> None:
+    """Each had a lifetime budget of its own: epsilon was 3 of 1."""
+    path, keys = tmp_path / "bank.ledger", tmp_path / "keys"
+    create_ledger(path, "bank", tmp_path / "w1", keys=keys)
+    for other in ("w2", "w3", "keys"):
+        with pytest.raises(LedgerDamaged, match="bank has a ledger already"):
+            create_ledger(tmp_path / f"{other}.ledger", "bank", tmp_path / other, keys=keys)
+        with pytest.raises(LedgerDamaged, match=r"have its witness in .*w1, not in"):
+            LedgerFile.open(path, "bank", ONE, witness=tmp_path / other, keys=keys)
+    LedgerFile.open(path, "bank", ONE, witness=tmp_path / "w1", keys=keys).close()
+    shutil.rmtree(tmp_path / "w1")  # as a disk that was not mounted
+    with pytest.raises(LedgerDamaged, match="its witness is not in"):
+        create_ledger(tmp_path / "again.ledger", "bank", tmp_path / "w1", keys=keys)
+    with pytest.raises(LedgerDamaged, match="bring it back"):
+        LedgerFile.open(path, "bank", ONE, keys=keys)
+
+
+def test_a_witness_that_the_book_does_not_have_is_no_way_to_a_second_ledger(place: tuple[Path, Path]) -> None:
+    """The book was deleted, or the keys were renewed and the witnesses' folder was not."""
+    path, keys = place
+    spend(path, keys, answers=5)
+    (keys / "ledgers.jsonl").unlink()
+    for other in (keys, keys.with_name("renewed")):
+        with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*0\.625 spent"):
+            create_ledger(path.with_name("new"), "bank", keys, keys=other)
+    create_ledger(path.with_name("new"), "bank", keys, carry=verify(path).identity)
+    assert verify(path.with_name("new"), witness=keys).spent == 5 * EIGHTH
+    assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
+
+
+def test_keys_that_cannot_be_written_to_make_no_ledger_and_use_the_one_they_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, keys, elsewhere = tmp_path / "bank.ledger", tmp_path / "keys", tmp_path / "elsewhere"
+    opens = os.open
+
+    def read_only(name: Any, flags: int, *more: Any) -> int:
+        if Path(name).parent == keys and flags & (os.O_WRONLY | os.O_RDWR):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opens(name, flags, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", read_only)
+        with pytest.raises(LedgerFailed, match="Make the ledger once where the folder of the keys can be written to"):
+            create_ledger(path, "bank", elsewhere, keys=keys)
+    create_ledger(path, "bank", elsewhere, keys=keys)
+    monkeypatch.setattr(os, "open", read_only)
+    with LedgerFile.open(path, "bank", ONE, keys=keys) as file:
+        file.run("f", "r", ONE, 8).charge("q", THETA, EIGHTH)
+    assert verify(path, witness=keys).spent == verify(path, witness=elsewhere).spent == EIGHTH
+
+
+def test_a_ledger_that_was_replaced_stays_so_when_the_other_gets_a_new_witness(place: tuple[Path, Path]) -> None:
+    """Found by test_ledger_histories.py: the second line of a ledger in the book did not say what it replaces."""
+    path, keys = place
+    spend(path, keys, answers=3)
+    new = path.with_name("new.ledger")
+    create_ledger(new, "bank", keys, carry=verify(path).identity)
+    (keys / f"ledger-{verify(new).identity[:16]}.witness").unlink()
+    adopt(new, "bank", verify(new).head, keys)
+    assert "0.625 is left of the lifetime budget" in spend(new, keys, "next", 0)
+    assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
+
+
+def test_a_book_that_a_crash_tore_is_read_and_one_that_was_changed_is_not(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    book = keys / "ledgers.jsonl"
+    whole = book.read_bytes()
+    for torn in (b'{"ledger": "0', bytes(40), bytes(40) + b"\n"):
+        book.write_bytes(whole + torn)
+        assert spend(path, keys, "r", 0) == "spent 0"
+        create_ledger(path.with_name("other"), "bank", keys, another="Lund")
+        path.with_name("other").unlink()
+        assert spend(path, keys, "r", 0) == "spent 0"
+    book.write_bytes(b"?" + whole + whole)
+    assert "line 1 cannot be read" in spend(path, keys, "r", 0)
 
 
 # One process, one name ----------------------------------------------------------------------------------------------
@@ -310,8 +418,7 @@ def test_a_forked_process_that_lets_go_does_not_say_that_the_ledger_is_closed(pl
             file.close()
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        (seen,) = witnessed(keys, "bank")
-        assert not seen.closed
+        assert not seen(keys).closed
 
 
 # Older copies --------------------------------------------------------------------------------------------------------
@@ -358,7 +465,7 @@ def test_a_line_that_a_crash_tore_was_never_paid_with(place: tuple[Path, Path]) 
     spend(path, keys, answers=2, how="kill")
     whole, (witness,) = path.read_bytes(), keys.glob("*.witness")
     saved = witness.read_bytes()
-    seen_bytes = len(b"".join(whole.splitlines(keepends=True)[: witnessed(keys, "bank")[0].lines]))
+    seen_bytes = len(b"".join(whole.splitlines(keepends=True)[: seen(keys).lines]))
     with LedgerFile.open(path, "bank", ONE, witness=keys) as file:
         file.run("f" * 64, "r", ONE, 8).charge("next", THETA, EIGHTH)
         file._sound = False  # as if it were killed here

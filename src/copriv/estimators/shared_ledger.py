@@ -171,7 +171,7 @@ class OwnersLedger(MemoryLedger):
         self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
     ) -> None:
         # A charge that this ledger then refuses stays counted in the shared one: budget is lost, never privacy.
-        self._shared.pay(self._owner, to_pay(self._owner, epsilon, delta, self.spent, self.spent_delta), self._fit)
+        self._shared.pay(self._owner, to_pay(self._owner, (epsilon, delta), (self.spent, self.spent_delta)), self._fit)
         super().charge(identity, theta, epsilon, delta)
 
 

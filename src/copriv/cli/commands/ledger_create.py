@@ -22,5 +22,5 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Make an owner's ledger, once. What is spent of it never comes back, whatever runs and tables follow."""
-    create_ledger(path, party_keys(keys, "owner").name, witness or keys, another=another, carry=carry, keys=keys)
-    show_made(verify(path, witness=witness or keys), path, "copriv.ledger-created/1", as_json)
+    create_ledger(path, party_keys(keys, "owner").name, witness, another=another, carry=carry, keys=keys)
+    show_made(verify(path, witness=keys), path, "copriv.ledger-created/1", as_json)

@@ -24,7 +24,7 @@ def command(
     """Check every line of a ledger and the sums; with --keys or --head, also that no older copy was put back."""
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise UsageError(f"--head: a head has 64 hexadecimal digits, not {head!r}; `copriv ledger show` prints it")
-    totals = verify(path, head, witness or keys)
+    totals = verify(path, head, keys or witness)
     if as_json:
         typer.echo(json.dumps({"schema": "copriv.ledger-verified/1", "ok": True, **totals_fields(totals)}, indent=2))
     else:

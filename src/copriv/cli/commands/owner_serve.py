@@ -86,8 +86,8 @@ def command(
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
     ε, δ = rules.lifetime(terms, name)
     if new_ledger and not ledger.exists():
-        create_ledger(ledger, name, witness or keys, keys=keys)
-    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness=witness or keys) as file:
+        create_ledger(ledger, name, witness, keys=keys)
+    with LedgerFile.open(ledger, name, Fraction(ε), Fraction(δ), ahead, witness, keys) as file:
         _promise(terms, name, learner, rules.learner, file.totals)
         promise = terms.mechanism.promise(terms, terms.owner[terms.owner_names.index(name)])
         log(f"policy: {policy_file or 'none; whatever the agreement says is answered, once'}")

@@ -50,7 +50,7 @@ def readiness(
             found.problems.append(str(error))
     if ledger is not None:
         try:
-            _budget(agreement, name, ledger, witness or keys, rules.lifetime(agreement, name), found)
+            _budget(agreement, name, ledger, keys or witness, rules.lifetime(agreement, name), found)
         except CoprivError as error:
             found.problems.append(str(error))
     return found

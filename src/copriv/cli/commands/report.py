@@ -53,7 +53,7 @@ def command(
     check_folder("--out", target)
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
-        authority=None if keys is None else _authority(keys), witness=witness or keys, head=head, docs=docs,
+        authority=None if keys is None else _authority(keys), witness=keys or witness, head=head, docs=docs,
         unfinished=unfinished,
     )  # fmt: skip
     if as_json:

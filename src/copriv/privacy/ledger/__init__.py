@@ -131,7 +131,7 @@ class MemoryLedger:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            cost = to_pay(self._owner, epsilon, delta, self._spent, self._spent_delta)
+            cost = to_pay(self._owner, (epsilon, delta), (self._spent, self._spent_delta))
             refuse_overspending(
                 self._owner, cost, (self._epsilon, self._delta), (self._spent, self._spent_delta),
                 self._cap - self.answers,
@@ -165,8 +165,12 @@ Cost = tuple[Fraction, Fraction]
 """ε and δ."""
 
 
-def to_pay(owner: str, epsilon: Fraction, delta: Fraction, spent: Fraction, spent_delta: Fraction) -> Cost:
-    """What a charge adds to what a run has spent. Raises BudgetRefused for a charge that is not one."""
+def to_pay(owner: str, asked: Cost, paid: Cost) -> Cost:
+    """What a charge adds to what is paid already. Raises BudgetRefused for a charge that is not one.
+
+    paid: what the answers that are private together with this one have cost so far. These are all of its run.
+    """
+    (epsilon, delta), (spent, spent_delta) = asked, paid
     if not epsilon > 0 or delta < 0:
         raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
     if spent_delta == 0:

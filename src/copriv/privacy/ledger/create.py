@@ -7,16 +7,16 @@ is whether another owner, or the same one under other keys, holds the same peopl
 """
 
 import os
-import secrets
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from copriv.errors import BudgetRefused
+from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.file import BINARY
-from copriv.privacy.ledger.lines import START, ZERO, Entry, Totals, text_of
-from copriv.privacy.ledger.read import named, verify
-from copriv.privacy.ledger.witness import Seen, Witness, flush, flush_folder, witnessed
+from copriv.privacy.ledger.book import Book, Booked
+from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, write_all
+from copriv.privacy.ledger.lines import START, Entry, Line, Totals
+from copriv.privacy.ledger.read import read_lines, verify
+from copriv.privacy.ledger.witness import Seen, Witness
 
 
 def create_ledger(
@@ -30,88 +30,144 @@ def create_ledger(
 ) -> None:
     """Make a new ledger and its witness. Its lifetime budget is 0 until it is opened with one.
 
-    witness: a folder for the witness, best that of the owner's keys; that of the ledger, when None.
-    keys: the folder of the owner's keys, where the witness is in another: a ledger that they had is refused as well.
+    Nothing has changed before the book of the keys says so, which is written last: whatever fails or dies before, the same
+    call again makes the ledger, or the ledger that was lost can be used where it is found.
+
+    witness: a folder for the witness; that of the keys, when None.
+    keys: the folder of the owner's keys, whose book says which ledgers there are; that of the witness or else of the
+        ledger, when None.
     another: where this owner has a ledger already, why this one counts for other people. It stands in the file.
     carry: the identity (or its beginning) of a ledger that is lost: this one begins with what that had spent.
-    Raises LedgerDamaged where a file, what lay beside one, or a witness says that there is or was a ledger.
+    Raises LedgerDamaged where there is a file, or was a ledger, InUse while another process makes one or answers from the
+    one to carry over.
     """
-    path = Path(path).resolve()
-    folder = path.parent if witness is None else Path(witness).resolve()
-    _refuse_traces(path)
-    known = _known(folder, keys, owner)
-    begun = [seen for seen in known if seen.lines == 0 and not Path(seen.file).exists()]  # a crash came between
-    lost = [seen for seen in known if carry and seen.ledger.startswith(carry)]
-    if carry and len(lost) != 1:
-        raise LedgerFailed(f"{folder}: no witness of a ledger {carry}; found {named(known) or 'none'}")
-    left = [seen for seen in known if seen not in begun and seen not in lost]
-    if left and not another:
-        raise LedgerDamaged(
-            f"{owner} has a ledger already: {named(left)}. Budgets of the same people add up, so one ledger counts for "
-            "them, whatever the run or the table's name: use it. If it is lost, carry over what it had spent (copriv "
-            f"ledger create --carry {left[0].ledger[:16]}). Only for other people make another one (--another 'why')"
-        )
-    spent = (*lost[0].spent, lost[0].ledger) if lost else None
-    lines = [Entry("ledger", identity=owner, content=another[:500]).after(0, START)]
-    identity = lines[0].hash
-    if spent is not None:
-        lines.append(Entry("before", epsilon=spent[0], delta=spent[1], content=spent[2]).after(1, identity))
-    totals = Totals()
-    for line in lines:
-        totals.add(line)
-    replaces = tuple(seen.ledger for seen in (*begun, *lost))
-    nothing = Seen(identity, owner, str(path)[:1000], 0, START, text_of(ZERO), text_of(ZERO), True, replaces)
-    # The witness first: a ledger that is there has one. Nothing was charged while it has seen no line.
-    kept = Witness.create(folder, nothing)
-    made = Path(f"{path}.{secrets.token_hex(8)}.new")  # a name of its own: nobody's file is written over
-    try:
-        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(b"".join(line.to_bytes() for line in lines))
-            stream.flush()
-            flush(stream.fileno())
-        made.rename(path)  # it is there whole, or not at all
-        flush_folder(path.parent)
-        kept.see(totals, path, closed=True)
-    except OSError as error:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
-        raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror})") from None
-    finally:
-        kept.close()
+    path, (home, folder) = Path(path).resolve(), _folders(path, witness, keys)
+    with Book(home).claimed() as book, ExitStack() as held:
+        begun = _unused(path, book)
+        counting = book.counting(owner, *{home, folder})
+        lost = [each for each in counting if carry and each.ledger.startswith(carry)]
+        if carry and len(lost) != 1:
+            raise LedgerFailed(f"{home}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}")
+        left = [each for each in counting if each not in lost]
+        if left and not another:
+            raise LedgerDamaged(
+                f"{owner} has a ledger already: {book.named(left)}. Budgets of the same people add up, so one ledger counts "
+                "for them, whatever the run or the table's name: use it. If it is lost, carry over what it had spent (copriv "
+                f"ledger create --carry {left[0].ledger[:16]}). Only for other people make another one (--another 'why')"
+            )
+        said = [Entry("ledger", identity=owner, content=another[:500])]
+        for each in lost:
+            old = Witness.open(book.place(each), each.ledger)
+            if old is None:
+                raise LedgerDamaged(book.missing(path, each))
+            held.callback(old.close)  # nobody answers from it meanwhile
+            said.append(Entry("before", epsilon=old.seen.spent[0], delta=old.seen.spent[1], content=each.ledger))
+        if begun and [line.entry for line in begun] != said:
+            raise LedgerDamaged(_there(path))
+        totals = _counted(begun or _written(path, said))
+        try:
+            flush_folder(path.parent)
+            Witness.create(folder, Seen.of(totals, path, closed=True))
+        except CoprivError:
+            with suppress(OSError):
+                if not begun:
+                    path.unlink()
+            raise
+        book.add(Booked(totals.identity, owner, _said(folder, home), *(each.ledger for each in lost)))
 
 
 def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: str | Path | None = None) -> Totals:
-    """Begin a witness for a whole ledger that has none in this folder: keys were renewed, or the witness is lost.
-
-    keys: the folder of the owner's keys, where that is another one: a witness there is refused as well.
+    """Begin a witness for a whole ledger that has none: keys were renewed, or the witness is lost or in another folder.
 
     head: of the ledger, as it was written down or is shown: it is a person who says that this is the newest copy.
-    Raises LedgerDamaged where a witness is there already, or the head is another one.
+    keys: the folder of the owner's keys, where that is not the one of the witness.
+    Raises LedgerDamaged where the keys have a ledger, or the head is another one; InUse, LedgerFailed.
     """
-    path, folder = Path(path).resolve(), Path(witness).resolve()
-    totals = verify(path)
-    if totals.head != head:
-        raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
-    if totals.owner != owner:
-        raise BudgetRefused(f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys")
-    known = _known(folder, keys, owner)
-    if known:
-        raise LedgerDamaged(
-            f"{folder}: these keys have a ledger already: {named(known)}; nothing was changed. A witness is brought to "
-            "another folder by moving its file"
-        )
-    ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
-    Witness.create(folder, Seen(totals.identity, owner, str(path)[:1000], totals.lines, head, ε, δ, True)).close()
+    path, (home, folder) = Path(path).resolve(), _folders(path, witness, keys)
+    with Book(home).claimed() as book:
+        totals = verify(path)
+        if totals.head != head:
+            raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
+        if totals.owner != owner:
+            raise BudgetRefused(f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys")
+        counting = book.counting(owner)
+        mine = [each for each in counting if each.ledger == totals.identity]
+        if any(book.seen(each) for each in mine) or (counting and not mine):
+            raise LedgerDamaged(
+                f"{home}: these keys have a ledger already: {book.named(counting)}; nothing was changed. A witness is brought "
+                "to another folder by moving its file there first"
+            )
+        # Not closed: what was paid ahead may have been answered in lines that a crash took.
+        Witness.create(folder, Seen.of(totals, path, closed=False))
+        book.add(Booked(totals.identity, owner, _said(folder, home)))
     return totals
 
 
-def _known(folder: Path, keys: str | Path | None, owner: str) -> list[Seen]:
-    """The ledgers that this owner has used, by the witnesses in one or two folders."""
-    other = None if keys is None else Path(keys).resolve()
-    return witnessed(folder, owner) + ([] if other is None or other == folder else witnessed(other, owner))
+def _folders(path: str | Path, witness: str | Path | None, keys: str | Path | None) -> tuple[Path, Path]:
+    """Those of the keys and of the witness."""
+    home = Path(keys or witness or Path(path).parent).resolve()
+    return home, Path(witness or home).resolve()
 
 
-def _refuse_traces(path: Path) -> None:
-    if os.path.lexists(path):
-        raise LedgerDamaged(f"{path}: is there already, so there is or was a ledger: use it, or restore it")
+def _said(folder: Path, home: Path) -> str:
+    return "" if folder == home else str(folder)
+
+
+def _unused(path: Path, book: Book) -> list[Line]:
+    """What a call that did not come to its end left at this path; none where there is nothing. Raises LedgerDamaged."""
+    if not os.path.lexists(path):
+        return []
+    try:
+        identity, lines = verify(path).identity, list(read_lines(path))
+    except CoprivError:
+        raise LedgerDamaged(_there(path)) from None
+    if identity in book.booked() or any(line.kind not in ("ledger", "before") for line in lines):
+        raise LedgerDamaged(_there(path))
+    with suppress(OSError):
+        _beside(path, identity).unlink()
+    return lines
+
+
+def _there(path: Path) -> str:
+    return (
+        f"{path}: is there already, so there is or was a ledger: use it, or restore it. If it is what another copriv ledger "
+        "create left that was cut short, remove it"
+    )
+
+
+def _written(path: Path, said: list[Entry]) -> list[Line]:
+    """The ledger's first lines, on the disk: they are there whole, or not at all."""
+    lines, head = list[Line](), START
+    for entry in said:
+        lines.append(entry.after(len(lines), head))
+        head = lines[-1].hash
+    made = _beside(path, lines[0].hash)
+    try:
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+        try:
+            write_all(descriptor, b"".join(line.to_bytes() for line in lines))
+            flush(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(made, path)  # not a rename: nobody's file is written over
+        made.unlink()
+    except FileExistsError:
+        raise LedgerDamaged(_there(path)) from None
+    except OSError as error:
+        raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror})") from None
+    finally:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+    return lines
+
+
+def _beside(path: Path, identity: str) -> Path:
+    """A name of its own for what is being written."""
+    return path.with_name(f"{path.name}.{identity[:16]}.new")
+
+
+def _counted(lines: list[Line]) -> Totals:
+    totals = Totals()
+    for line in lines:
+        totals.add(line)
+    return totals

@@ -52,6 +52,11 @@ class Line:
     nonce: str
     hash: str
 
+    @property
+    def entry(self) -> "Entry":
+        """What it says, whenever and wherever it stands."""
+        return Entry(self.kind, self.fingerprint, self.run, self.identity, self.epsilon, self.delta, self.content)
+
     def chained(self, head: str) -> str:
         """What `hash` must be after a line of hash `head`."""
         return hashlib.sha256(bytes.fromhex(head) + self._body()).hexdigest()
@@ -156,6 +161,11 @@ class RunTotals:
         """ε that is spent or paid for ahead."""
         return self.spent + self.ahead * self.each
 
+    @property
+    def paid(self) -> tuple[Fraction, Fraction]:
+        """ε and δ of the answers that the next one is private together with: all that the run has had."""
+        return self.spent, self.spent_delta
+
 
 @dataclass
 class Totals:
@@ -212,7 +222,7 @@ class Totals:
             case "run" if ε is not None and run is None:
                 self.runs[line.run] = RunTotals(line.fingerprint, ε, int(line.content), δ)
             case "charge" if ε is not None and run is not None:
-                free = run.spent_delta > 0  # paid for by the first one
+                free = run.paid[1] > 0  # paid for by the first of those that are private together
                 if not (ε == δ == 0 if free else ε > 0 and (δ == 0 or run.charged == 0)):
                     return False
                 run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1

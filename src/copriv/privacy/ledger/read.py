@@ -1,11 +1,12 @@
 """A ledger's file read and checked, by anybody who may read it, also while its owner writes."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger.book import Book
 from copriv.privacy.ledger.lines import START, Line, Totals
-from copriv.privacy.ledger.witness import Seen, witnessed
 
 
 def read_lines(path: str | Path) -> Iterator[Line]:
@@ -22,7 +23,7 @@ def read_lines(path: str | Path) -> Iterator[Line]:
 def verify(path: str | Path, head: str | None = None, witness: str | Path | None = None) -> Totals:
     """Check every line of a ledger file, and that it goes on from `head`, a head that was written down elsewhere.
 
-    witness: the folder of the owner's keys, to hold the ledger against its witness too.
+    witness: the folder of the owner's keys, or that of the witness alone, to hold the ledger against its witness too.
     Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that is no ledger.
     """
     path, totals, heads = Path(path), Totals(), {START: 0}
@@ -32,10 +33,7 @@ def verify(path: str | Path, head: str | None = None, witness: str | Path | None
     if totals.lines == 0:
         raise LedgerDamaged(f"{path}: {EMPTY}")
     if witness is not None:
-        known = witnessed(Path(witness), totals.owner)
-        seen = next((seen for seen in known if seen.ledger == totals.identity), None)
-        if seen is None:
-            raise LedgerDamaged(unwitnessed(path, Path(witness), known))
+        seen = Book(Path(witness).resolve()).witnessed(path, totals.identity, totals.owner)
         if heads.get(seen.head) != seen.lines:
             head = seen.head
     if head is not None and head not in heads:
@@ -71,22 +69,8 @@ def parsed(path: Path, raw: bytes, number: int) -> Line:
         raise LedgerDamaged(f"ledger: line {number} cannot be read ({error}); restore the newest copy") from None
 
 
-def named(known: list[Seen]) -> str:
-    """Ledgers in words: where, which, how far."""
-    return "; ".join(
-        f"{seen.file} ({seen.ledger[:16]}, {_counted(seen.lines)}, {float(seen.spent[0]):.6g} spent)" for seen in known
-    )
-
-
-def _counted(lines: int) -> str:
-    return f"{lines} line{'' if lines == 1 else 's'}"
-
-
-def unwitnessed(path: Path, folder: Path, known: list[Seen]) -> str:
-    """Why a ledger that these keys never saw is not used."""
-    if known:
-        return f"{path}: is not the ledger that these keys have used, which is {named(known)}: give that one"
-    return (
-        f"{path}: there is no witness of it in {folder}, so nobody can tell whether it is the newest copy. Give the keys "
-        "that it was used with; if they were renewed, see that it is the newest, and take it with copriv ledger adopt"
-    )
+def first_hash(path: Path, descriptor: int) -> str:
+    """The ledger's identity, read from the file that is open. Raises LedgerDamaged, LedgerFailed."""
+    if os.fstat(descriptor).st_size == 0:
+        raise LedgerDamaged(f"{path}: {EMPTY}")
+    return parsed(path, next(raw_lines(path)), 1).hash

@@ -2,54 +2,21 @@
 
 import hashlib
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import AnswerLost, refuse_overspending, to_pay
+from copriv.privacy.ledger.chain import Chain
 from copriv.privacy.ledger.lines import ZERO, Entry, RunTotals
 from copriv.types import Array
-from copriv.validation import count
-
-if TYPE_CHECKING:
-    from copriv.privacy.ledger.file import LedgerFile
-
-
-def begin_run(
-    file: "LedgerFile", fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction
-) -> "RunLedger":
-    """See `LedgerFile.run`."""
-    count("answers", answers)
-    totals = file.totals
-    if not epsilon > 0 or not 0 <= delta < 1 or not run or len(run) > 200:
-        raise BudgetRefused(f"{totals.owner}: a run needs a name and a budget above 0, not {run!r}, {epsilon}")
-    known = totals.runs.get(run)
-    if known is None:
-        left = totals.lifetime - totals.committed
-        if epsilon > left:
-            raise BudgetRefused(
-                f"{totals.owner} refused run {run!r}: it may spend {float(epsilon):.3f}, and "
-                f"{float(left):.3f} is left of the lifetime budget of {float(totals.lifetime):.3f}. "
-                "Continue the earlier run (copriv learner --resume), or raise the lifetime budget in the policy."
-            )
-        if delta > totals.lifetime_delta - totals.spent_delta:
-            raise BudgetRefused(
-                f"{totals.owner} refused run {run!r}: it may spend a delta of {float(delta):g}, and "
-                f"{float(totals.lifetime_delta - totals.spent_delta):g} is left of the lifetime's "
-                f"{float(totals.lifetime_delta):g}. Raise lifetime_delta in the policy, or agree on pure epsilon."
-            )
-    terms = RunTotals(fingerprint, epsilon, answers, delta)
-    ledger = RunLedger(file, run, terms)
-    ledger.check_terms()
-    return ledger
 
 
 class RunLedger:
     """One run's part of an owner's file. A run that was never charged leaves no line."""
 
-    def __init__(self, file: "LedgerFile", run: str, terms: RunTotals) -> None:
+    def __init__(self, file: Chain, run: str, terms: RunTotals) -> None:
         self.file, self._run, self._terms = file, run, terms
 
     @property
@@ -123,7 +90,7 @@ class RunLedger:
         file, totals, run = self.file, self.file.totals, self._totals
         if identity in file.pending or identity in file.charged:
             raise QueryRefused(f"{totals.owner} refused: query {identity} is already charged")
-        cost = to_pay(totals.owner, epsilon, delta, run.spent, run.spent_delta)
+        cost = to_pay(totals.owner, (epsilon, delta), run.paid)
         if self._is_paid_for(cost[0]):
             return cost
         left = run.cap - run.charged - run.ahead

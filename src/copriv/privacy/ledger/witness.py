@@ -13,8 +13,9 @@ charge is on the disk in the ledger first, and in the witness second; only then 
 The file has two halves, written in turn, so that a crash while one is written leaves the other. Whoever has a ledger open
 holds its witness too: two copies of a ledger are two files, each with a lock of its own, but they have one witness.
 
-What a witness cannot notice: ledger and keys that are set back *together*, as by a snapshot of a whole machine, and two
-copies of both, used on two machines. The learner notices within a run (`LedgerFile.holds`); between runs nobody does.
+What a witness cannot notice: ledger and witness that are set back *together*, as by a snapshot of a whole machine, and two
+copies of both with the keys, used on two machines. The learner notices within a run (`LedgerFile.holds`); between runs nobody
+does.
 """
 
 import hashlib
@@ -24,17 +25,12 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, make_folder, write_all
 from copriv.privacy.ledger.lines import Totals, text_of
 from copriv.privacy.ledger.lock import lock
 
 SUFFIX = ".witness"
-_BINARY = getattr(os, "O_BINARY", 0)
 _HALF = 4096
 """Bytes: no sector, and no page, has parts of both halves."""
 
@@ -55,8 +51,12 @@ class Seen:
     delta: str
     closed: bool
     """Whether the ledger was closed since: then all its lines are here."""
-    replaces: tuple[str, ...] = ()
-    """Ledgers whose spending this one begins with, and that are not to be used any more."""
+
+    @classmethod
+    def of(cls, totals: Totals, file: Path, closed: bool) -> "Seen":
+        """What there is to see of a ledger."""
+        ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
+        return cls(totals.identity, totals.owner, str(file)[:1000], totals.lines, totals.head, ε, δ, closed)
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
@@ -70,29 +70,30 @@ class Witness:
     def __init__(self, path: Path, descriptor: int, seen: Seen, written: int) -> None:
         self._path, self._descriptor, self.seen, self._written = path, descriptor, seen, written
 
-    @classmethod
-    def create(cls, folder: Path, seen: Seen) -> "Witness":
-        """A new witness. Raises LedgerFailed where it cannot be written."""
+    @staticmethod
+    def create(folder: Path, seen: Seen) -> None:
+        """A witness that saw this, if it is not there. Raises LedgerDamaged for one that saw something else, LedgerFailed."""
         path = _path(folder, seen.ledger)
         made = path.with_suffix(".new")
+        there = seen_in(folder, seen.ledger)
+        if there is not None and there.head != seen.head:
+            raise LedgerDamaged(f"{path}: is a witness that saw {there.lines} lines of it, and not these {seen.lines}")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
-            try:
-                os.ftruncate(descriptor, 2 * _HALF)
-                cls(made, descriptor, seen, 0)._write(seen)
-            finally:
-                os.close(descriptor)
-            made.rename(path)  # it is there whole, or not at all
+            make_folder(folder)
+            if there is None:
+                descriptor = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+                try:
+                    os.ftruncate(descriptor, 2 * _HALF)
+                    Witness(made, descriptor, seen, 0)._write(seen)
+                finally:
+                    os.close(descriptor)
+                made.rename(path)  # it is there whole, or not at all
             flush_folder(folder)
         except OSError as error:
             raise LedgerFailed(
                 f"{folder}: no witness can be written ({error.strerror}); nothing was answered. Give another folder "
-                "that can be written to (--witness), always the same one"
+                "that can be written to (--witness)"
             ) from None
-        witness = cls.open(folder, seen.ledger)
-        assert witness is not None
-        return witness
 
     @classmethod
     def open(cls, folder: Path, ledger: str) -> "Witness | None":
@@ -102,7 +103,7 @@ class Witness:
         """
         path = _path(folder, ledger)
         try:
-            descriptor = os.open(path, os.O_RDWR | _BINARY)
+            descriptor = os.open(path, os.O_RDWR | BINARY)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -122,22 +123,10 @@ class Witness:
 
     def see(self, totals: Totals, file: Path, closed: bool = False) -> None:
         """Remember what stands in the ledger, on the disk. Raises LedgerFailed."""
-        ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
-        seen = Seen(
-            self.seen.ledger,
-            totals.owner,
-            str(file)[:1000],
-            totals.lines,
-            totals.head,
-            ε,
-            δ,
-            closed,
-            self.seen.replaces,
-        )
         try:
             if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
                 raise OSError(f"{self._path} was replaced while in use")
-            self._write(seen)
+            self._write(Seen.of(totals, file, closed))
         except OSError as error:
             raise LedgerFailed(f"{file.name}: its witness cannot be written ({error}); nothing was answered") from None
 
@@ -153,44 +142,31 @@ class Witness:
         half = f"{said}\n{hashlib.sha256(said.encode()).hexdigest()}\n".encode()
         if len(half) > _HALF:
             raise OSError(f"what it has to say takes {len(half)} bytes, more than {_HALF}")
-        _write_all(self._descriptor, half.ljust(_HALF), (self._written % 2) * _HALF)
+        os.lseek(self._descriptor, (self._written % 2) * _HALF, os.SEEK_SET)
+        write_all(self._descriptor, half.ljust(_HALF))
         flush(self._descriptor)
         self.seen = seen
 
 
-def witnessed(folder: Path, owner: str) -> list[Seen]:
-    """The ledgers that this owner has used with the keys in a folder, but for those that another one replaces."""
-    if not folder.is_dir():
-        return []
-    all_seen = [_newest(path)[1] for path in sorted(folder.glob(f"ledger-*{SUFFIX}"))]
-    replaced = {ledger for seen in all_seen for ledger in seen.replaces}
-    return [seen for seen in all_seen if seen.owner == owner and seen.ledger not in replaced]
-
-
-def flush(descriptor: int) -> None:
-    """Wait until a file is on the disk. Raises OSError."""
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync ends when the disk has it, perhaps in its own memory
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk. Where a folder cannot be flushed (Windows), nothing."""
+def seen_in(folder: Path, ledger: str) -> Seen | None:
+    """What the witness of a ledger in this folder saw last; None where there is none."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return _newest(_path(folder, ledger))[1]
+    except FileNotFoundError:
+        return None
+
+
+def all_seen_in(folder: Path) -> list[Seen]:
+    """What all witnesses in a folder saw last."""
+    return [_newest(path)[1] for path in sorted(folder.glob(f"ledger-*{SUFFIX}"))]
 
 
 def _newest(path: Path) -> tuple[int, Seen]:
     """The later of the two halves that are whole."""
     try:
         raw = path.read_bytes()
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise LedgerFailed(f"{path}: cannot be read ({error.strerror}); nothing was answered") from None
     found = []
@@ -200,7 +176,7 @@ def _newest(path: Path) -> tuple[int, Seen]:
             continue
         values = json.loads(said)
         written = values.pop("written")
-        found.append((written, Seen(**{**values, "replaces": tuple(values["replaces"])})))
+        found.append((written, Seen(**values)))
     if not found:
         raise LedgerDamaged(
             f"{path}: is damaged, and no ledger can be held against it; restore it with the ledger, or take the ledger "
@@ -211,9 +187,3 @@ def _newest(path: Path) -> tuple[int, Seen]:
 
 def _path(folder: Path, ledger: str) -> Path:
     return folder / f"ledger-{ledger[:16]}{SUFFIX}"
-
-
-def _write_all(descriptor: int, content: bytes, at: int) -> None:
-    os.lseek(descriptor, at, os.SEEK_SET)
-    while content:
-        content = content[os.write(descriptor, content) :]

@@ -1,0 +1,162 @@
+"""Which ledgers an owner has under its keys: a line for each in `ledgers.jsonl`, in the folder of the keys.
+
+This book decides which ledger counts, wherever the ledger and its witness are. Its line is the last thing that `create` and
+`adopt` write, once all else is on the disk: before it is whole nothing has changed, and from then on the ledger that it names
+counts, and the one that it replaces does not. One command at a time writes to it, and nobody else needs to: after a ledger is
+made, the keys may be on a disk that is only read.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, make_folder, write_all
+from copriv.privacy.ledger.lock import lock
+from copriv.privacy.ledger.witness import Seen, all_seen_in, seen_in
+
+NAME = "ledgers.jsonl"
+_FIRST_LINES = 2
+"""Of a ledger that was made and never opened, at most: `ledger` and `before`."""
+
+
+@dataclass(frozen=True)
+class Booked:
+    """One ledger of these keys."""
+
+    ledger: str
+    """Its identity."""
+    owner: str
+    witness: str
+    """The folder of its witness; "" for that of the keys."""
+    replaces: str = ""
+    """The ledger whose spending this one begins with, and that is not to be used any more."""
+
+
+class Book:
+    """The ledgers of the keys in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path, self._descriptor = folder, folder / NAME, -1
+
+    def booked(self) -> dict[str, Booked]:
+        """All ledgers that were ever used with these keys, by identity. Raises LedgerDamaged, LedgerFailed."""
+        return self._read()[0]
+
+    def counting(self, owner: str, *folders: Path) -> list[Booked]:
+        """The ledgers that count for this owner: all but those that another one replaces.
+
+        folders: witnesses there count too, if they saw a ledger in use: somebody lost the book, or renewed the keys.
+        """
+        booked = self.booked()
+        replaced = {each.replaces for each in booked.values()}
+        for folder in folders:
+            for seen in all_seen_in(folder):
+                if seen.lines > _FIRST_LINES:
+                    booked.setdefault(seen.ledger, Booked(seen.ledger, seen.owner, str(folder)))
+        return [each for each in booked.values() if each.owner == owner and each.ledger not in replaced]
+
+    def place(self, booked: Booked) -> Path:
+        """The folder of its witness."""
+        return Path(booked.witness) if booked.witness else self.folder
+
+    def seen(self, booked: Booked) -> Seen | None:
+        """What its witness saw last; None where the witness is not in its place."""
+        return seen_in(self.place(booked), booked.ledger)
+
+    def witnessed(self, path: Path, ledger: str, owner: str) -> Seen:
+        """What the witness of the ledger at a path saw. Raises LedgerDamaged where it does not count, or has no witness.
+
+        A folder without keys has no book, and may have the witness all the same.
+        """
+        booked = self.booked().get(ledger, Booked(ledger, owner, ""))
+        seen = self.seen(booked)
+        if seen is None and ledger in self.booked():
+            raise LedgerDamaged(self.missing(path, booked))
+        if seen is None or (self.booked() and booked not in self.counting(booked.owner)):
+            raise LedgerDamaged(self.unknown(path, owner))
+        return seen
+
+    def named(self, booked: list[Booked]) -> str:
+        """Ledgers in words: where, which, how far."""
+        return "; ".join(self._named(each) for each in booked)
+
+    def unknown(self, path: Path, owner: str) -> str:
+        """Why a ledger that these keys have not used is not taken."""
+        counting = self.counting(owner)
+        if counting:
+            return (
+                f"{path}: is not the ledger that these keys have used, which is {self.named(counting)}: give that one"
+            )
+        return (
+            f"{path}: there is no witness of it in {self.folder}, so nobody can tell whether it is the newest copy. Give "
+            "the keys that it was used with; if they were renewed, see that it is the newest, and take it with copriv "
+            "ledger adopt"
+        )
+
+    def missing(self, path: Path, booked: Booked) -> str:
+        """That a witness is not where it was."""
+        return (
+            f"{path}: there is no witness of it in {self.place(booked)}, where these keys had it: bring it back. If it is "
+            "lost, see that this is the newest copy, and take it with copriv ledger adopt"
+        )
+
+    @contextmanager
+    def claimed(self) -> Iterator["Book"]:
+        """The right to add to it, for one process at a time. Raises InUse, LedgerFailed."""
+        try:
+            make_folder(self.folder)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
+        except OSError as error:
+            raise LedgerFailed(
+                f"{self.path}: cannot be written ({error.strerror}), and a ledger that its keys do not know of could be "
+                "made twice. Make the ledger once where the folder of the keys can be written to; later it may be read only"
+            ) from None
+        try:
+            lock(descriptor, self.path, "list of these keys' ledgers")
+            self._descriptor = descriptor
+            yield self
+        except OSError as error:
+            raise LedgerFailed(f"{self.path}: cannot be written ({error.strerror})") from None
+        finally:
+            os.close(descriptor)
+
+    def add(self, booked: Booked) -> None:
+        """From here on this ledger counts, and the one that it replaces does not. Only while it is claimed; raises OSError."""
+        end = self._read()[1]
+        os.ftruncate(self._descriptor, end)
+        os.lseek(self._descriptor, end, os.SEEK_SET)
+        flush_folder(self.folder)  # the file's own name; its line is the last thing
+        write_all(self._descriptor, json.dumps(asdict(booked)).encode() + b"\n")
+        flush(self._descriptor)
+
+    def _named(self, booked: Booked) -> str:
+        seen = self.seen(booked)
+        if seen is None:
+            return f"{booked.ledger[:16]} (its witness is not in {self.place(booked)})"
+        lines = "1 line" if seen.lines == 1 else f"{seen.lines} lines"
+        return f"{seen.file} ({seen.ledger[:16]}, {lines}, {float(seen.spent[0]):.6g} spent)"
+
+    def _read(self) -> tuple[dict[str, Booked], int]:
+        """The ledgers, and how many bytes tell of them: what a crash tore is not one of them."""
+        try:
+            lines = self.path.read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            lines = []
+        except OSError as error:
+            raise LedgerFailed(f"{self.path}: cannot be read ({error.strerror}); nothing was answered") from None
+        booked, length = dict[str, Booked](), 0
+        for number, line in enumerate(lines, start=1):
+            try:
+                each = Booked(**json.loads(line))
+            except (ValueError, TypeError):
+                if number == len(lines):
+                    break
+                raise LedgerDamaged(f"{self.path}: line {number} cannot be read; restore the newest copy") from None
+            before = booked.get(each.ledger, each)
+            booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # for ever
+            length += len(line) + 1
+        return booked, length
