@@ -1,6 +1,7 @@
 """What it takes until bytes and names are on the disk."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -39,7 +40,10 @@ def flush_folder(folder: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder where there is none, with its name on the disk. Raises OSError."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-    flush_folder(folder.parent)  # also of one that is there: who made it may have died before this
+    if folder.is_dir():
+        with suppress(OSError):  # who made it may have died before this; and it may be a mount of another disk
+            flush_folder(folder.parent)
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    flush_folder(folder.parent)
