@@ -7,6 +7,7 @@ failure at any call to the system. `HISTORIES=10000 pytest tests/privacy/test_le
 
 import itertools
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import ledger_ground
@@ -96,6 +98,19 @@ def test_nothing_is_forgotten_whatever_happens_at_any_call(name: str, kind: str)
         if not process.struck:
             assert call > 2 or "wrong path" in name
             return
+
+
+def test_what_a_killed_process_wrote_is_on_the_disk_before_anybody_answers_by_it() -> None:
+    """Found by 5,000 histories: the book's line was there, not flushed, used, and then gone with the power."""
+    for call in range(1, 30):
+        ground = fresh()
+        begun(ground)
+        ground.run(lambda ground=ground: carry("data/b")(ground), Strike("killed", call))  # type: ignore[misc]
+        ground.run(lambda ground=ground: ground.spend("data/b"))  # type: ignore[misc]
+        ground.disk.power_fails(random.Random(call))
+        ground.look()
+        ground.drain()
+        ground.close()
 
 
 AT_ONCE: dict[str, tuple[Work, Work, Work]] = {
@@ -272,7 +287,7 @@ def test_a_wrong_ledger_is_found(
     defect(monkeypatch)
     with pytest.raises(AssertionError):
         alone()
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, FlakyFailure)):
         run_state_machine_as_test(Histories, settings=settings(Histories.TestCase.settings, phases=[Phase.generate]))  # type: ignore[no-untyped-call]
 
 

@@ -103,6 +103,7 @@ class LedgerFile(Chain):
             file = cls(path, descriptor, kept, ahead)
             if booked not in book.counting(booked.owner):  # nobody can replace it while its witness is locked
                 raise LedgerDamaged(book.unknown(path, owner))
+            book.settle()
             file.load(owner)
             file._say_lifetime(lifetime, lifetime_delta)
         except OSError as error:  # a disk that fails while what a crash left is looked at
