@@ -309,12 +309,12 @@ def test_a_number_is_the_same_whether_its_column_is_read_at_once_or_cell_by_cell
 
 def test_a_duckdb_query_is_read_row_by_row(folder: Path) -> None:
     pytest.importorskip("duckdb").connect(str(folder / "empty.duckdb")).close()
-    counts = compared(lambda table: sql(f"duckdb:{folder / 'empty.duckdb'}", table), TYPED, ODD["typed"], 3)
+    counts = compared(lambda table: sql(f"duckdb:{folder / 'empty.duckdb'}", table), TYPED, ODD["typed"], 6)
     assert sum(counts.values()) > 10, counts
 
 
 def test_a_postgresql_query_is_read_row_by_row(postgresql_server: str) -> None:
-    counts = compared(lambda table: sql(postgresql_server, table), TYPED, ODD["typed"], 3)
+    counts = compared(lambda table: sql(postgresql_server, table), TYPED, ODD["typed"], 6)
     assert sum(counts.values()) > 10, counts
 
 
