@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 import grimp
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "copriv"
@@ -60,6 +62,15 @@ def reduced(uses: Uses) -> Uses:
         room: {other for other in others if not any(other in below(between) for between in others - {other})}
         for room, others in uses.items()
     }
+
+
+def circles(uses: Uses) -> list[list[str]]:
+    """Groups of names that reach one another, each in order."""
+    names = sorted(uses)
+    arrows = [[other in uses[name] for other in names] for name in names]
+    _, group = connected_components(csr_array(arrows), connection="strong")
+    together = [[name for name, its in zip(names, group, strict=True) if its == g] for g in set(group)]
+    return [found for found in together if len(found) > 1]
 
 
 def says(name: str) -> str:
