@@ -42,7 +42,7 @@ def test_an_owner_is_told_which_model_serves_its_own_records() -> None:
     assert far.alone == pytest.approx(np.mean((x[out] @ own - y[out]) ** 2), rel=1e-4)
     assert far.together == pytest.approx(np.mean((x[out] @ pooled - y[out]) ** 2), rel=1e-9)
     assert far.together > 2.0 * far.alone
-    assert far.finished < 1.1 * far.alone
+    assert far.personalized < 1.1 * far.alone
 
 
 def test_it_is_reported_where_it_is_asked_for_and_only_there() -> None:
