@@ -11,7 +11,7 @@ from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
-from copriv.network.model import Model
+from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
@@ -59,11 +59,11 @@ class Left:
 
 def run_left_behind(
     folder: Path, agreed: Agreement, *, remark: str = "", lifetime: Fraction = Fraction(2),
-    arrives: Callable[[str, int], bool] = lambda name, k: True, record: dict[str, Any] | None = None,
+    arrives: Callable[[str, int], bool] = lambda name, k: True, public: Any = None, forecast: Any = None,
 ) -> Left:  # fmt: skip
     """An honest run of signing owners; `arrives` says of an owner's k-th answer whether the learner gets it.
 
-    record: what the learner's model file says of the run beyond its name and head.
+    public, forecast: what the learner's model file says of the run from public rows.
     """
     left = Left(folder, agreed, keys(folder))
     create_ledger(left.ledger, OWNER, left.own_keys, another=remark)
@@ -88,9 +88,7 @@ def run_left_behind(
                     conductor.answered(signed_answer(left.keys[query.owner], store.run, query, answer), 1.0)
                 elif not isinstance(answer, Answer):
                     conductor.refused(query.owner, answer, 1.0)
-        status = None if conductor.outcome is None else conductor.outcome.status
-        said = {"run": store.run, "head": store.head, "status": status, **(record or {})}
-        left.model.write_text(Model(agreed, conductor.model, None, said).to_json(), encoding="utf-8")
+        left.model.write_text(signed_model(conductor, None, public, forecast).to_json(), encoding="utf-8")
     store.close()
     return left
 

@@ -1,5 +1,6 @@
 """`copriv learner`, at the end of a run: the model is on the disk before anything else is tried."""
 
+import json
 import sqlite3
 from contextlib import closing
 from fractions import Fraction
@@ -109,6 +110,30 @@ def test_resume_never_rewrites_what_is_finished(
     (tmp_path / "run.json").unlink()
     assert run(over) == 0, "a model that is not there is written"
     assert Model.load(tmp_path / "run.json").theta.tolist() == Model.from_json(first.decode()).theta.tolist()
+
+
+@pytest.mark.parametrize("damage", ["forecast", "status", "owners", "realised", "deep"])
+def test_resume_writes_a_damaged_model_of_its_run_anew(
+    over: list[str], tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Public rows and a forecast are asked for, so the file's own forecast is looked at."""
+    path = tmp_path / "run.json"
+    (tmp_path / "rows.csv").write_text("a,b,y\n" + "0.1,0.2,1\n0.3,-0.2,0\n-0.5,0.1,2\n0.9,0.4,1\n" * 5)
+    command = [*over, "--public", str(tmp_path / "rows.csv"), "--forecast-runs", "2"]
+    assert run(command) == 0
+    whole = path.read_text()
+    document = json.loads(whole)
+    if damage == "deep":
+        path.write_text(whole.replace('"status": "finished"', f'"status": {"[" * 900}{"]" * 900}'))
+    else:
+        del document["record"][damage]
+        path.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert run(command) == 0
+    assert "nothing was asked or written" not in capsys.readouterr().out
+    made = Model.load(path)
+    assert made.record.keys() == document["record"].keys() | {damage} - {"deep"}
+    assert (made.record["status"], made.theta.tolist()) == ("finished", document["theta"])
 
 
 def test_the_model_of_another_run_is_not_replaced(

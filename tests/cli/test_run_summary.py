@@ -12,12 +12,13 @@ from rich.console import Console
 from copriv.agreement import Agreement
 from copriv.cli.commands import live_page
 from copriv.cli.commands.learner import _public_rows
-from copriv.cli.run_summary import _diagnosis, expected, on_public_rows, realised
+from copriv.cli.run_summary import _diagnosis, expected, on_public_rows, said_by
 from copriv.cli.show.run import compared
 from copriv.errors import DataError
 from copriv.losses import Squared
 from copriv.model.fitness import FeasibleSet, Fitness, Regularizer, relative_fitness
 from copriv.model.records import Records
+from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
@@ -72,22 +73,17 @@ def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:
 
 
 def test_without_public_rows_only_what_was_counted_is_said() -> None:
-    conductor = Conductor(RunStore.create(":memory:", agreement(), 2))
-    said = realised(conductor, None, 1.5)
+    said = signed_model(Conductor(RunStore.create(":memory:", agreement(), 2)), None).record["realised"]
     assert said["public"] is None
-    assert (said["queries"], said["answers"], said["epsilon"], said["seconds"]) == (
-        0,
-        {"a": 0, "b": 0},
-        {"a": 0, "b": 0},
-        1.5,
-    )
+    assert (said["queries"], said["answers"], said["epsilon"]) == (0, {"a": 0, "b": 0}, {"a": 0, "b": 0})
     assert "public rows" not in shown(said, None)
 
 
 def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
     rows, agreed = drawn(np.random.default_rng(2), 200), agreement()
-    before = expected(agreed, rows, 20)
-    after = realised(Conductor(RunStore.create(":memory:", agreed, 2)), rows, 1.0)
+    conductor = Conductor(RunStore.create(":memory:", agreed, 2))
+    record = signed_model(conductor, None, said_by(conductor, rows), expected(agreed, rows, 20)).record
+    before, after = record["forecast"], record["realised"]
     assert set(after) - {"seconds", "public"} == set(before) - {"kind", "runs", "relative_fitness"}
     assert (before["queries"], before["answers"], before["epsilon"]) == (6, {"a": 3, "b": 3}, {"a": 1.0, "b": 1.0})
     assert before["noise_scale"]["a"] == 2 * 20.0 * 3 / 2000

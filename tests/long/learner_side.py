@@ -144,7 +144,9 @@ class LearnerSide:
         again.close()
         if replayed != model:
             raise Finding("the store does not replay to the model that the run had")
-        verify_run(self._folder / "run.db")  # it may find what owners did wrong; it ends
+        verdict = verify_run(self._folder / "run.db")
+        if verdict.problems:
+            raise Finding(f"an honest learner's run does not verify: {verdict.problems[0]}")
         size = sum(path.stat().st_size for path in self._folder.iterdir())
         if size > 3_000_000:
             raise Finding(f"the store grew to {size} bytes")

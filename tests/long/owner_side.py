@@ -345,7 +345,7 @@ def _message(frame: bytes) -> Message | None:
 
 
 def _content(run: str, query: Query) -> bytes:
-    return b"copriv query\0" + run.encode() + b"\0" + encode(replace(query, signature=""))
+    return b"copriv query\0" + run.encode() + b"\0\0" + encode(replace(query, signature=""))  # no dictionary
 
 
 def _sha256(content: bytes) -> bytes:

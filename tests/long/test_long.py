@@ -66,7 +66,7 @@ def signs_anything(self: OwnerAgent, owner: Owner, query: Any, welcome: Any) -> 
 
 
 def takes_anything(self: Conductor, answer: Answer, query: Any) -> str:
-    return self._trajectory.unfit(answer.gradient)
+    return self.run.trajectory.unfit(answer.gradient)
 
 
 @pytest.mark.parametrize(

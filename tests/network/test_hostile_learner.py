@@ -81,6 +81,8 @@ def hostile(chance: random.Random, learner: Keys, honest: bytes, number: int) ->
         lambda: encode(Query(f"h{number}", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3]))),  # unsigned
         lambda: encode(Query(f"h{number}", FINGERPRINT, NAMES[0], np.array([0.1, 0.2, 0.3]), "", learner.sign(b"x"))),
         lambda: encode(signed_query(learner, "run-2", Query(f"h{number}", FINGERPRINT, NAMES[0], np.zeros(3)))),
+        # for another public dictionary than this owner's
+        lambda: encode(signed_query(learner, "run", Query(f"h{number}", FINGERPRINT, NAMES[0], np.zeros(3)), "a" * 64)),
         lambda: encode(Answer("honest", FINGERPRINT, NAMES[0], np.zeros(3), 0)),
         lambda: encode(Hello(NAMES[0], FINGERPRINT, "", 3, "")),
         lambda: encode(Welcome("other run", "choose", 0.0, 0, "", "", "")),

@@ -18,6 +18,7 @@ from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.keys import Keys
 from copriv.network.messages import Closing, Hello, Message, Refusal, decode, encode
+from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.signatures import closing_content, signed_query
 from copriv.network.store import RunStore
@@ -121,9 +122,9 @@ def test_a_count_that_is_not_the_owners_last_one_is_found(
     original, heads = RunStore.event, list[str]()
     held: dict[str, Keys] = {}
 
-    def writes(self: RunStore, kind: str, **data: Any) -> None:
+    def writes(self: RunStore, kind: str, what: Any = None, **data: Any) -> None:
         if kind == "closed" and data["owner"] == "bank-2":
-            n = data["answered"]
+            n, self.take = data["answered"], None  # what it writes is not what it holds to be so
             match how:
                 case "more":
                     data["answered"] = n + 1
@@ -140,7 +141,7 @@ def test_a_count_that_is_not_the_owners_last_one_is_found(
                     data["signature"] = ""
                 case "no number":
                     data["answered"] = [n]
-        original(self, kind, **data)
+        original(self, kind, what, **data)
         heads.append(self.head)
 
     held |= keys(tmp_path)
@@ -229,3 +230,71 @@ def test_an_owner_cannot_spoil_the_run_by_how_it_closes(
     assert taken == {name: name != "bank-2" for name in NAMES}
     verdict = verify_run(path)
     assert (verdict.problems, verdict.not_closed) == ((), ("bank-2",))
+
+
+def over(folder: Path) -> tuple[Path, Path, Keys]:
+    """(path of a finished run's file, of its model's, the learner's keys): the learner died before it wrote the model."""
+    path, agreed, held = signed_run(folder, AGREED)
+    with closing(RunStore.resume(path, agreed)) as store:
+        conductor = Conductor(store, None, 0.0, held["learner"])
+        conductor.tick(0.0)
+        assert {party.answered for party in conductor.parties.values()} == {3}
+        (folder / "model.json").write_text(signed_model(conductor, None).to_json())
+    return path, folder / "model.json", held["learner"]
+
+
+def test_counts_outlast_the_learners_process_and_the_model_is_signed_after_them(tmp_path: Path) -> None:
+    path, model, keys = over(tmp_path)
+    kinds = [kind for (kind,) in lines(path)]
+    assert kinds[-6:] == ["closed", "closed", "closed", "continued", "finished", "model"]
+    verdict = verify_run(path, AGREED, keys.authority, model)
+    assert (verdict.problems, verdict.missing, verdict.not_closed) == ((), {}, ())
+
+
+def test_an_answer_that_only_the_last_count_tells_of_is_paid_for_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a resumed learner and the one that `verify` makes count it too."""
+    agreed, consortium = agreement(), Consortium(tmp_path, agreement(), "grpc")
+    assert consortium.keys is not None
+    lets_fall(monkeypatch, agreed.answers, 3 * agreed.answers - 1)
+    asyncio.run(consortium.run(PATIENT))
+    with closing(RunStore.resume(tmp_path / "run.db", agreed)) as store:
+        made = signed_model(Conductor(store, None, 0.0, consortium.keys["learner"]), None)
+    (tmp_path / "model.json").write_text(made.to_json())
+    verdict = verify_run(tmp_path / "run.db", agreed, consortium.keys["learner"].authority, tmp_path / "model.json")
+    assert (verdict.problems, verdict.missing) == ((), {"bank-2": 1})
+    assert {(owner["answers"], owner["spent"]) for owner in verdict.record["owners"]} == {(agreed.answers, 1.0)}
+
+
+def test_a_count_that_is_cut_off_is_missed_by_the_model(tmp_path: Path) -> None:
+    """By whoever has the file and not the learner's key."""
+    path, model, keys = over(tmp_path)
+    with closing(sqlite3.connect(path)) as file:
+        number, signed = file.execute("SELECT number, data FROM events WHERE kind = 'model'").fetchone()
+        first = file.execute("SELECT min(number) FROM events WHERE kind = 'closed'").fetchone()[0]
+        file.execute("DELETE FROM events WHERE number >= ?", (first,))
+        file.commit()
+    assert number > first
+    cut = verify_run(path, AGREED, keys.authority, model)
+    assert [problem.what for problem in cut.problems] == ["the model names a line that is not in this file"]
+    with closing(RunStore.resume(path, AGREED)) as store:
+        store.event("model", **json.loads(signed))
+    put_back = verify_run(path, AGREED, keys.authority, model)
+    assert "it is not what the learner signed" in [problem.what for problem in put_back.problems]
+
+
+def test_lines_after_the_model_change_nothing_in_it(tmp_path: Path) -> None:
+    path, model, keys = over(tmp_path)
+    before = verify_run(path, AGREED, keys.authority, model)
+    with closing(RunStore.resume(path, AGREED)) as store:
+        store.event("refused", owner="bank-2", identity="", code="lost", reason="never said")
+        store.event("stopped", reason="never so")
+    after = verify_run(path, AGREED, keys.authority, model)
+    assert after.problems == ()
+    assert (after.record, after.missing, after.not_closed) == (before.record, {}, ())
+    with closing(RunStore.resume(path, AGREED)) as store:
+        store.event("closed", owner="bank-2", head=store.head, answered=4, signature="")
+    forged = verify_run(path, AGREED, keys.authority, model)
+    assert [problem.what for problem in forged.problems] == ["bank-2 did not sign it"]
+    assert forged.missing == {}

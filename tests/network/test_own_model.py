@@ -13,6 +13,7 @@ from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
 from copriv.network.model import Model
+from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.setup import owner_records
 from copriv.network.signatures import signed_answer
@@ -70,8 +71,7 @@ def conducted(folder: Path, held: dict[str, Keys], terms: Agreement) -> dict[str
             answer, _ = respond(owners[query.owner], query)
             assert isinstance(answer, Answer)
             conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
-    record = {"run": store.run, "head": store.head}
-    (folder / "run.json").write_text(Model(terms, conductor.model, None, record).to_json())
+    (folder / "run.json").write_text(signed_model(conductor, None).to_json())
     store.close()
     return own
 

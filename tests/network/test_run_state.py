@@ -11,9 +11,10 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.messages import Busy, Offer, Refusal
+from copriv.network.run import query_identity
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
-from copriv.network.turns import Conduct, Talk, query_identity
+from copriv.network.turns import Conduct, Talk
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
@@ -141,7 +142,7 @@ def test_with_drop_a_round_without_a_leaver_is_the_mean_of_the_others() -> None:
     table.later(11)
     # S2 with θ[1] = 0: θ[2] = Π[−c₁ · mean], and ∇g(0) = 0.
     expected = np.clip(-table.agreed.step * np.mean(list(answers.values()), axis=0), -10, 10)
-    np.testing.assert_allclose(table.conductor._trajectory._state.theta[0], expected)
+    np.testing.assert_allclose(table.conductor.run.trajectory._state.theta[0], expected)
 
 
 def test_a_leaver_is_asked_the_same_again_when_it_is_back() -> None:
@@ -319,7 +320,7 @@ def test_a1_makes_up_for_clocks_that_differ_unless_the_learner_chooses(talk: Tal
     agreed = agreement("A1")
     rates = [2.0, 1.0, 1.0]
     agreed = agreed.replace(owner=[o.model_dump() | {"rate": r} for o, r in zip(agreed.owner, rates, strict=True)])
-    rule = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(talk=talk))._trajectory._rule
+    rule = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(talk=talk)).run.trajectory._rule
     assert isinstance(rule, AsyncCopies)
     assert (None if rule.shares is None else rule.shares.tolist()) == shares
 

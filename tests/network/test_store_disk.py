@@ -84,7 +84,7 @@ def room_again(store: RunStore) -> None:
 
 def test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_room_again(tmp_path: Path) -> None:
     store, conductor = begun(tmp_path / "run.db")
-    asked = [(turn.participant, *turn.waiting.items()) for turn in conductor._turns.open.values()]
+    asked = [(turn.participant, *turn.waiting.items()) for turn in conductor.run.open.values()]
     full(store)
     with pytest.raises(StoreFailed):
         fill(store)

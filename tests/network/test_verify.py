@@ -21,11 +21,13 @@ from copriv.network.agent import respond
 from copriv.network.keys import Certified, Keys, issue
 from copriv.network.messages import Refusal
 from copriv.network.model import Model
+from copriv.network.record import signed_model
+from copriv.network.run import Turn, query_identity
 from copriv.network.run_state import Conductor
 from copriv.network.signatures import query_content, signed_answer
 from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
 from copriv.network.trajectory import Trajectory
-from copriv.network.turns import Conduct, Turn, query_identity
+from copriv.network.turns import Conduct
 from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
@@ -169,6 +171,67 @@ def test_an_answer_that_was_lost_is_said_to_be_missing(tmp_path: Path, held: Hel
     verdict = check(tmp_path / "run.db", held)
     assert verdict.problems == ()
     assert verdict.missing == {"bank-1": 1}
+
+
+def test_an_owner_cannot_spoil_the_run_by_answering_what_it_refused(tmp_path: Path, held: Held) -> None:
+    """Its answer was taken and left out of its round, and the run of an honest learner did not verify."""
+    agreed = agreement("S1", horizon=4, answers=4)
+    owners, store = honest_owners(agreed), RunStore.create(tmp_path / "run.db", agreed, 3)
+    conductor = Conductor(store, Conduct(), 0.0, held["learner"])
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+    asked = [query for _, query in conductor.take_outbox() if isinstance(query, Query)]
+    conductor.refused(NAMES[0], Refusal(asked[0].identity, "query", "no"), 1.0)
+    for query in asked:
+        answer = owners[query.owner].answer(query)
+        conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
+    store.close()
+    assert check(tmp_path / "run.db", held).problems == ()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_honest_learners_run_verifies_whatever_owners_do(tmp_path: Path, held: Held, seed: int) -> None:
+    """They answer, refuse, answer what they refused, count wrongly, come and go; the learner meets defects and is restarted."""
+    chance, path, now = random.Random(seed), tmp_path / "run.db", 0.0
+    agreed = agreement(("A1", "A2", "S1", "S2")[seed % 4], horizon=8, answers=4)
+    conduct = Conduct(stragglers=chance.choice(["wait", "drop"]), begin=chance.choice(["all", "any"]), deadline=5.0)
+    asked: dict[str, list[Query]] = {name: [] for name in NAMES}
+    store = RunStore.create(path, agreed, 3)
+    conductor = Conductor(store, conduct, now, held["learner"])
+    for _ in range(60):
+        name, act, now = chance.choice(NAMES), chance.random(), now + 3 * chance.random()
+        if act < 0.25:
+            conductor.joined(name, now, held[name].certificate.decode())
+        elif act < 0.3:
+            conductor.left(name, now)
+        elif act < 0.35:
+            conductor.failed(name, ValueError(), now)
+        elif act < 0.4:
+            before = conductor.model.tobytes()
+            store.close()
+            store = RunStore.resume(path, agreed)
+            conductor = Conductor(store, conduct, now, held["learner"])
+            assert conductor.model.tobytes() == before
+        elif asked[name] and act < 0.5:
+            query = chance.choice(asked[name][-3:])
+            conductor.refused(name, Refusal(query.identity, chance.choice(["lost", "query"]), "no"), now)
+        elif asked[name]:
+            query, numbers = chance.choice(asked[name][-3:]), np.full(3, chance.random())
+            answer = Answer(query.identity, agreed.fingerprint, name, numbers, chance.choice([len(asked[name]), 1, 0]))
+            conductor.answered(signed_answer(held[name], store.run, query, answer), now)
+        for owner, message in conductor.take_outbox():
+            if isinstance(message, Query):
+                asked[owner].append(message)
+    (tmp_path / "model.json").write_text(signed_model(conductor, None).to_json())
+    store.close()
+    assert check(path, held, model=tmp_path / "model.json").problems == ()
+
+
+def test_a_defect_before_the_first_owner_comes_leaves_the_first_line(tmp_path: Path, held: Held) -> None:
+    store = RunStore.create(tmp_path / "run.db", agreement(), 3)
+    Conductor(store, None, 0.0, held["learner"]).failed(NAMES[0], ValueError(), 1.0)
+    store.close()
+    assert check(tmp_path / "run.db", held).problems == ()
 
 
 # A learner that does not follow the rule -------------------------------------------------------------------------------
@@ -552,6 +615,22 @@ def test_a_first_line_that_says_anything_is_wrong_and_ends_nothing(
         assert [problem.line for problem in verdict.problems][:1] == [1] or authority is not None
         assert not verdict.ok
     assert copriv(["verify", str(forger.path)]) == 3
+
+
+@pytest.mark.parametrize("at", [1e17, 1e300, -1e17])
+def test_a_line_at_no_time_is_wrong_and_ends_nothing(forger: Forger, held: Held, at: float) -> None:
+    for line in forger.lines:
+        line[1] = at
+    forger.write()
+    assert not check(forger.path, held).ok
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '"said"'])
+def test_a_line_that_is_no_table_is_wrong(forger: Forger, held: Held, text: str) -> None:
+    line = forger.kinds("joined")[0]
+    line[3] = text
+    forger.write()
+    assert f"line {line[0]}: it cannot be understood" in told(check(forger.path, held))
 
 
 def test_owners_without_end_are_refused_before_they_are_named(tmp_path: Path, held: Held, forger: Forger) -> None:

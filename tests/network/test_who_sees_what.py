@@ -61,7 +61,7 @@ def said_to(hello: Hello, peer: str, dictionary: str = "") -> str:
         listening = asyncio.Event()
         learner = asyncio.ensure_future(
             Learner(
-                Conductor(store, now=asyncio.get_running_loop().time()), consortium.memory, dictionary=dictionary,
+                Conductor(store, now=asyncio.get_running_loop().time(), dictionary=dictionary), consortium.memory,
                 on_listening=lambda _: listening.set(),
             ).run()
         )  # fmt: skip

@@ -25,7 +25,7 @@ from copriv.report.evidence import read_ledger
 from network_parties import agreement
 from report_parties import OWNER, Left, run_left_behind, with_record
 
-REALISED = {"queries": 9, "answers": {OWNER: 3}, "public": {"estimate": 0.0123}}
+PUBLIC = {"estimate": 0.0123}
 FORECAST = {
     "queries": 9, "answers": {OWNER: 3}, "epsilon": {OWNER: 1.0},
     "relative_fitness": {"mean": 0.0456, "median": 0.04, "low": 0.011, "high": 0.0991},
@@ -36,7 +36,7 @@ FORECAST = {
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Left:
     return run_left_behind(
         tmp_path_factory.mktemp("left"), agreement(horizon=9, answers=3), remark="the loans of Lund",
-        record={"realised": REALISED, "forecast": FORECAST},
+        public=PUBLIC, forecast=FORECAST,
     )  # fmt: skip
 
 
@@ -240,29 +240,37 @@ def numbers(value: Any) -> set[float]:
     return {float(value)} if isinstance(value, int | float) and not isinstance(value, bool) else set()
 
 
-def test_numbers_of_records_that_stand_in_the_learners_file_are_not_taken(left: Left) -> None:
-    """A model file may say anything: only the expected and the public numbers are looked at, by their names."""
-    plain = told(left)
-    with_record(
-        left,
-        owners=[{"name": OWNER, "alone": 0.777123, "spent": 0.777123}],
-        realised={**REALISED, "alone": 0.777123, "public": {"estimate": 0.0123, "private_mean": 0.777123}},
-        forecast={**FORECAST, "alone": {OWNER: 0.777123}},
-    )
-    made = told(left)
+def test_numbers_of_records_that_stand_in_the_learners_file_are_not_taken(tmp_path: Path) -> None:
+    """A learner may sign anything: only the expected and the public numbers are looked at, by their names."""
+    public, forecast = PUBLIC | {"private_mean": 0.777123}, FORECAST | {"alone": {OWNER: 0.777123}}
+    made = told(run_left_behind(tmp_path, agreement(horizon=9, answers=3), public=public, forecast=forecast))
+    assert made["ok"]
     assert 0.777123 not in numbers(made)
     assert "0.777123" not in page(made)
-    assert numbers(made) - numbers(plain) <= numbers(made["made_at"])
-    with_record(left, personalized_at_home={"rows": 777, "common_share": 0.777123, "private": False})
-    rows = {row["what"]: row for row in told(left)["runs"][0]["beside"]}
-    assert (
-        rows["error"]["realised"] is None
-    )  # a model that was personalized at home is made of records: nothing is read of it
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"realised": {"queries": 8, "public": {"estimate": 1e-9}}},
+        {"forecast": {**FORECAST, "relative_fitness": {"median": 0.777123}}},
+        {"owners": [{"name": OWNER, "spent": 0.777123}]},
+        {"personalized_at_home": {"rows": 777, "common_share": 0.777123, "private": False}},
+    ],
+)
+def test_a_number_that_was_not_checked_is_not_repeated(left: Left, said: dict[str, Any]) -> None:
+    with_record(left, **said)
+    made = told(left)
+    assert {one["where"] for one in made["problems"]} == {"file"}
+    rows = {row["what"]: row for row in made["runs"][0]["beside"]}
+    assert (rows["error"]["forecast"], rows["error"]["realised"], rows["queries"]["forecast"]) == (None, None, None)
+    assert not made["runs"][0]["file"]["model"]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), "0.5", [1], {}, True, 10**400, None])
-def test_what_is_no_number_in_the_learners_file_is_none(left: Left, bad: Any) -> None:
-    with_record(left, forecast={"queries": bad, "relative_fitness": bad, "epsilon": {OWNER: bad}}, realised=bad)
+def test_what_is_no_number_in_the_learners_file_is_none(tmp_path: Path, bad: Any) -> None:
+    forecast = {"queries": bad, "relative_fitness": bad, "epsilon": {OWNER: bad}}
+    left = run_left_behind(tmp_path, agreement(horizon=9, answers=3), public=bad, forecast=forecast)
     rows = {row["what"]: row for row in told(left)["runs"][0]["beside"]}
     assert (rows["queries"]["forecast"], rows["epsilon"]["forecast"], rows["error"]["realised"]) == (None, None, None)
 

@@ -5,7 +5,6 @@ and can say what the same agreement was expected to come to.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from copriv.forecast.assessment import assess
 from copriv.forecast.forecaster import worlds_unlike
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
+from copriv.network.record import counted
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.diagnosis import diagnose
 from copriv.populations.public_sample import PublicSample
@@ -30,63 +30,13 @@ SURE = 1.645
 """Standard errors, to either side, that hold with 90 %."""
 
 
-def run_record(conductor: "Conductor", seconds: float) -> dict[str, Any]:
-    """How the run went: realised beside what was agreed."""
-    agreement, outcome = conductor.agreement, conductor.outcome
-    lost = [e.data["owner"] for e in conductor.store.events("refused") if e.data["code"] == "lost"]
-    owners = []
-    for terms in agreement.owner:
-        answered = conductor.parties[terms.name].answered
-        ε, δ = agreement.mechanism.spent_after(agreement, terms, answered)
-        owners.append(
-            {
-                "name": terms.name,
-                "records": terms.records,
-                "epsilon": terms.epsilon,
-                "delta": terms.delta,
-                "answers": answered,
-                "most_answers": agreement.answers,
-                "lost": lost.count(terms.name),
-                "spent": float(ε),
-                "spent_delta": float(δ),
-                "noise_scale": agreement.mechanism.scale(agreement, terms),
-            }
-        )
-    return {
-        "run": conductor.store.run,
-        "head": conductor.store.head,
-        "rule": agreement.agreement.rule,
-        "mechanism": agreement.agreement.mechanism,
-        "talk": conductor.conduct.talk,
-        "status": None if outcome is None else outcome.status,
-        "outcome": None if outcome is None else outcome.reason,
-        "queries": conductor.stepped,
-        "agreed_queries": agreement.queries,
-        "seconds": round(seconds, 3),
-        "finished_at": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "owners": owners,
-    }
+def said_by(conductor: "Conductor", public: Records, strata: Sequence[str] | None = None) -> dict[str, Any]:
+    """What the learner's public rows say of the run: ψ of its model by them alone, and what its answers say beside.
 
-
-def realised(
-    conductor: "Conductor", public: Records | None, seconds: float, strata: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """What came of the run. ψ is an estimate from the public rows alone, None without them.
-
-    seconds: how long the learner's process took, waiting for owners included.
     strata: whose each public row is, where somebody knows: what was assumed of the owners is then what these rows said.
     """
-    agreement = conductor.agreement
-    return {
-        **_counted(agreement, [conductor.parties[name].answered for name in agreement.owner_names], conductor.stepped),
-        "seconds": round(seconds, 3),
-        "public": None
-        if public is None
-        else {
-            **on_public_rows(agreement, conductor.model, public),
-            "heterogeneity_diagnosis": _diagnosis(conductor, public, strata),
-        },
-    }
+    of_model = on_public_rows(conductor.agreement, conductor.model, public)
+    return {**of_model, "heterogeneity_diagnosis": _diagnosis(conductor, public, strata)}
 
 
 def _diagnosis(conductor: "Conductor", public: Records, strata: Sequence[str] | None) -> dict[str, Any] | None:
@@ -115,7 +65,7 @@ def expected(
     ψ, asked = made.relative_fitness, agreement.queries
     each = min(round(asked / len(Participants.of(agreement).members)), agreement.answers)
     return {
-        **_counted(agreement, [each] * len(agreement.owner), asked),
+        **counted(agreement, [each] * len(agreement.owner), asked),
         "kind": made.kind,
         "runs": runs,
         "relative_fitness": {key: float(getattr(ψ, key)[-1]) for key in ("mean", "median", "low", "high")},
@@ -148,18 +98,4 @@ def on_public_rows(agreement: Agreement, theta: Float[Array, " p"], public: Reco
         "estimate": ψ - of_best,
         "low": max(ψ - of_best - SURE * error, 0.0),
         "high": max(ψ - of_best + SURE * error, 0.0),
-    }
-
-
-def _counted(agreement: Agreement, answers: list[int], queries: int) -> dict[str, Any]:
-    spent = [
-        agreement.mechanism.spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)
-    ]
-    names = agreement.owner_names
-    return {
-        "queries": queries,
-        "answers": dict(zip(names, answers, strict=True)),
-        "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
-        "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
-        "noise_scale": {owner.name: agreement.mechanism.scale(agreement, owner) for owner in agreement.owner},
     }

@@ -16,11 +16,12 @@
 | clock          | when an owner says that it is ready                                                            |
 | allowance      | how fast a peer may go                                                                         |
 | conductor      | what to do with an answer, a refusal, a silence: no I/O, no clock                              |
+| run            | where a run stands after its lines: the fold that learner, record and verify share             |
 | turns          | whom to ask now                                                                                |
 | trajectory     | how the answers move the model                                                                 |
 | store          | every event of a run, a chain of hashes, durable before the next query leaves                  |
-| replay         | where a run stood when its store was last committed                                            |
-| verify         | does a run's file lead to its model, and did everybody sign?                                   |
+| record         | how a run went, from its lines alone: what stands in a model's file                            |
+| verify         | does a run's file lead to its model, value by value, and did everybody sign?                   |
 | learner        | the learner's process                                                                          |
 | setup          | the files that every party of a consortium needs                                               |
 | model          | what a run gives: the model, and predictions from it                                           |

@@ -279,7 +279,7 @@ class OwnerAgent:
         """As `respond`, for a query that the learner signed; the answer is signed too."""
         if self._keys is not None:
             learner = Certified.by(self._keys.authority, welcome.certificate)
-            if not learner.signed(query.signature, query_content(welcome.run, query)):
+            if not learner.signed(query.signature, query_content(welcome.run, query, self._dictionary)):
                 return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
             # To sign the same answer for two histories would let the learner choose between them.
             if self._heads.get(query.identity, query.head) != query.head:
@@ -287,7 +287,7 @@ class OwnerAgent:
         reply, failure = respond(owner, query, self._refused)
         if isinstance(reply, Answer):
             self._worth_it, self._heads[query.identity] = time.monotonic(), query.head
-            reply = signed_answer(self._keys, welcome.run, query, reply)
+            reply = signed_answer(self._keys, welcome.run, query, reply, self._dictionary)
         return reply, failure
 
     def _closing(self, owner: Owner, run: str, head: str) -> Closing:

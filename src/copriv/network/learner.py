@@ -53,14 +53,13 @@ class Learner:
         listener: Listener,
         *,
         keys: Keys | None = None,
-        dictionary: str = "",
         pace: float = 0.02,
         on_listening: Callable[[str], None] | None = None,
     ) -> None:
         if keys is not None:
             keys.check_agreed(conductor.agreement.agreement.learner_key)
         self._conductor, self._listener, self._keys = conductor, listener, keys
-        self._dictionary, self._pace, self._on_listening = dictionary, pace, on_listening
+        self._pace, self._on_listening = pace, on_listening
         self._links: dict[str, Link] = {}
         names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
         self._messages = {name: Allowance(*_MESSAGES) for name in names}
@@ -107,7 +106,7 @@ class Learner:
             while self._conductor.outcome is None:
                 await self._hear(owner, link)
             self._over.set()
-            while not self._conductor.parties[owner].closed:
+            while not self._conductor.has_closed(owner):
                 await self._hear(owner, link)
             await link.receive()  # until the owner has heard that the run is over, and leaves
         except StoreFailed as error:
@@ -183,7 +182,7 @@ class Learner:
             return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
-        if hello.dictionary != self._dictionary:
+        if hello.dictionary != self._conductor.dictionary:
             return "the public dictionaries differ; exchange the dictionary file again"
         if self._conductor.parties[hello.owner].barred:
             return f"{hello.owner} is out of this run: {self._conductor.parties[hello.owner].out}"
@@ -237,8 +236,8 @@ class Learner:
         outcome, closing = self._conductor.outcome, self._conductor.closing
         if outcome is not None and closing is not None:
             await self._to_all(closing)
-            parties, until = self._conductor.parties, time.monotonic() + GOODBYE_SECONDS
-            while any(not parties[name].closed for name in self._links) and time.monotonic() < until:
+            until = time.monotonic() + GOODBYE_SECONDS
+            while not all(map(self._conductor.has_closed, self._links)) and time.monotonic() < until:
                 await asyncio.sleep(0.005)
             await self._to_all(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
         until = time.monotonic() + GOODBYE_SECONDS

@@ -1,10 +1,12 @@
 """What a run gives: the model with all that is needed to use it, and predictions from it.
 
 The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
-run went. One that an owner made at home from its own records (`Model.at_home`) is the exception: it says so, and is not logged.
+run went (`record`). `verify` makes it anew from the run and compares every value. One that an owner made at home from its
+own records (`Model.at_home`) is the exception: it says so, and is not logged.
 `to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,11 +57,20 @@ class Model(Shown):
         }
         return json.dumps(document, indent=2)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the file's values, however they are laid out."""
+        return digest_of(parsed(self.to_json()))
+
     @classmethod
     def from_json(cls, text: str) -> "Model":
         """Read what `to_json` wrote. Raises InvalidInput for anything else."""
+        return cls.of(parsed(text))
+
+    @classmethod
+    def of(cls, document: Any) -> "Model":
+        """Read what stands in a model's file. Raises InvalidInput for anything else."""
         try:
-            document = json.loads(text)
             if document["schema"] != _FORMAT:
                 raise InvalidInput(f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}")
             agreement = Agreement.of(document["agreement"])
@@ -71,7 +82,7 @@ class Model(Shown):
         except InvalidInput:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise InvalidInput(f"model: not a model file ({_missing(error)}); copriv learner writes one") from None
+            raise _no_model(error) from None
         if agreement.fingerprint != fingerprint:
             raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
         return cls(agreement, theta, dictionary, record)
@@ -79,12 +90,7 @@ class Model(Shown):
     @classmethod
     def load(cls, path: str | Path, unfinished: bool = True) -> "Model":
         """Read a model file. Raises InvalidInput, and without `unfinished` also for a model whose run did not finish."""
-        try:
-            model = cls.from_json(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(
-                f"{path}: cannot read the model ({reason(error)}); give the file of copriv learner"
-            ) from None
+        model = cls.of(read_document(path))
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "
@@ -190,7 +196,48 @@ def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]
     return table.with_columns(**{name: nw.lit(v) for name, v in dummies.items()})
 
 
-def _missing(error: Exception) -> str:
+def read_document(path: str | Path) -> Any:
+    """What stands in a model's file, as `parsed`. Raises InvalidInput."""
+    try:
+        return parsed(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{path}: cannot read the model ({reason(error)}); give the file of copriv learner"
+        ) from None
+
+
+def parsed(text: str) -> Any:
+    """The values of a model file's text. Raises InvalidInput for what is no JSON, and where a name stands twice.
+
+    Of two values under one name another reader may take the other one.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_once_each)
+    except InvalidInput:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise _no_model(error) from None
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 of what stands in a model's file, whatever the order of names and the spaces. Raises InvalidInput."""
+    try:
+        return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    except RecursionError as error:
+        raise _no_model(error) from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise InvalidInput("model: a name stands twice in it; copriv learner writes each once")
+    return named
+
+
+def _no_model(error: Exception) -> InvalidInput:
+    why = "its parts are of other kinds"
     if isinstance(error, KeyError):
-        return f"it has no {error}"
-    return "it is no JSON" if isinstance(error, ValueError | RecursionError) else "its parts are of other kinds"
+        why = f"it has no {error}"
+    elif isinstance(error, ValueError | RecursionError):
+        why = "it is no JSON"
+    return InvalidInput(f"model: not a model file ({why}); copriv learner writes one")

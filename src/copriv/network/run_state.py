@@ -34,11 +34,10 @@ from copriv.errors import InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.network.keys import Certified, Keys
 from copriv.network.messages import Busy, Closing, Message, Offer, Refusal
-from copriv.network.replay import replay
-from copriv.network.signatures import answer_content, closing_content, signed_query
+from copriv.network.run import Asked, Run, Turn, query_identity
+from copriv.network.signatures import answer_content, closing_content, model_content, signed_query
 from copriv.network.store import RunStore
-from copriv.network.trajectory import Trajectory
-from copriv.network.turns import Asked, Conduct, Talk, Turn, Turns, query_identity
+from copriv.network.turns import Conduct, Turns
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
@@ -59,13 +58,20 @@ class Conductor:
     """One run of an agreement, from a store that is new or holds its beginning.
 
     keys: the learner's; with them queries are signed, and only signed answers are taken.
-    Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself.
+    dictionary: the fingerprint of the public dictionary; "" without one.
+    Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself,
+    InvalidInput for a dictionary with which the run did not begin.
     """
 
     def __init__(
-        self, store: RunStore, conduct: Conduct | None = None, now: float = 0.0, keys: Keys | None = None
+        self,
+        store: RunStore,
+        conduct: Conduct | None = None,
+        now: float = 0.0,
+        keys: Keys | None = None,
+        dictionary: str = "",
     ) -> None:
-        self._keys = keys
+        self._keys, self.dictionary = keys, dictionary
         self._own = None if keys is None else Certified.by(keys.authority, keys.certificate.decode())
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
@@ -74,49 +80,62 @@ class Conductor:
         """What owners are asked when the run is over."""
         self.held = False
         """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
-        self._begin()
+        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
+        agreed = store.agreement
+        self._fingerprint, self._m, self._all = agreed.fingerprint, agreed.answers, agreed.queries
+        self._rounds = agreed.synchronous and not agreed.one_answer
         self._from_the_store(now)
+        self._begin()
 
     def _from_the_store(self, now: float) -> None:
         """Everything as it was when the store was last committed."""
-        agreement, store = self.agreement, self.store
-        self._trajectory = Trajectory.of(agreement, store.n_parameters, self._talk)
-        self._turns = Turns(agreement, self.conduct, store.run, now)
-        self.parties = self._turns.parties
-        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
-        self._fingerprint, self._m, self._all = agreement.fingerprint, agreement.answers, agreement.queries
-        self._rounds = agreement.synchronous and not agreement.one_answer
+        self.run = Run.of(self.store)
+        self.store.take = self.run.take
+        self.parties = self.run.parties
+        self._turns = Turns(self.run, self.conduct, now)
         self._outbox: list[tuple[str, Message]] = []
-        self._asked = replay(store, self._turns, self._trajectory)
 
     def _begin(self) -> None:
         """The line with which a run, or a process that goes on with it, begins."""
-        first = next(self.store.events("begun"), None)
-        self._talk: Talk = self.conduct.talk if first is None else first.data["talk"]
         said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
         if self._keys is not None:
             said |= {"learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode()}
-        if first is None:
-            run, p = self.store.run, self.store.n_parameters
-            self.store.event("begun", run=run, fingerprint=self.agreement.fingerprint, parameters=p, **said)
-        else:
+        if self.run.begun:
+            if self.run.dictionary != self.dictionary:
+                raise InvalidInput("the run began with another public dictionary; give the file that it began with")
             self.store.event("continued", **said)
+        else:
+            run, p = self.store.run, self.store.n_parameters
+            about = {"fingerprint": self._fingerprint, "dictionary": self.dictionary, "parameters": p}
+            self.store.event("begun", run=run, **about, **said)
+        self.store.commit()  # `failed` takes back what was not committed
 
     @property
     def model(self) -> Float[Array, " p"]:
         """θ as it stands."""
-        return self._trajectory.model
+        return self.run.trajectory.model
 
     @property
     def stepped(self) -> int:
         """Queries (A1, A2) or rounds (S1, S2) that moved the model."""
-        return self._turns.stepped
+        return self.run.stepped
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """Owners whose answer, or presence, the run waits for now."""
-        asked = sorted({owner for turn in self._turns.open.values() for owner in turn.waiting})
+        asked = sorted({owner for turn in self.run.open.values() for owner in turn.waiting})
         return tuple(asked) or tuple(name for name, party in self.parties.items() if not party.there)
+
+    def sign_model(self, digest: str) -> None:
+        """Write down and sign which model file was made of the run as it stands (`Model.digest`).
+
+        A learner whose certificate is not valid any more signs nothing: `verify` says so of the model.
+        """
+        signature = ""
+        if self._keys is not None and not self._has_expired():
+            signature = self._keys.sign(model_content(self.store.run, self.store.head, digest))
+        self.store.event("model", sha256=digest, signature=signature)
+        self.store.commit()
 
     def take_outbox(self) -> list[tuple[str, Message]]:
         """(owner, message) to send now, in order; what led to them is durable when this returns."""
@@ -134,10 +153,9 @@ class Conductor:
         self._turns.now = now
         self.parties[owner].there = True
         if certificate and certificate != self.parties[owner].certificate:
-            self.parties[owner].certificate = certificate
             self.store.event("certified", owner=owner, certificate=certificate)
         self.store.event("joined", owner=owner)
-        for turn in self._turns.open.values():
+        for turn in self.run.open.values():
             if owner in turn.waiting:
                 self._outbox.append((owner, turn.waiting[owner]))
                 turn.opened, turn.late = now, False
@@ -152,8 +170,8 @@ class Conductor:
         self._turns.now = now
         self.parties[owner].there = False
         self.store.event("left", owner=owner)
-        for turn in self._turns.open.values():
-            if owner in turn.waiting and self._turns.several_at_once and len(self._turns.members_of(turn)) == 1:
+        for turn in self.run.open.values():
+            if owner in turn.waiting and self.run.several_at_once and len(self.run.members[turn.participant]) == 1:
                 turn.late = True
         self._go_on()
 
@@ -175,20 +193,13 @@ class Conductor:
             return self.refused(
                 answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
             )
-        asked.answer, self._turns.progress = answer.gradient.tobytes(), now
-        party = self.parties[answer.owner]
-        party.late = False
-        party.answered, party.chain_head = max(party.answered, answer.answered), answer.chain_head
-        party.counts.add(answer.answered)
+        self._turns.progress, self.parties[answer.owner].late = now, False
         self.store.answer(answer)
-        turn = self._turns.turn_of(answer.owner)
-        if turn is None or turn.number != asked.turn:
+        turn = self.run.open.get(self.run.participant_of[answer.owner])
+        if turn is None or turn.answers.get(answer.owner) is not answer.gradient:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
-        else:
-            turn.waiting.pop(answer.owner)
-            turn.answers[answer.owner] = answer.gradient
-            if not turn.waiting:
-                self._step(turn)
+        elif not turn.waiting:
+            self._step(turn)
         self._go_on()
         return True
 
@@ -210,11 +221,9 @@ class Conductor:
             asked.refused = True
         reason, code = printable(refusal.reason, _LONGEST_REASON), printable(refusal.code, 20)
         self.store.event("refused", owner=owner, identity=refusal.identity, code=code, reason=reason)
-        party.refusals += 1
-        turn = self._turns.turn_of(owner)
+        turn = self.run.turn_of(owner)
         this_one = turn is not None and turn.waiting[owner].identity == refusal.identity
-        if code == "lost" and party.lost < self._m:
-            party.lost += 1
+        if code == "lost" and party.lost <= self._m:
             if turn is not None and this_one:
                 self._ask(turn, owner)
         else:
@@ -226,23 +235,22 @@ class Conductor:
     def closed(self, owner: str, closing: Closing) -> bool:
         """An owner says at the end how many answers it gave; whether that is taken. What would not verify is not."""
         party, asked = self.parties[owner], self.closing
-        if (
-            asked is None
-            or party.closed
-            or closing.head != asked.head
-            or not party.answered <= closing.answered <= self._m
-        ):
+        if asked is None or closing.head != asked.head or self.has_closed(owner):
+            return False
+        if not party.answered <= closing.answered <= self._m:
             return False
         if self._keys is not None:
             signatory = Certified.by(self._keys.authority, party.certificate)
             content = closing_content(self.store.run, owner, self._fingerprint, closing)
             if not signatory.signed(closing.signature, content) or not signatory.valid_at(datetime.now(UTC)):
                 return False
-        party.closed = True
-        self.store.event(
-            "closed", owner=owner, head=closing.head, answered=closing.answered, signature=closing.signature
-        )
+        said = {"head": closing.head, "answered": closing.answered, "signature": closing.signature}
+        self.store.event("closed", owner=owner, **said)
         return True
+
+    def has_closed(self, owner: str) -> bool:
+        """Whether an owner counted its answers when the run ended; one that did before it went on counts anew."""
+        return self.closing is not None and self.parties[owner].closed == self.closing.head
 
     def failed(self, owner: str, error: Exception, now: float) -> None:
         """What an owner sent met a defect: all is as it was before, the owner is out, and the others go on."""
@@ -252,20 +260,20 @@ class Conductor:
         self._from_the_store(now)
         for name in here:
             self.parties[name].there = True
-            self._outbox += [(name, turn.waiting[name]) for turn in self._turns.open.values() if name in turn.waiting]
+            self._outbox += [(name, turn.waiting[name]) for turn in self.run.open.values() if name in turn.waiting]
         for name, (reason, barred) in out.items():
             self._put_out(name, reason, barred)
-        self._put_out(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
         self.store.event("failed", owner=owner, error=printable(repr(error), _LONGEST_REASON))
+        self._put_out(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
         self._go_on()
 
     def ready(self, owner: str, number: int, now: float) -> bool:
         """An owner replies to an offer, or asks to be asked: the first one gets the turn. Whether this one did."""
         self._turns.now, talk = now, self.conduct.talk
-        wanted = talk == "request" or (talk == "broadcast" and number == self._turns.opened + 1)
-        participant = self._turns.participant_of[owner]
+        wanted = talk == "request" or (talk == "broadcast" and number == self.run.opened + 1)
+        participant = self.run.participant_of[owner]
         wanted = wanted and not self.held and self._turns.may_ask(participant) and self._turns.is_due(participant)
-        if self.outcome is None and not self._turns.open and wanted and self._turns.left() > 0:
+        if self.outcome is None and not self.run.open and wanted and self._turns.left() > 0:
             self._open(participant)
             return True
         if talk == "request":
@@ -275,7 +283,7 @@ class Conductor:
     def tick(self, now: float) -> None:
         """Time has passed: see who is late."""
         self._turns.now = now
-        for turn in list(self._turns.open.values()):
+        for turn in list(self.run.open.values()):
             if now - turn.opened >= self.conduct.deadline and not turn.late:
                 self._overdue(turn)
         self._go_on()
@@ -285,7 +293,7 @@ class Conductor:
 
     def next_deadline(self) -> float:
         """When `tick` has something to do, if nothing happens before."""
-        turns = [turn.opened + self.conduct.deadline for turn in self._turns.open.values() if not turn.late]
+        turns = [turn.opened + self.conduct.deadline for turn in self.run.open.values() if not turn.late]
         if self.conduct.stragglers == "drop" and self._turns.progress + self.conduct.deadline > self._turns.now:
             turns.append(self._turns.progress + self.conduct.deadline)
         return min([self._turns.progress + self.conduct.patience, *turns])
@@ -298,7 +306,7 @@ class Conductor:
             return
         if self.stepped >= self._all:
             self._end("finished", f"all {self.stepped} queries are answered")
-        elif not self._turns.open and not any(self._turns.may_open(j) for j in range(len(self._turns.members))):
+        elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
             if self.stepped and not self._rounds:
                 self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
@@ -309,43 +317,43 @@ class Conductor:
         elif self.conduct.talk == "choose":
             for j in self._turns.free():
                 self._open(j)
-        elif self.conduct.talk == "broadcast" and not self._turns.open:
+        elif self.conduct.talk == "broadcast" and not self.run.open:
             new = (name for name in self.parties if name not in self._turns.offered)
-            due = {j for j in range(len(self._turns.members)) if self._turns.may_ask(j) and self._turns.is_due(j)}
-            offered = {name for name in new if self._turns.participant_of[name] in due}
+            due = {j for j in range(len(self.run.members)) if self._turns.may_ask(j) and self._turns.is_due(j)}
+            offered = {name for name in new if self.run.participant_of[name] in due}
             self._turns.offered |= offered
-            self._outbox += [(name, Offer(self._turns.opened + 1)) for name in sorted(offered)]
+            self._outbox += [(name, Offer(self.run.opened + 1)) for name in sorted(offered)]
 
     def _ends_with_its_certificate(self) -> bool:
         """Whether it is over because this learner's certificate is: what it signed from here on would not verify."""
-        if self._own is None or self._own.valid_at(datetime.now(UTC)):
+        if not self._has_expired():
             return False
         self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
         return True
 
+    def _has_expired(self) -> bool:
+        return self._own is not None and not self._own.valid_at(datetime.now(UTC))
+
     def _open(self, participant: int) -> None:
-        self._turns.opened += 1
         self._turns.offered.clear()
-        θ = self._trajectory.query(participant)
-        turn = self._turns.open[participant] = Turn(self._turns.opened, participant, θ, opened=self._turns.now)
-        self.store.turn(turn.number, participant, θ)
-        for name in self._turns.members[participant]:
+        self.store.turn(self.run.opened + 1, participant, self.run.trajectory.query(participant))
+        turn = self.run.open[participant]
+        turn.opened = self._turns.now
+        for name in self.run.members[participant]:
             if self._turns.can_answer(name) and self.parties[name].there:
                 self._ask(turn, name)
 
     def _ask(self, turn: Turn, owner: str) -> None:
-        party = self.parties[owner]
-        party.asked += 1
-        identity = query_identity(self._fingerprint, self.store.run, owner, party.asked)
+        sequence = self.parties[owner].asked + 1
+        identity = query_identity(self._fingerprint, self.store.run, owner, sequence)
         plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
-        query = turn.waiting[owner] = signed_query(self._keys, self.store.run, plain)
-        self._asked[identity] = Asked(turn.number, query)
-        self.store.query(query, turn.number, party.asked)
+        query = signed_query(self._keys, self.store.run, plain, self.dictionary)
+        self.store.query(query, turn.number, sequence)
         self._outbox.append((owner, query))
 
     def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
         """Ask an owner nothing more, and wait for it no longer."""
-        party, turn = self.parties[owner], self._turns.turn_of(owner)
+        party, turn = self.parties[owner], self.run.turn_of(owner)
         party.out, party.barred = reason, party.barred or for_good
         if turn is not None:
             turn.waiting.pop(owner)
@@ -358,7 +366,7 @@ class Conductor:
         self._go_on()
 
     def _asked_of(self, owner: str, identity: str) -> Asked:
-        asked = self._asked.get(identity)
+        asked = self.run.asked.get(identity)
         if asked is None or asked.query.owner != owner:
             raise InvalidInput(f"{owner} speaks of a query that it was never asked")
         return asked
@@ -367,37 +375,33 @@ class Conductor:
         """A turn that lost an owner: step with those that answered, if that is agreed, or give it up."""
         if turn.waiting:
             return
-        if turn.answers and (self.conduct.stragglers == "drop" or len(self._turns.members_of(turn)) == 1):
+        if turn.answers and (self.conduct.stragglers == "drop" or len(self.run.members[turn.participant]) == 1):
             self._step(turn)
         else:
             self._abandon(turn)
 
     def _overdue(self, turn: Turn) -> None:
-        group = len(self._turns.members_of(turn)) > 1
+        group = len(self.run.members[turn.participant]) > 1
         if group and (self.conduct.stragglers == "wait" or not turn.answers):
             turn.opened = self._turns.now
         elif group:
             self._step(turn)
-        elif self._turns.several_at_once:
+        elif self.run.several_at_once:
             turn.late = True
             self.store.event("overdue", turn=turn.number, owners=sorted(turn.waiting))
-        elif any(self._turns.may_ask(j) for j in range(len(self._turns.members))):
+        elif any(self._turns.may_ask(j) for j in range(len(self.run.members))):
             self._abandon(turn)
         else:
             turn.opened = self._turns.now
 
     def _abandon(self, turn: Turn) -> None:
-        del self._turns.open[turn.participant]
         for name in turn.waiting:
             self.parties[name].late = True
         self.store.event("abandoned", turn=turn.number, owners=sorted(turn.waiting))
 
     def _step(self, turn: Turn) -> None:
-        del self._turns.open[turn.participant]
-        used = [name for name in self._turns.members_of(turn) if name in turn.answers]
-        self._trajectory.step(turn.participant, {name: turn.answers[name] for name in used})
-        self._turns.step(turn.participant)
-        data = {"turn": turn.number, "k": self.stepped, "participant": turn.participant, "owners": used}
+        used = [name for name in self.run.members[turn.participant] if name in turn.answers]
+        data = {"turn": turn.number, "k": self.stepped + 1, "participant": turn.participant, "owners": used}
         if turn.waiting:
             data["dropped"] = sorted(turn.waiting)
         self.store.event("stepped", **data)
@@ -412,11 +416,12 @@ class Conductor:
             return "the head of its ledger is none"
         if self._keys is not None:
             signatory = Certified.by(self._keys.authority, self.parties[answer.owner].certificate)
-            if not signatory.signed(answer.signature, answer_content(self.store.run, query, answer)):
+            content = answer_content(self.store.run, query, answer, self.dictionary)
+            if not signatory.signed(answer.signature, content):
                 return "its owner did not sign it"
             if not signatory.valid_at(datetime.now(UTC)):
                 return "the certificate of its owner is not valid any more"
-        return self._trajectory.unfit(answer.gradient)
+        return self.run.trajectory.unfit(answer.gradient)
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)

@@ -15,7 +15,8 @@ names. Queries have the identities that follow from (fingerprint, run, owner, se
 The events are a chain: each line's hash is over the line and the hash before it, and the lines of points, queries and
 answers hold what the other tables have (of θ and of an answer, their SHA-256). A query carries the hash of the line
 before it to its owner, which signs it with its answer: so the learner itself cannot tell the run in another way later.
-`verify` checks all of it. It holds no private data: only what owners chose to release.
+At the end owners sign how many answers they gave, and last the learner signs the file of its model, each in a line of its
+own. `verify` checks all of it. It holds no private data: only what owners chose to release.
 """
 
 import hashlib
@@ -39,7 +40,7 @@ from copriv.privacy.ledger.lock import OneWriter
 from copriv.protocol import Answer, Query
 from copriv.types import Array
 
-VERSION = 2
+VERSION = 3
 _SCHEMA = """
 CREATE TABLE run (
     name TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, agreement TEXT NOT NULL, parameters INTEGER NOT NULL
@@ -56,7 +57,7 @@ CREATE TABLE answers (
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL, hash TEXT NOT NULL
 ) STRICT;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 """
 _DEFINITIONS = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 MOST_OWNERS = 100_000
@@ -110,6 +111,8 @@ class RunStore:
         self, connection: sqlite3.Connection, writer: OneWriter | None, run: str, agreement: Agreement
     ) -> None:
         self.run, self.agreement = run, agreement
+        self.take: Callable[[str, float, dict[str, Any], Any], None] | None = None
+        """Whoever follows the run (`copriv.network.run.Run.take`): it is given every line that is written."""
         self.on_event: Callable[[Event], None] | None = None
         self._connection, self._writer, self._failure = connection, writer, ""
         self._cursor = connection.cursor()
@@ -184,12 +187,20 @@ class RunStore:
         """p."""
         return int(self._connection.execute("SELECT parameters FROM run").fetchone()[0])
 
-    def event(self, kind: str, **data: Any) -> None:
-        """Note that something happened."""
+    @property
+    def signed_model(self) -> str:
+        """The digest of the model that the last line signs; "" where it signs none."""
+        last = self._connection.execute("SELECT kind, data FROM events ORDER BY number DESC LIMIT 1").fetchone()
+        return str(json.loads(last[1])["sha256"]) if last is not None and last[0] == "model" else ""
+
+    def event(self, kind: str, what: Any = None, **data: Any) -> None:
+        """Note that something happened; what: the θ, query or answer that the line speaks of."""
         now, text = time.time(), json.dumps(data)
         head = line_hash(self.head, self._events + 1, now, kind, text)
         self._write("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (self._events + 1, now, kind, text, head))
         self._events, self.head = self._events + 1, head
+        if self.take is not None:
+            self.take(kind, now, data, what)
         if self.on_event is not None:
             try:
                 self.on_event(Event(self._events, now, kind, data, head))
@@ -199,14 +210,14 @@ class RunStore:
     def turn(self, number: int, participant: int, theta: Float[Array, " p"]) -> None:
         """A point at which a participant is to be asked."""
         self._write("INSERT INTO turns VALUES (?, ?, ?)", (number, participant, theta.tobytes()))
-        self.event("asked", turn=number, participant=participant, theta=digest(theta))
+        self.event("asked", theta, turn=number, participant=participant, theta=digest(theta))
 
     def query(self, query: Query, turn: int, sequence: int) -> None:
         """A query that is about to be sent. Its head is that of the line before this one."""
         values = (query.identity, turn, query.owner, sequence, query.head, query.signature)
         self._write("INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)", values)
         said = {"turn": turn, "owner": query.owner, "sequence": sequence, "identity": query.identity}
-        self.event("query", **said, signature=query.signature)
+        self.event("query", query, **said, signature=query.signature)
 
     def answer(self, answer: Answer) -> None:
         """An answer that came."""
@@ -214,7 +225,7 @@ class RunStore:
         self._write("INSERT INTO answers VALUES (?, ?, ?, ?, ?)", values)
         said = {"owner": answer.owner, "identity": answer.identity, "gradient": digest(answer.gradient)}
         counted = {"answered": answer.answered, "chain_head": answer.chain_head}
-        self.event("answer", **said, **counted, signature=answer.signature)
+        self.event("answer", answer, **said, **counted, signature=answer.signature)
 
     def commit(self) -> None:
         """Wait until everything so far is on the disk."""
@@ -338,7 +349,7 @@ def _made_by_a_learner() -> frozenset[tuple[str, ...]]:
 def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version != VERSION:
-        what = "no run" if version == 0 else "a run of another version of copriv, which neither signs nor chains"
+        what = "no run" if version == 0 else "a run of another version of copriv"
         raise StoreFailed(f"{path}: holds {what}; begin a new one, or use the version that it began with")
 
 

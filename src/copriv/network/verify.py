@@ -5,12 +5,21 @@ the certificate of the consortium's authority. It replays the run: every θ must
 before it, by the agreed rule; every query must be the learner's and every answer its owner's, by their signatures; every
 line must follow the one before it. What is wrong is said with the number of its line.
 
+A model's file is made anew from the run and compared with the one that is given, value by value: nothing in it is left out,
+and what it has beyond is wrong. Only the public dictionary is taken from the file, where it has the fingerprint that
+everybody signed, and what the learner's public rows say (`record.realised.public`, `record.forecast`): these the learner
+signed, and they rest on its word.
+
 What a file cannot show: an answer that the learner never wrote down, where its owner did not sign a count at the end
 (`Verdict.missing`, `Verdict.not_closed`), and lines after the last signature, which rest on the learner's word.
 """
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -19,10 +28,12 @@ from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.network.keys import fingerprint_of
-from copriv.network.model import Model
+from copriv.network.model import Model, digest_of, parsed, read_document
 from copriv.network.store import RunStore
 from copriv.network.verify_lines import ROUNDING, LineCheck, Problem
 from copriv.types import Array
+
+_MOST_DIFFERENCES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +62,8 @@ class Verdict(Shown):
     rounding: float
     """The largest difference between a θ in the file and the replay's, relative; 0: to the bit."""
     problems: tuple[Problem, ...]
+    record: dict[str, Any]
+    """How the run went, from the model's file; empty without one, and where anything is wrong with it."""
 
     @property
     def ok(self) -> bool:
@@ -74,8 +87,9 @@ def verify_run(
     """
     store = RunStore.read(path)
     try:
-        held = None if model is None else Model.load(model)
-        check = LineCheck(store, authority)
+        document = None if model is None else read_document(model)
+        held = None if model is None else Model.of(document)
+        check = LineCheck(store, authority, None if held is None else held.record.get("head"))
         if agreement is not None and agreement.fingerprint != store.agreement.fingerprint:
             check.wrong(None, "the run is under another agreement than the one given; their fingerprints differ")
         if check.to_the_end():
@@ -84,26 +98,77 @@ def verify_run(
                     None, f"no line has the head {head[:12]}…: the file was made anew, or cut off before that line"
                 )
             if held is not None:
-                _compare(check, store, held)
-        model_now = None if check.trajectory is None else check.trajectory.model
+                try:
+                    wrong = _wrong_with(held, document, check, store)
+                except RecursionError:
+                    wrong = ["nests deeper than any that copriv learner writes"]
+                for what in wrong:
+                    check.wrong(None, f"the model {what}")
+        model_now = check.run.trajectory.model if check.run.begun else None
         return Verdict(
-            store.run, store.agreement, check.lines, check.head, check.stepped, check.answers, check.missing,
-            check.not_closed, _fingerprint(check.authority), check.outcome, model_now, check.rounding, tuple(check.problems),
+            store.run, store.agreement, check.lines, check.head, check.run.stepped, check.answers, check.missing,
+            check.not_closed, _fingerprint(check.authority), check.run.status or "", model_now, check.rounding,
+            tuple(check.problems), held.record if held is not None and not check.problems else {},
         )  # fmt: skip
     finally:
         store.close()
 
 
-def _compare(check: LineCheck, store: RunStore, model: Model) -> None:
-    θ: Array = check.trajectory.model if check.trajectory is not None else np.zeros(0)
+def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) -> list[str]:
+    """What in a model's file does not follow from the run; empty where all of it does."""
     if model.agreement.fingerprint != store.agreement.fingerprint or model.record.get("run") != store.run:
-        check.wrong(None, "the model is that of another run")
-    elif str(model.record.get("head")) not in check.hashes:
-        check.wrong(None, "the model names a line that is not in this file")
-    elif θ.shape != model.theta.shape or not np.allclose(
+        return ["is that of another run"]
+    if model.at_home:
+        return ["is an owner's own, made at home from its records; give the common one, as copriv learner wrote it"]
+    signed = check.signed
+    if str(model.record.get("head")) not in check.hashes:
+        return ["names a line that is not in this file"]
+    if signed is None:
+        return ["is not signed by the learner after the line that it names"]
+    if signed.stepped < check.run.stepped:
+        return [
+            f"is of line {signed.line}; the run went on after it, to {check.run.stepped} steps from {signed.stepped}"
+        ]
+    θ, wrong = signed.theta, []
+    if θ.shape != model.theta.shape or not np.allclose(
         θ, model.theta, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(θ).max(initial=0.0)))
     ):
-        check.wrong(None, "the model is not the one to which the run's answers lead")
+        wrong.append("is not the one to which the run's answers lead")
+    if ("" if model.dictionary is None else model.dictionary.fingerprint) != check.run.dictionary:
+        wrong.append("has another public dictionary than the one that learner and owners signed")
+    record = dict(signed.record, forecast=model.record.get("forecast"))
+    realised = model.record.get("realised")
+    if isinstance(realised, dict):
+        record["realised"] = {**record["realised"], "public": realised.get("public")}
+    follows = parsed(replace(model, agreement=store.agreement, record=record).to_json())
+    for place, what in islice(_differences(follows, document), _MOST_DIFFERENCES):
+        wrong.append(f"says {what} under {place}")
+    if not wrong and digest_of(document) != signed.digest:
+        wrong.append(f"is not to the letter what the learner signed in line {signed.line}")
+    return wrong
+
+
+def _differences(follows: Any, found: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Where a value is another one than follows from the run, and which."""
+    if isinstance(follows, dict) and isinstance(found, dict):
+        for key in [*follows, *(key for key in found if key not in follows)]:
+            below = f"{place}.{key}" if place else key
+            if key in follows and key in found:
+                yield from _differences(follows[key], found[key], below)
+            else:
+                yield below, "nothing" if key in follows else "what no model has"
+    elif isinstance(follows, list) and isinstance(found, list) and len(follows) == len(found):
+        for i, (one, other) in enumerate(zip(follows, found, strict=True)):
+            yield from _differences(one, other, f"{place}[{i}]")
+    elif not _alike(follows, found):
+        yield place, f"{found!r:.40}, and the run {follows!r:.40},"
+
+
+def _alike(follows: Any, found: Any) -> bool:
+    """Equal, or equal up to how another machine rounds."""
+    if type(follows) is float and type(found) is float and math.isfinite(follows) and math.isfinite(found):
+        return abs(found - follows) <= ROUNDING * abs(follows)
+    return type(follows) is type(found) and repr(follows) == repr(found)
 
 
 def _fingerprint(authority: bytes | None) -> str:

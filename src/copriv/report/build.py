@@ -233,7 +233,7 @@ def _checked(file: RunRead) -> dict[str, Any]:
         "answers": {printable(name): count for name, count in verdict.answers.items()},
         "authority": verdict.authority,
         "rounding": verdict.rounding,
-        "model": verdict.model is not None and bool(file.record),
+        "model": bool(verdict.record),
         "asked_by": [_certificate(asker) for asker in file.askers],
         "own_certificate": None if file.own is None else _certificate(file.own),
     }  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Any
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.network.keys import Certified, KeysRefused
-from copriv.network.model import Model
 from copriv.network.store import RunStore, digest
 from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.ledger import LedgerDamaged
@@ -120,8 +119,6 @@ class RunRead:
     """Of the owner: its numbers, and the ledger's head that came with them, by the query's identity."""
     points: dict[str, str]
     """SHA-256 of θ, by the query's identity."""
-    record: dict[str, Any]
-    """What the learner's model file says of the run; empty without one."""
 
 
 def read_run(file: RunFile, owner: str, agreement: Agreement | None, authority: bytes | None) -> RunRead:
@@ -133,8 +130,7 @@ def read_run(file: RunFile, owner: str, agreement: Agreement | None, authority: 
         if verdict.ok:
             raise
         askers, own, answers, points = (), None, {}, {}  # the check says what is wrong with the file
-    record = {} if file.model is None else _record(file.model, verdict)
-    return RunRead(file.path.name, verdict, askers, own, answers, points, record)
+    return RunRead(file.path.name, verdict, askers, own, answers, points)
 
 
 def _parties(
@@ -162,9 +158,3 @@ def _named(authority: bytes, certificate: object) -> Asker | None:
     except (KeysRefused, InvalidInput, ValueError):
         return None  # the run's own check says that it is not of this authority
     return Asker(party.name, party.fingerprint, party.valid)
-
-
-def _record(path: Path, verdict: Verdict) -> dict[str, Any]:
-    """Only of the run's own model: one that was personalized or learned at home is made of records."""
-    model = Model.load(path)
-    return model.record if model.record.get("run") == verdict.run and not model.at_home else {}

@@ -22,7 +22,7 @@ _BESIDE = {
 _SOURCES = {
     "ledger": "the ledger",
     "run": "the run's file, replayed",
-    "learner": "the learner's word, from public rows",
+    "learner": "the learner's signed word, from public rows",
 }
 
 
@@ -233,8 +233,8 @@ def _beside(rows: list[dict[str, Any]]) -> Markup:
                 _SOURCES[row["source"]],
             )
         )
-    heads = ("", "agreed, at most", "forecast", "realised", "realised, by")
-    return table("Forecast beside realised; – where nobody says a number", heads, written)
+    heads = ("", "agreed, at most", "forecast, by the learner", "realised", "realised, by")
+    return table("Forecast beside realised; – where nobody says a number that was checked", heads, written)
 
 
 def _checked(run: dict[str, Any]) -> Markup:

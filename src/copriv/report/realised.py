@@ -1,7 +1,8 @@
 """What was agreed, what was expected and what came of a run, in one table.
 
-What was spent is the ledger's, and how often everybody was asked the run's file's. Of ψ only the learner's model file says
-anything: from public rows, on the learner's word. Nothing else is taken from that file, whatever stands in it.
+What was spent is the ledger's, and how often everybody was asked the run's file's. Of ψ, and of what was expected, only the
+learner's model file says anything: from public rows, on the learner's word, which it signed. Nothing is taken from a model
+file in which anything is wrong.
 """
 
 import math
@@ -17,7 +18,7 @@ def beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead | 
 
     Numbers are None where nobody says any.
     """
-    record = {} if file is None else file.record
+    record = {} if file is None else file.verdict.record
     said, come = _table(record.get("forecast")), _table(record.get("realised"))
     terms = agreement.owner[agreement.owner_names.index(owner)]
     ε, δ = agreement.mechanism.spent_after(agreement, terms, agreement.answers)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from copriv.model.records import Records
     from copriv.network.model import Model
     from copriv.network.run_state import Conductor
+    from copriv.network.store import RunStore
 
 
 def command(
@@ -72,10 +73,9 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
-    from copriv.cli.run_summary import realised, run_record
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
-    from copriv.network.model import Model
+    from copriv.network.record import signed_model
     from copriv.network.run_state import Conductor
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
@@ -99,7 +99,7 @@ def command(
     dictionary = load_dictionary(terms, agreement)
     p = n_parameters(terms, dictionary)
     rows, strata = _public_rows(terms, public, keys, dictionary)
-    begun, is_new = time.monotonic(), not store.exists()
+    is_new = not store.exists()
     path = model or store.with_suffix(".json")
     run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
     listened: list[str] = []
@@ -110,31 +110,28 @@ def command(
 
     how = f"the run is safe in {store}: start the same command again with --resume, and it goes on where it was"
     try:
-        written = _model_of(run.run, path)
-        compared_too = rows is None or forecast_runs == 0 or (written is not None and written.record["forecast"])
-        if written is not None and written.record["head"] == run.head and compared_too:
+        written = _model_of(run, path)
+        if written is not None and (rows is None or forecast_runs == 0 or written.record["forecast"]):
             _again(written, path, skops, as_json)
             return
-        conductor = Conductor(run, conduct, time.monotonic(), own)
+        fingerprint = "" if dictionary is None else dictionary.fingerprint
+        conductor = Conductor(run, conduct, time.monotonic(), own, fingerprint)
         with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as look:
             conducted = Learner(
                 conductor,
                 GrpcListener(listen, own),
                 keys=own,
-                dictionary="" if dictionary is None else dictionary.fingerprint,
                 pace=pace,
                 on_listening=listening,
             )
             with going_on(how):
                 outcome = run_stoppably(look(conducted.run()))
-        seconds = time.monotonic() - begun
-        record = run_record(conductor, seconds) | {"realised": realised(conductor, None, seconds), "forecast": None}
-        result = Model(terms, conductor.model, dictionary, record)
+        result = signed_model(conductor, dictionary)
         # The model is safe before anything else is tried, or shown.
         _write(result, path, store)
         if rows is not None:
             with going_on(f"the model is in {path}, without a forecast beside it"):
-                _compare(record, conductor, rows, strata, seconds, forecast_runs)
+                result = signed_model(conductor, dictionary, *_compared(conductor, rows, strata, forecast_runs))
             _write(result, path, store)
         if skops is not None and result.finished_run:
             result.save_skops(skops)
@@ -146,30 +143,31 @@ def command(
         typer.echo(result.to_json())
     else:
         out().print(owners_table(result.record["owners"]))
-        out().print(compared(record["realised"], record["forecast"]))
+        out().print(compared(result.record["realised"], result.record["forecast"]))
         out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
 
 
-def _model_of(run: str, path: Path) -> "Model | None":
-    """The finished model that is in this file already; None where there is no file.
+def _model_of(run: "RunStore", path: Path) -> "Model | None":
+    """The model of this finished run, where it is in this file already as the learner signed it; None where it is not.
 
     Raises UsageError for anything else there: nobody's file is replaced, and this is known before a budget is spent.
     """
-    from copriv.network.model import Model
+    from copriv.network.model import Model, digest_of, read_document
 
     if not path.is_file():
         return None
     try:
-        found = Model.load(path)
+        document = read_document(path)
+        found, digest = Model.of(document), digest_of(document)
     except CoprivError:
         raise UsageError(
             f"{path}: is there already, and is not a model of this run; name another with --model"
         ) from None
-    if found.record.get("run") != run:
+    if found.record.get("run") != run.run:
         raise UsageError(f"{path}: holds the model of another run; name another file with --model, or move it away")
-    return found if found.finished_run else None
+    return found if digest == run.signed_model and found.finished_run else None
 
 
 def _again(model: "Model", path: Path, skops: Path | None, as_json: bool) -> None:
@@ -212,24 +210,24 @@ def _write(model: "Model", path: Path, store: Path) -> None:
         ) from None
 
 
-def _compare(
-    record: dict[str, Any],
-    conductor: "Conductor",
-    public: "Records",
-    strata: tuple[str, ...] | None,
-    seconds: float,
-    runs: int,
-) -> None:
-    """What the public rows say of the run. It is over and its model written: it does not fail for want of this."""
-    from copriv.cli.run_summary import expected, realised
+def _compared(
+    conductor: "Conductor", public: "Records", strata: tuple[str, ...] | None, runs: int
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What the public rows say of the run, and what was expected of it.
 
+    It is over and its model written: it does not fail for want of this.
+    """
+    from copriv.cli.run_summary import expected, said_by
+
+    said = None
     try:
-        record["realised"] = realised(conductor, public, seconds, strata)
+        said = said_by(conductor, public, strata)
         if runs > 0:
             rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
             log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
             with waiting(f"{runs} simulated runs on public rows"):
-                record["forecast"] = expected(conductor.agreement, public, runs, strata=strata)
+                return said, expected(conductor.agreement, public, runs, strata=strata)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
+    return said, None

@@ -15,6 +15,8 @@ from copriv.formatting.numbers import listed
 from copriv.formatting.sanitize import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from copriv.network.verify import Verdict
 
 
@@ -89,6 +91,18 @@ def _fields(verdict: "Verdict", model: Path | None) -> dict[str, Any]:
     }
 
 
+def _show_model(console: "Console", verdict: "Verdict", model: Path | None) -> None:
+    if model is None:
+        console.print("There is no model beside it.")
+        return
+    console.print(f"The model in {model} is theirs: every value in the file follows from the run or was signed in it.")
+    if verdict.record["realised"]["public"] is not None or verdict.record["forecast"] is not None:
+        console.print(
+            "Its error and its forecast (record.realised.public, record.forecast) are from the learner's public rows, on the "
+            "learner's word, which it signed."
+        )
+
+
 def _show(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> None:
     console = out()
     for problem in verdict.problems:
@@ -111,7 +125,7 @@ def _show(verdict: "Verdict", model: Path | None, trusted: dict[str, bool]) -> N
             f"It did not go on to the {verdict.agreement.queries} steps that were agreed on at most; when a run ends is the "
             "learner's to choose, or owners were away."
         )
-    console.print("There is no model beside it." if model is None else f"The model in {model} is theirs.")
+    _show_model(console, verdict, model)
     if verdict.missing:
         console.print(
             "Counted, not here: answers that the owner paid for and the run does not have: lost, or left out."
