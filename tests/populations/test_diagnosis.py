@@ -8,9 +8,10 @@ import pytest
 from rich.console import Console
 
 from copriv.agreement import Agreement
-from copriv.cli.run_summary import realised
+from copriv.cli.run_summary import said_by
 from copriv.cli.show.run import compared
 from copriv.model.records import Records
+from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.populations.diagnosis import HeterogeneityDiagnosis, _distance, diagnose
@@ -133,7 +134,7 @@ def test_a_real_run_reports_it(tmp_path: Path, unlike: bool) -> None:
     agreed = agreed.replace(owner=[{**o, "name": n} for o, n in zip(agreed.to_dict()["owner"], NAMES, strict=True)])
     public = Records.concatenate([_rows(rng, 150, one) for one in away])
     conductor = asyncio.run(run_of(tmp_path, agreed, parts))
-    said = realised(conductor, public, 1.0)
+    said = signed_model(conductor, None, said_by(conductor, public)).record["realised"]
     found = said["public"]["heterogeneity_diagnosis"]
     assert found["answers"] == 9
     assert ("more than was assumed" in found["wrong"]) == unlike
