@@ -32,8 +32,7 @@ from copriv.formatting.cards import Card, Shown, Table
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import percent
 from copriv.formatting.sanitize import printable
-from copriv.model.threads import on_one_thread
-from copriv.plan import Plan, plan
+from copriv.plan import Plan, leaves_open, plan
 from copriv.plan.minimax_regret import Caution
 from copriv.populations.by_owner import OwnerWorld, psi
 from copriv.populations.dealt import UnlikeWorld, heterogeneity_of, unlike_worlds, worlds_of
@@ -386,7 +385,7 @@ def forecast(
     else:
         problem = Problem.forecasting(Agreement.given(agreement), public, loss, strata)
 
-    if not _open(problem.terms):
+    if not leaves_open(problem.terms):
         problem.terms.mechanism.check_delta(problem.terms)  # before minutes of planning, not after
     sample = PublicSample(problem)
 
@@ -398,7 +397,7 @@ def forecast(
     best = planned(keep=False)
     report(1, 4)
     settled, words = problem.terms, ""
-    if _open(problem.terms):
+    if leaves_open(problem.terms):
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
@@ -497,16 +496,6 @@ def _starts(
     given = np.array([psi(pool, problem.start) for pool in pools])
     free = public_start and problem.terms.agreement.start is None
     return public if free and np.median(public) <= np.median(given) else given
-
-
-def _open(agreement: Agreement) -> bool:
-    """Whether the agreement leaves anything to plan."""
-    return (
-        agreement.agreement.rule == "auto"
-        or agreement.agreement.step == "auto"
-        or agreement.agreement.group_size == "auto"
-        or agreement.model.gradient_bound == "auto"
-    )
 
 
 def _bounds(problem: Problem) -> tuple[Bound, ...]:

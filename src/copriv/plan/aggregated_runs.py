@@ -63,7 +63,8 @@ def runs_in(
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, seed, first_run)
     few = as_few(agreement)
-    problem = world(few) if few is agreement else _mixed(world(few), world, agreement)
+    bundled = few.n_owners < agreement.n_owners
+    problem = _mixed(world(few), world, agreement) if bundled else world(few)
     found = simulate(
         problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
         workers=1,
