@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
+from copriv.exact import Order, OwnerKinds, expected_cost
 from copriv.forecast.quantiles import quantiles
 from copriv.formatting.cards import Card, Shown
 from copriv.formatting.frames_and_plots import Columns, Framed
@@ -207,9 +206,9 @@ def _exact_mean(problem: Problem) -> Array | None:
     each = _as_participants(agreement)
     kinds, counts = np.unique(each, axis=0, return_counts=True)
     owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
-    order: Any = "random order" if terms.schedule == "random-order" else "uniform"
+    order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
-        found = moments_of(recursion, quadratic, owners, terms.horizon, problem.start, order)
+        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
     except CoprivError:
         return None  # the exact recursion is out of reach here, and says so
-    return np.asarray(found.mean / problem.optimum.value) if found.kind == "exact" else None
+    return np.asarray(cost / problem.optimum.value)
