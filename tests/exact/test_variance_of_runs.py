@@ -182,12 +182,12 @@ def error_of_variance(costs):
 
 @pytest.mark.parametrize(("rule", "step"), [("S1", 3.0), ("S2", 0.3), ("A1", 1.0), ("A2", 0.2)])
 def test_simulated_runs_spread_as_far_as_the_oracle_says(rule, step):
-    """The engine's noise and schedules; noise of another scale is seen."""
+    """The noise and the schedules of `simulate`; noise half as large again would be seen."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20, 2))
     y = X @ [1.0, -1.0] + 0.1 * rng.normal(size=20)
     T, runs = 6, 20_000
-    owners = [{"name": f"o{i}", "records": 20, "epsilon": 120.0 * (1 + i)} for i in range(3)]
+    owners = [{"name": f"o{i}", "records": 20, "epsilon": 120.0 * (1 + 0.5 * i)} for i in range(3)]
     agreement = Agreement.of(
         {
             "agreement": {"rule": rule, "horizon": T, "step": step},
@@ -208,4 +208,4 @@ def test_simulated_runs_spread_as_far_as_the_oracle_says(rule, step):
 
     off = 4.9 * error_of_variance(costs) + 1e-12 * costs.max() ** 2
     assert (np.abs(exact(1.0) - costs.var(axis=0)) <= off).all()
-    assert abs(exact(1.2)[-1] - costs.var(axis=0)[-1]) > off[-1]
+    assert abs(exact(1.5)[-1] - costs.var(axis=0)[-1]) > off[-1]
