@@ -15,7 +15,6 @@ from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
 from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, simulated_refinement
-from copriv.plan.plan_result import kind_of
 from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
@@ -250,7 +249,7 @@ def test_the_plan_says_what_it_weighed():
     assert all(ratio > 0.5 for pair in found.flatness.values() for ratio in pair)
     assert found.runner_up is not None
     assert found.runner_up.fitness >= found.choice.fitness
-    assert kind_of(found.runner_up) != kind_of(found.choice)
+    assert found.runner_up.kind != found.choice.kind
     assert found.considered > 5000
     again = plan(problem_of(agreed()), **QUICK)
     assert again.agreement == found.agreement

@@ -24,12 +24,14 @@ from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.model.threads import on_one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.by_owner import OwnerWorld
-from copriv.populations.dealt import UnlikeWorld
+from copriv.populations.dealt import UnlikeWorld, worlds_of
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
+from copriv.terms.heterogeneity import Heterogeneity
+from copriv.threads import on_one_thread
 from copriv.types import Array
 
 WORLDS = 32
@@ -169,6 +171,15 @@ def assess(
     private = not agreement.model.gradient_bound_assumed
     models = np.stack([one.theta for one in simulated])
     return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
+
+
+def worlds_unlike(
+    sample: PublicSample, terms: Agreement, heterogeneity: Heterogeneity, seed: int
+) -> tuple[UnlikeWorld | OwnerWorld, ...] | None:
+    """The forecast's worlds with owners that differ, by levels spread over what heterogeneity may be; None: alike."""
+    if heterogeneity.alike or terms.n_owners == 1:
+        return None
+    return worlds_of(sample, terms, heterogeneity, WORLDS, seed)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:

@@ -5,14 +5,13 @@ the one that cost least there, the agreed terms among them, so that no line of a
 Differences are taken world by world; their error is what another draw of worlds would move them by.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from copriv.forecast.assessment import Assessment
-from copriv.plan import Choice, Plan
+from copriv.plan import Choice
 
 DRAWS = 400
 """Other draws of worlds that an error is taken from."""
@@ -64,38 +63,6 @@ class Comparison:
         return cls(False, before / after if after > 0 else 1.0, not mean, not median)
 
 
-def mentioned(plan: Plan) -> tuple[Choice, ...]:
-    """The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once."""
-    named = [
-        plan.choice,
-        *([plan.runner_up] if plan.runner_up else []),
-        *(c for pair in plan.trades().values() for c in pair),
-    ]
-    return tuple({choice.agreement.fingerprint: choice for choice in reversed(named)}.values())[::-1]
-
-
-def runner_up(runs: Sequence[Run], recommended: Assessment) -> Run | None:
-    """The next best that is of another kind: rule, mechanism, number of answers or start."""
-    others = [run for run in runs if run.assessment is not recommended]
-    kind = _kind(recommended)
-    return min((run for run in others if _kind(run.assessment) != kind), key=lambda run: run.cost, default=None)
-
-
-def trades(runs: Sequence[Run]) -> dict[str, tuple[Run, Run]]:
-    """For each promise, the best that keeps it and the best that does not: "pure", "one_answer", "asynchronous"."""
-    promises: dict[str, Callable[[Run], bool]] = {
-        "pure": lambda run: run.choice.pure,
-        "one_answer": lambda run: run.choice.agreement.answers == 1,
-        "asynchronous": lambda run: not run.choice.agreement.synchronous,
-    }
-    found = {}
-    for name, keeps in promises.items():
-        with_it, without = ([run for run in runs if keeps(run) is side] for side in (True, False))
-        if with_it and without:
-            found[name] = (min(with_it, key=lambda run: run.cost), min(without, key=lambda run: run.cost))
-    return found
-
-
 def relative_error(one: Assessment) -> float:
     """One standard error of the median of ψ, by other draws of worlds, as a part of it."""
     median = float(np.median(one.draws))
@@ -115,8 +82,3 @@ def _redrawn(draws: Any, statistic: Any) -> Any:
     """The statistic under other draws of as many worlds: the same draws for everybody."""
     rng = np.random.default_rng([DRAWS, len(draws)])
     return np.array([statistic(draws[rng.integers(0, len(draws), len(draws))]) for _ in range(DRAWS)])
-
-
-def _kind(one: Assessment) -> tuple[Any, ...]:
-    terms = one.agreement.agreement
-    return terms.mechanism, terms.rule, terms.iterate, terms.window, one.agreement.answers

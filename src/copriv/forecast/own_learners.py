@@ -15,8 +15,7 @@ import numpy as np
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
-from copriv.forecast.assessment import RUNS, WORLDS, assess
-from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.assessment import RUNS, WORLDS, assess, worlds_unlike
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.standalone_models import judged
 from copriv.formatting.cards import Card, Shown, Table

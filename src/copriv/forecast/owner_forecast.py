@@ -14,6 +14,7 @@ from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
+from copriv.forecast.shapley import shapley_values
 from copriv.forecast.standalone_models import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
 from copriv.formatting.cards import Shown
 
@@ -98,7 +99,7 @@ def owners_of(
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
     best, weights = subset, members.best_weights()
-    shapley, error = members.shapley()
+    shapley, error = shapley_values(members)
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
         kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap

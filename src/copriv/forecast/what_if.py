@@ -11,8 +11,8 @@ import numpy as np
 
 from copriv.errors import UsageError
 from copriv.forecast.coalition_value import Consortium, least
-from copriv.forecast.forecaster import Forecast
 from copriv.forecast.quantiles import quantiles
+from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 
 MOST = 10_000
@@ -99,7 +99,6 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
     if not stay.any():
         raise UsageError("without: nobody would be left; leave at least one owner in")
     cost, together = float(members.cost(stay)), members.together()
-    alternatives = members.alone() if members.without is None else members.without
     times = least(lambda t: float(replace(members, epsilon=t * members.epsilon).cost(stay)) <= together, 1e-4, 1e4)
     return Without(
         tuple(name for name in known if name in names),
@@ -108,7 +107,11 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         cost - together,
         members.as_records(together) - members.as_records(cost),
         times,
-        {name: bool(cost < other) for name, other, there in zip(known, alternatives, stay, strict=True) if there > 0},
+        {
+            name: bool(cost < other)
+            for name, other, there in zip(known, members.without_joining, stay, strict=True)
+            if there > 0
+        },
     )
 
 

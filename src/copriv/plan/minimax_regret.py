@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.plan.aggregated_runs import runs_in
-from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.plan.plan_result import Choice, Plan
 from copriv.populations.by_owner import OwnerWorld
 from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
 from copriv.populations.public_sample import PublicSample
@@ -80,7 +80,7 @@ def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: 
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
-    others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
+    others = [one for one in found.measured if one.kind != choice.kind]
     runner_up = others[0] if others else None
     return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
 
@@ -100,7 +100,7 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
         if len(short) >= SHORT:
             break
         if choice not in short.values():
-            short.setdefault(kind_of(choice), choice)
+            short.setdefault(choice.kind, choice)
     return tuple(list(short.values())[:SHORT])
 
 

@@ -35,7 +35,7 @@ from copriv.plan.candidates import (
 )
 from copriv.plan.clipping_bias import bounded
 from copriv.plan.minimax_regret import cautious
-from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.plan.simulated_refinement import (
@@ -134,7 +134,7 @@ def plan(
                 raise
             continue  # no setting of it can be kept with these budgets
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
-    others = [choice for choice in ranked if kind_of(choice) != kind_of(ranked[0])]
+    others = [choice for choice in ranked if choice.kind != ranked[0].kind]
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
