@@ -222,7 +222,7 @@ def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 4))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 2)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 def _numbers(value):

@@ -109,7 +109,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 def public_rows():  # type: ignore[no-untyped-def]

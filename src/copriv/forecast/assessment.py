@@ -5,7 +5,7 @@ with records of its own. Where nothing is clipped and the loss is squared, the m
 by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -61,10 +61,16 @@ class Band(Shown, Framed):
     """5 % of runs are above; never below the mean, which in a long tail can pass 95 % of runs."""
 
     @property
+    def end(self) -> dict[str, float]:
+        """Mean, low, high and median after the last query."""
+        return {name: float(getattr(self, name)[-1]) for name in ("mean", "low", "high", "median")}
+
+    @property
     def in_words(self) -> str:
         """Mean, median and band at the end."""
-        mean, median, low, high = (float(one[-1]) for one in (self.mean, self.median, self.low, self.high))
-        return f"{percent(mean)} in the mean, typically {percent(median)}, 90 % of runs {percent_range(low, high)}"
+        ψ = self.end
+        band = percent_range(ψ["low"], ψ["high"])
+        return f"{percent(ψ['mean'])} in the mean, typically {percent(ψ['median'])}, 90 % of runs {band}"
 
     def _card(self) -> Card:
         return Card(
@@ -116,12 +122,7 @@ class Assessment(Shown, Framed):
             "answers": self.agreement.answers,
             "step": self.agreement.step,
             "kind": self.kind,
-            "relative_fitness": {
-                "mean": float(ψ.mean[-1]),
-                "low": float(ψ.low[-1]),
-                "high": float(ψ.high[-1]),
-                "median": float(ψ.median[-1]),
-            },
+            "relative_fitness": ψ.end,
             "horizon": terms.horizon,
             "gradient_bound": self.agreement.gradient_bound,
             "feature_bound": self.agreement.data.feature_bound,
@@ -146,31 +147,31 @@ def assess(
     unlike: the worlds, where owners differ in them; None: owners are alike.
     """
     sample = PublicSample.of(problem) if sample is None else sample
-    agreement, each = problem.agreement, -(-runs // (WORLDS if unlike is None else len(unlike)))
-    few = agreement.n_owners <= DEALT_OWNERS
+    agreement = problem.agreement
     # Where all answer at one point only the sum of answers counts, and that is the pool's.
-    apart = agreement.one_answer or not (
-        agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
-    )
-    if unlike is None:
-        worlds = [(w.dealt() if few and apart else w.pool).under for w in sample.drawn(WORLDS, seed)]
-    else:
+    pooled = agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
+    dealt = agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
+    if unlike is not None:
         worlds = [world.problem for world in unlike]
+    elif dealt:
+        worlds = [world.dealt().under for world in sample.drawn(WORLDS, seed)]
+    else:
+        worlds = [world.pool.under for world in sample.drawn(WORLDS, seed)]
+    each = -(-runs // len(worlds))
     simulated = [runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(worlds)]
     k = simulated[0].k
     by_world = np.stack([one.relative_fitness for one in simulated])
     ψ = by_world.reshape(-1, len(k))
+    exact = None
+    if all(one.clipped == 0 for one in simulated) and not dealt and (unlike is None or agreement.synchronous):
+        exact = _exact_mean_over(world(problem.terms) for world in worlds)
+    kind: Literal["exact", "simulated"] = "simulated" if exact is None else "exact"
+    mean = ψ.mean(axis=0) if exact is None else exact[k - k[0]]
     low, high = quantiles(by_world)
-    mean, kind = ψ.mean(axis=0), "simulated"
-    if all(one.clipped == 0 for one in simulated) and not (few and apart) and (unlike is None or agreement.synchronous):
-        exact = [_exact_mean(world(problem.terms)) for world in worlds[:1]]
-        if exact[0] is not None:
-            exact += [_exact_mean(world(problem.terms)) for world in worlds[1:]]
-            mean, kind = np.mean([one for one in exact if one is not None], axis=0)[k - k[0]], "exact"
     band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
     models = np.stack([one.theta for one in simulated])
-    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
+    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)
 
 
 def worlds_unlike(
@@ -194,6 +195,17 @@ def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
     w, groups = agreement.weights, [list(group) for group in Participants.of(agreement).members]
     loud = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
     return np.column_stack([[records[group].sum() for group in groups], loud])
+
+
+def _exact_mean_over(worlds: Iterable[Problem]) -> Array | None:
+    """E ψ after every query, over worlds too; None where it is out of reach."""
+    found = []
+    for world in worlds:
+        mean = _exact_mean(world)
+        if mean is None:
+            return None
+        found.append(mean)
+    return np.asarray(np.mean(found, axis=0))
 
 
 def _exact_mean(problem: Problem) -> Array | None:

@@ -29,14 +29,14 @@ class Run:
     @property
     def cost(self) -> float:
         """E ψ, what terms are compared by."""
-        return float(self.assessment.relative_fitness.mean[-1])
+        return self.assessment.relative_fitness.end["mean"]
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
         return {
             "words": self.choice.describe(),
             "relative_fitness": self.cost,
-            "median": float(self.assessment.relative_fitness.median[-1]),
+            "median": self.assessment.relative_fitness.end["median"],
         }
 
 
@@ -58,7 +58,7 @@ class Comparison:
         """Both run in the same worlds."""
         if agreed is recommended:
             return cls(True, 1.0, True, True)
-        before, after = (float(one.relative_fitness.mean[-1]) for one in (agreed, recommended))
+        before, after = (one.relative_fitness.end["mean"] for one in (agreed, recommended))
         mean, median = (_apart(agreed, recommended, statistic) for statistic in (np.mean, np.median))
         return cls(False, before / after if after > 0 else 1.0, not mean, not median)
 

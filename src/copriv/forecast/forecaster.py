@@ -114,7 +114,7 @@ def forecast(
     pools = [world.pool for world in unlike or sample.drawn(WORLDS, seed)]
     starts = _starts(pools, problem, seen.public, public_start)
     members = members.held_to(
-        float(recommended.relative_fitness.median[-1]),
+        recommended.relative_fitness.end["median"],
         np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
         float(np.median(starts)),
     )
@@ -197,8 +197,8 @@ def _at_heterogeneity(
     found = []
     for level in (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
         worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
-        ψ = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds).relative_fitness
-        found.append(AtHeterogeneity(level, *(float(each[-1]) for each in (ψ.mean, ψ.median, ψ.low, ψ.high))))
+        found_there = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds)
+        found.append(AtHeterogeneity(level, **found_there.relative_fitness.end))
     return tuple(found)
 
 

@@ -120,7 +120,7 @@ def forecast_own_learners(
     found = [
         assess(problem.under(terms), "", runs, seed, sample, unlike) for terms in _candidates(problem, sample, seed)
     ]
-    common = min(found, key=lambda one: float(one.relative_fitness.median[-1]))
+    common = min(found, key=lambda one: one.relative_fitness.end["median"])
     worlds = [
         world.dealt().under(common.agreement) if unlike is None else unlike[i].problem(common.agreement)
         for i, world in enumerate(sample.drawn(WORLDS, seed))
@@ -136,7 +136,7 @@ def forecast_own_learners(
         made.append(
             LearnerForecast(
                 owner.name, owner.records, owner.epsilon, float(np.median(without.alone(i))),
-                float(common.relative_fitness.median[-1]), float(np.median(ψ)), float(low), float(high), pays > 0.5, pays,
+                common.relative_fitness.end["median"], float(np.median(ψ)), float(low), float(high), pays > 0.5, pays,
             )
         )  # fmt: skip
     return OwnLearnersForecast(common.agreement, float(np.median(without.public)), tuple(made))

@@ -95,7 +95,7 @@ def owners_of(
 
     subset: how many of each belong in. starts: ψ in each world of what terms begin with.
     """
-    together = float(recommended.relative_fitness.median[-1])
+    together = recommended.relative_fitness.end["median"]
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
     best, weights = subset, members.best_weights()

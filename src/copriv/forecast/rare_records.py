@@ -28,7 +28,6 @@ LONGER = 3.0
 """Times the longest public row: of the real tables at hand the longest is 1 to 10 times that of a sample of 1,000."""
 LONGEST = 0.01
 """Such a record points to where so many of the longest of a world do."""
-WORLDS = 8
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Unseen:
         if number < 1:
             return None
         length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
-        for i, (pool, ended) in enumerate(zip(pools[:WORLDS], models, strict=False)):
+        for i, (pool, ended) in enumerate(zip(pools[:8], models, strict=False)):
             whole = pool.unbounded[0] if pool.pooled is None else pool.pooled
             rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
             among = Records.concatenate([whole, rare])

@@ -104,7 +104,7 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def together(self) -> float:
         """ψ that the recommended terms typically reach: the median over runs and worlds."""
-        return float(self.recommended.relative_fitness.median[-1])
+        return self.recommended.relative_fitness.end["median"]
 
     @property
     def runner_up(self) -> Run | None:
@@ -154,8 +154,8 @@ class Forecast(Shown, Framed, Drawn):
     @property
     def caution(self) -> str | None:
         """Where the public rows know too little for a number: what they do say, and what they cannot."""
-        ψ = self.recommended.relative_fitness
-        low, high, said = float(ψ.low[-1]), float(ψ.high[-1]), []
+        ψ, said = self.recommended.relative_fitness.end, []
+        low, high = ψ["low"], ψ["high"]
         if high > WIDE * low or self.public_rows < 3 * self.n_parameters:
             said.append(
                 f"{self.public_rows:,} public rows for {self.n_parameters} parameters: the cost lies between "
@@ -256,6 +256,7 @@ class Forecast(Shown, Framed, Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
+        agreed = self.agreed.relative_fitness.end["median"]
         document = {
             "schema": "copriv.forecast/1",
             "agreed": self.agreed.to_dict(),
@@ -273,12 +274,12 @@ class Forecast(Shown, Framed, Drawn):
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),
                 "together": self.error(self.together),
-                "agreed": self.error(float(self.agreed.relative_fitness.median[-1])),
+                "agreed": self.error(agreed),
                 "public_only": self.error(self.public_only),
             },
             "worth_of_records": self.as_records(self.together),
             "on_new_records": self.generalisation.told(
-                self.together, float(self.agreed.relative_fitness.median[-1]), self.public_only,
+                self.together, agreed, self.public_only,
                 [owner.alone for owner in self.owners],
             ),
             "at_heterogeneity": [vars(one) for one in self.at_heterogeneity],
@@ -314,8 +315,8 @@ class Forecast(Shown, Framed, Drawn):
 
 
 def _assessed(terms: tuple[str, Assessment]) -> tuple[str, ...]:
-    name, ψ = terms[0], terms[1].relative_fitness
-    return name, *(percent(float(one[-1])) for one in (ψ.mean, ψ.median, ψ.low, ψ.high))
+    name, ψ = terms[0], terms[1].relative_fitness.end
+    return name, *(percent(ψ[key]) for key in ("mean", "median", "low", "high"))
 
 
 def _joining(owner: OwnerForecast) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from copriv.forecast.quantiles import quantiles
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 
-MOST = 10_000
-"""More owners than this are not asked for."""
+MOST_MORE_OWNERS = 10_000
 SURE = 0.95
 """The part of worlds and runs in which a target is reached "nearly surely"."""
 
@@ -35,7 +34,7 @@ class Target(Shown):
     records: float | None
     """By how much everybody's records would have to be multiplied; None: no number is enough."""
     more_owners: int | None
-    """How many more owners like the typical one of these (`like`); None: none of up to MOST."""
+    """How many more owners like the typical one of these (`like`); None: not even MOST_MORE_OWNERS."""
     like: tuple[int, float]
     """Records and ε of that owner: the medians."""
 
@@ -70,9 +69,10 @@ def reach(outlook: Forecast, value: float) -> Target:
     """What it takes to reach ψ ≤ value. Raises UsageError unless value is above 0."""
     if not (np.isfinite(value) and value > 0):
         raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
-    members, ψ = outlook.consortium, outlook.recommended.relative_fitness
-    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(float(ψ.median[-1]), 1e-300)
-    like = int(np.median(members.one_by_one().records)), float(np.median(members.one_by_one().epsilon))
+    members = outlook.consortium
+    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(outlook.together, 1e-300)
+    each = members.one_by_one()
+    like = int(np.median(each.records)), float(np.median(each.epsilon))
     by: Literal["public", "together", "nobody"] = "nobody"
     if outlook.public_only <= value:
         by = "public"
@@ -107,11 +107,7 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         cost - together,
         members.as_records(together) - members.as_records(cost),
         times,
-        {
-            name: bool(cost < other)
-            for name, other, there in zip(known, members.without_joining, stay, strict=True)
-            if there > 0
-        },
+        {known[i]: bool(cost < members.without_joining[i]) for i in np.flatnonzero(stay)},
     )
 
 
@@ -132,7 +128,7 @@ def _more(members: Consortium, value: float, records: int, epsilon: float) -> in
 
     if members.together() <= value:
         return 0
-    tried = np.unique(np.round(np.geomspace(1, MOST, 400)).astype(int)).tolist()
+    tried = np.unique(np.round(np.geomspace(1, MOST_MORE_OWNERS, 400)).astype(int)).tolist()
     first = next((i for i, more in enumerate(tried) if cost(more) <= value), None)
     if first is None:
         return None

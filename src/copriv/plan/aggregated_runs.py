@@ -14,13 +14,12 @@ together, whose first order is the same: the mean of K such models less that of 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner
+from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner, numbered
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
@@ -104,7 +103,7 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
     """The model that a whole step leads to, of all owners' answers, in each run."""
     agreement, mechanism = world.terms, world.terms.mechanism
     assert isinstance(mechanism, OneAnswer)
-    common = replace(common_of(world), feature_bound=_bound(world))
+    common = replace(common_of(world), feature_bound=feature_bound_of(agreement, world.feature_bound))
     setting = Setting(
         agreement.gradient_bound, (1.0,),
         {key: getattr(agreement.agreement, key) for key in ("preconditioner", *mechanism.terms)},
@@ -147,11 +146,6 @@ def _off_in_the_mean(
     return np.asarray(left / (1.0 - 1.0 / hands) * apart)
 
 
-def _bound(world: Problem) -> float:
-    bound = world.feature_bound
-    return feature_bound_of(world.terms, bound if bound is None else float(bound))
-
-
 @dataclass(frozen=True, eq=False)
 class _Group:
     """Owners of the same terms and records: one of them, or all, and what their answers count together."""
@@ -170,10 +164,9 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     if mechanism.sums_records:
         return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
     table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
+    kinds = numbered([kind_of_owner(one) for one in agreement.owner_tables])
     names = np.fromiter(map(id, world.owners), dtype=np.int64, count=len(world.owners))
-    _, first, of = np.unique(
-        np.column_stack([names, _places(agreement)[table]]), axis=0, return_index=True, return_inverse=True
-    )
+    _, first, of = np.unique(np.column_stack([names, kinds[table]]), axis=0, return_index=True, return_inverse=True)
     weights = agreement.weights
     sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)
     return [
@@ -182,19 +175,9 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     ]
 
 
-def _places(agreement: Agreement) -> Int[np.ndarray, " tables"]:
-    """Tables of the same terms have the same place."""
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(kind_of_owner(table), len(known)) for table in agreement.owner_tables])
-
-
 @lru_cache(maxsize=128)
 def _of_one(agreement: Agreement, table: int) -> Agreement:
-    """The agreement with one owner of this table."""
+    """The agreement with one owner of this table; κ holders of a record answer as if ε and δ were ε/κ and δ/κ."""
     kept = agreement.owner_tables[table].model_dump(exclude_none=True, exclude={"count", "weight"})
-    return agreement.replace(owner=[{**kept, "overlap": 1, **_less(kept)}])
-
-
-def _less(owner: dict[str, Any]) -> dict[str, float]:
-    """κ holders of a record are answered for as if ε and δ were so much less."""
-    return {"epsilon": owner["epsilon"] / owner["overlap"], "delta": owner["delta"] / owner["overlap"]}
+    κ = kept["overlap"]
+    return agreement.replace(owner=[{**kept, "overlap": 1, "epsilon": kept["epsilon"] / κ, "delta": kept["delta"] / κ}])

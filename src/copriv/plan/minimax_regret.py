@@ -30,7 +30,8 @@ SHORT = 8
 """Settings that are looked at: the best of each kind."""
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of heterogeneity."""
-WORLDS, RUNS = 3, 8
+REGRET_WORLDS, REGRET_RUNS = 3, 8
+"""At each level."""
 LEAST = 1e-12
 """ψ below this is rounding."""
 WITHIN = 2.0
@@ -110,19 +111,19 @@ def _worlds(
     """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
-        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.heterogeneity)
-        parts = [drawn[i * WORLDS : (i + 1) * WORLDS] for i in range(len(LEVELS))]
+        drawn = sorted(laws.drawn(len(LEVELS) * REGRET_WORLDS, seed), key=lambda world: world.heterogeneity)
+        parts = [drawn[i * REGRET_WORLDS : (i + 1) * REGRET_WORLDS] for i in range(len(LEVELS))]
         return {float(np.mean([world.heterogeneity for world in part])): part for part in parts}
     levels = (
         [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
     )
-    return {u: unlike_worlds(sample, problem.terms, u, WORLDS, seed) for u in levels}
+    return {u: unlike_worlds(sample, problem.terms, u, REGRET_WORLDS, seed) for u in levels}
 
 
 def _psi(choice: Choice, worlds: Sequence[UnlikeWorld | OwnerWorld], seed: int) -> float:
     """E ψ of a choice in these worlds."""
     found = [
-        runs_in(world.problem, choice.agreement, RUNS, seed, i * RUNS).relative_fitness[:, -1].mean()
+        runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS).relative_fitness[:, -1].mean()
         for i, world in enumerate(worlds)
     ]
     return float(np.mean(found))

@@ -26,11 +26,8 @@ from copriv.types import Array, is_linear
 
 Worlds = tuple[Problem, ...]
 
-WORLDS, RUNS = 5, 8
-FIRST_RUNS = 4
-"""Of every candidate, in one world."""
-KEPT = 8
-"""Candidates that are tried in all worlds."""
+SETTING_WORLDS, SETTING_RUNS = 5, 8
+"""In which the best few candidates are tried; all are tried in one world first."""
 BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
 PARTS = (1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
@@ -65,7 +62,7 @@ def plan_one_answer(
         model={"gradient_bound": 1.0},
         data={} if B is None else {"feature_bound": B},
     )  # fmt: skip
-    worlds = sample.worlds(WORLDS, seed)
+    worlds = sample.worlds(SETTING_WORLDS, seed)
     chosen, step = base.mechanism, problem.terms.agreement.step
     if not isinstance(chosen, OneAnswer):
         raise AgreementError(f'agreement.mechanism: "{mechanism}" is not one by which owners answer once')
@@ -83,14 +80,14 @@ def plan_one_answer(
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)
         try:
-            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
+            cost = _costs(worlds[:1], base, setting, SETTING_RUNS // 2, seed)
         except (AgreementError, NotCertified):
             continue  # this anchor leaves no budget for noise, or a fitness too flat for the solver
         first.append((float(cost.min()), len(first), setting))
     best, cheapest = None, np.inf
-    for _, _, setting in sorted(first)[:KEPT]:
+    for _, _, setting in sorted(first)[:8]:
         try:
-            cost = _costs(worlds, base, setting, RUNS, seed)
+            cost = _costs(worlds, base, setting, SETTING_RUNS, seed)
         except NotCertified:
             continue
         if cost.min() < cheapest:

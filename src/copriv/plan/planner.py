@@ -52,7 +52,6 @@ from copriv.terms.heterogeneity import Heterogeneity
 
 PASSES = 3
 """How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""
-RUNS = 40
 
 
 @on_one_thread
@@ -63,7 +62,7 @@ def plan(
     public_start: bool = True,
     preconditioner: bool = True,
     one_answer: bool | None = None,
-    runs: int = RUNS,
+    runs: int = 40,
     seed: int = 0,
     heterogeneity: Heterogeneity | None = None,
     sample: PublicSample | None = None,

@@ -28,7 +28,7 @@ from copriv.types import Array
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
 """Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
-WORLDS = 6
+FINALIST_WORLDS = 6
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
@@ -86,12 +86,12 @@ def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Cho
 def measured_psi(
     public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
 ) -> Float[Array, "runs recorded"]:
-    """ψ of `runs` runs, an equal number in each of WORLDS bootstrap worlds of the public sample."""
-    each = -(-runs // WORLDS)
+    """ψ of `runs` runs, an equal number in each of FINALIST_WORLDS bootstrap worlds of the public sample."""
+    each = -(-runs // FINALIST_WORLDS)
     return np.concatenate(
         [
             runs_in(world.under, public.terms, each, seed, i * each, record_at).relative_fitness
-            for i, world in enumerate(sample.worlds(WORLDS, seed))
+            for i, world in enumerate(sample.worlds(FINALIST_WORLDS, seed))
         ]
     )
 
@@ -131,14 +131,14 @@ def measure_one_answer(
     )
     # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
     if agreement.n_owners <= DEALT_OWNERS:
-        each = max(-(-runs // (2 * WORLDS)), 1)
+        each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
         mean = float(
             np.mean(
                 [
                     simulate(
                         world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1
                     ).relative_fitness.runs[:, -1]
-                    for world in sample.drawn(WORLDS, seed)
+                    for world in sample.drawn(FINALIST_WORLDS, seed)
                 ]
             )
         )  # fmt: skip
@@ -152,7 +152,7 @@ def measure_one_answer(
 def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
     """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
     model = public.feasible_set.project(sample.optimum.theta)
-    worlds = sample.worlds(WORLDS, seed)
+    worlds = sample.worlds(FINALIST_WORLDS, seed)
     ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
     records = public.terms.records
     largest, total = float(records.max()), float(records.sum())
