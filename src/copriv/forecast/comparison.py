@@ -1,8 +1,7 @@
-"""Which of the terms that were run costs least, and is that more than chance?
+"""Compare terms that were run in the same worlds: which costs least, and whether by more than chance.
 
-Agreed terms, the plan's choice and whatever else a forecast speaks of are run in the same worlds. What is recommended is
-the one that cost least there, the agreed terms among them, so that no line of a forecast can praise what another one beats.
-Differences are taken world by world; their error is what another draw of worlds would move them by.
+The terms of least cost are recommended, the agreed ones among them. Differences are taken world by world; their error is
+the bootstrap's, over draws of worlds.
 """
 
 from dataclasses import dataclass
@@ -14,14 +13,14 @@ from copriv.forecast.assessment import Assessment
 from copriv.plan import Choice
 
 DRAWS = 400
-"""Other draws of worlds that an error is taken from."""
+"""Bootstrap draws of worlds."""
 ERRORS = 2.0
 """Standard errors within which two costs are not told apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Terms of the plan's, and what they cost in the forecast's worlds."""
+    """A choice of the plan, and what it costs in the forecast's worlds."""
 
     choice: Choice
     assessment: Assessment
@@ -49,9 +48,9 @@ class Comparison:
     times: float
     """E ψ of the agreed terms over that of the recommended ones; never below 1."""
     within_error: bool
-    """Another draw of worlds could have turned the means round."""
+    """The difference of the means is within its error."""
     typical_within_error: bool
-    """The same of the medians."""
+    """The difference of the medians is."""
 
     @classmethod
     def of(cls, agreed: Assessment, recommended: Assessment) -> "Comparison":
@@ -64,7 +63,7 @@ class Comparison:
 
 
 def relative_error(one: Assessment) -> float:
-    """One standard error of the median of ψ, by other draws of worlds, as a part of it."""
+    """The bootstrap's standard error of the median of ψ, over that median."""
     median = float(np.median(one.draws))
     return float(np.std(_redrawn(one.draws, np.median))) / median if median > 0 else 0.0
 

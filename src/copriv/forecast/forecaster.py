@@ -75,7 +75,7 @@ def forecast(
     report = progress or (lambda done, total: None)
     count("runs", runs)
     count("seed", seed, least=0)
-    problem = _public_problem(agreement, public, loss, strata)
+    problem = public_problem(agreement, public, loss, strata)
     still_open = leaves_open(problem.terms)
     if not still_open:
         problem.terms.mechanism.check_delta(problem.terms)  # before minutes of planning, not after
@@ -159,8 +159,11 @@ def forecast(
     )
 
 
-def _public_problem(
-    agreement: Agreement | Problem | str | Path | Mapping[str, Any], public: Any, loss: Loss | None, strata: Any
+def public_problem(
+    agreement: Agreement | Problem | str | Path | Mapping[str, Any],
+    public: Any,
+    loss: Loss | None = None,
+    strata: Any = None,
 ) -> Problem:
     """The problem on its public sample alone. Raises UsageError for arguments that say the same thing twice."""
     if isinstance(agreement, Problem):

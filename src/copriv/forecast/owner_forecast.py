@@ -1,7 +1,7 @@
-"""What does joining mean for each owner? For everybody's records, for its own, and for the others.
+"""What joining means for each owner: on everybody's records, on its own, and for the others.
 
-From the runs of the recommended terms (`assessment`), what each could have without joining (`judgement`), and what owners are
-worth to one another (`value`).
+From the runs of the recommended terms (`assessment`), what each could have without joining (`standalone_models`), and what
+owners are worth to one another (`coalition_value`).
 """
 
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ def owners_of(
     together = recommended.relative_fitness.end["median"]
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
-    best, weights = subset, members.best_weights()
+    weights = members.best_weights()
     shapley, error = shapley_values(members)
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
@@ -114,12 +114,12 @@ def owners_of(
                 marginal_value=float(by_epsilon[i]),
                 marginal_value_of_a_record=float(by_record[i]),
                 loss_to_others=float(without[i]),
-                in_best_subset=bool(best[i] == owner.number),
+                in_best_subset=bool(subset[i] == owner.number),
                 best_weight=float(weights[i]),
                 shapley=float(shapley[i]),
                 shapley_error=float(error[i]),
                 count=owner.number,
-                number_in_best_subset=round(float(best[i])),
+                number_in_best_subset=round(float(subset[i])),
                 **alike[kind],
             )
         )
@@ -160,9 +160,7 @@ def _of_kind(
         "joining_pays_probability": probability,
         "own": judged.on_own_records(recommended, i),
         "break_even_epsilon": least,
-        "break_even_epsilon_low": None
-        if easy is None and least is None
-        else min(e for e in (easy, least) if e is not None),
+        "break_even_epsilon_low": min((ε for ε in (easy, least) if ε is not None), default=None),
         "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

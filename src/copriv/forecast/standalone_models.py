@@ -1,10 +1,10 @@
-"""What an owner could have without joining, world by world, and how likely joining beats it.
+"""What an owner can have without joining, in each world, and the probability that joining beats it.
 
 In each world the public model has one ψ, an owner's own model another, and the runs of the consortium theirs. Joining pays
-in a run that is below both; the share of worlds and runs in which it is, is the probability that a verdict carries.
+in a run that is below both; the share of such runs over all worlds is the probability of a verdict.
 
-Two ways to the numbers of an owner's own model: `Judgement`, where nobody knows which owner is unlike which, by how many
-records it has and how unlike owners are; `OwnJudgement`, where public rows say whose they are, by fitting it in every world.
+`Judgement` finds an owner's own model from its number of records and the heterogeneity, where it is not known which owner
+differs from which. `OwnJudgement` fits it in every world, where public rows say whose they are.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 SIZES = 4
-"""Owners' own models are fitted for so many sizes in a world; between them ψ is interpolated."""
+"""Numbers of records for which own models are fitted in each world; between them ψ is interpolated."""
 HOME = 0.05
-"""What finding out at home how far to trust the common model costs, as a part of the better one's error."""
+"""Cost of estimating at home how much weight the common model gets, as a part of the better model's error."""
 CLOSE = (1.0 / 3.0, 2.0 / 3.0)
-"""A probability between these says that it could as well be either way."""
+"""Between these probabilities a verdict is a close call."""
 BETTER = 1.0 - 1e-9
-"""ψ below this part of another is better; nearer, the two are one model and what differs is rounding."""
+"""A ψ below this multiple of another is better; closer ones differ by rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Judgement:
     """Of each owner."""
     sizes: Float[Array, " sizes"]
     own: Float[Array, "worlds sizes"]
-    """What too few records of its own leave unknown: also the excess of an own model on the owner's own population."""
+    """ψ of an own model of each size, owners being alike; also its excess on the owner's own population."""
     apart: Float[Array, "worlds kinds"]
     """Each kind of owner's heterogeneity; 0 where owners are alike. An owner may be of any kind."""
 
@@ -52,10 +52,7 @@ class Judgement:
         worlds: Sequence[World],
         unlike: Sequence[UnlikeWorld] | None = None,
     ) -> "Judgement":
-        """For owners of these sizes. Their own models are of their own records, which are part of the pool.
-
-        unlike: the same worlds, where owners differ in them.
-        """
+        """For owners of these sizes, whose records are part of the pool. unlike: the same worlds, where owners differ."""
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > SIZES:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], SIZES)))
@@ -70,18 +67,18 @@ class Judgement:
         return self.records[i]
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world, on everybody's records, of owner i's own model, were it of each kind."""
+        """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
         return self._unknown(i)[:, None] + self.apart
 
     def _unknown(self, i: int) -> Float[Array, " worlds"]:
-        """ψ in each world of the own model of an owner of this size that is like the others."""
+        """ψ in each world of the own model of an owner of this size that does not differ."""
         if len(self.sizes) == 1:
             return self.own[:, 0]
         x, at = np.log(self.records[i]), np.log(self.sizes)
         return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world of the better of the two that need nobody."""
+        """ψ in each world of the better of its own model and the public one."""
         return np.minimum(self.alone(i), self.public[:, None])
 
     def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
@@ -89,11 +86,11 @@ class Judgement:
         return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
 
     def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """The second question: which model serves the owner's *own* records, from heterogeneity and the same runs.
+        """Which model serves the owner's own records, from heterogeneity and the same runs.
 
-        On its own population, above its own best model there: its own one errs by what its records leave unknown (a);
-        the common one by how unlike it is, and by what privacy and everybody's records leave (t). One made of both at
-        home weighs them by how sure each is, at/(a + t) in every direction alike, and a little for finding the weight.
+        Costs are on its own population, above the best model there. Its own model's (a) is what its records leave
+        unknown; the common model's (t) is the owner's heterogeneity and what privacy and everybody's records leave; the
+        personalized one's is at/(a + t), and a little for estimating the weights.
         """
         a, t = self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
         return _of_both(a, t, t.shape)
@@ -101,7 +98,7 @@ class Judgement:
 
 @dataclass(frozen=True, eq=False)
 class OwnJudgement:
-    """The same from worlds that know the owners: each one's model is fitted to the records that it has in a world."""
+    """The same from worlds in which each owner has records of its own, to which its model is fitted."""
 
     public: Float[Array, " worlds"]
     worlds: tuple[OwnerWorld, ...]
@@ -131,7 +128,7 @@ class OwnJudgement:
         return self.everybody[:, i : i + 1]
 
     def without_joining(self, i: int) -> Float[Array, "worlds one"]:
-        """ψ in each world of the better of the two that need nobody."""
+        """ψ in each world of the better of its own model and the public one."""
         return np.minimum(self.alone(i), self.public[:, None])
 
     def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
@@ -159,17 +156,17 @@ class OwnRecords:
     joining_pays_probability: float
     personalizing_pays_probability: float
     joining_close: bool
-    """What is known does not tell: see `close_call`."""
+    """See `close_call`."""
     personalizing_close: bool
 
 
 def close_call(probability: float, *typically: bool) -> bool:
-    """Whether a verdict by this probability is as good as open: near a half, or the medians shown say otherwise."""
+    """Whether a verdict of this probability is a close call: it is near a half, or the medians shown contradict it."""
     return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
 
 
 def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
-    """From draws of what an owner's own model errs by on its own population (a), and the common one (t)."""
+    """From draws of the costs of the own model (a) and the common one (t) on the owner's population."""
     a, t = np.broadcast_to(a, shape), np.broadcast_to(t, shape)
     both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
     pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
