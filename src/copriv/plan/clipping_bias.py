@@ -1,4 +1,4 @@
-"""What clipping does to the optimum: candidates for Ξ, and the bias of each on the public rows."""
+"""Candidates for the gradient bound Ξ, and how far clipping at each moves the optimum of the public rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from copriv.types import Array, is_linear
 GRADIENT_BOUNDS = 16
 """Candidates for Ξ: from a tenth of the median public gradient to the largest."""
 CAUTION = 2.0
-"""What the estimated bias is multiplied by when settings are priced: it rests on few records, noise is known."""
+"""Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records."""
 TAIL = 20
 """Public gradients that the tail of their sizes is estimated from."""
 

@@ -1,13 +1,13 @@
-"""Which setting does not break when owners differ? Chosen by its largest regret over how unlike they may be.
+"""Choose the setting of least maximal regret over how much owners may differ.
 
-A plan made as if owners were alike can be a hundred times off where they are not: an average of models fitted apart is
-the model of nobody, and the more budget there is, the more it shows. Gradients asked at one point do not mind. So the
-best of every kind of setting is run in worlds of unlike owners (`copriv.populations.dealt`), at each of a few levels u of
-the range that is stated (or of what real tables show, where nothing is), and
+A plan made as if owners were alike can cost a hundred times too much where they are not: an average of models that were
+fitted apart is far from the best common one, however large the budget. Gradients at a common point do not have this error.
+So the best of every kind of setting is run in worlds of owners that differ (`copriv.populations.dealt`), at each of a few
+heterogeneities u of the range that is stated (or that real tables show), and
 
     regret of a setting  =  max over u of  ψ(setting, u) / least ψ(any, u),
 
-the least of which is the plan. Where owners are known to be alike nothing of this happens.
+the least of which is the plan. Owners that are known to be alike are not planned for in this way.
 """
 
 import time
@@ -27,13 +27,13 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 SHORT = 8
-"""Settings that are looked at: the best of each kind."""
+"""Settings that are run."""
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of heterogeneity."""
 REGRET_WORLDS, REGRET_RUNS = 3, 8
 """At each level."""
 LEAST = 1e-12
-"""ψ below this is rounding."""
+"""A ψ below this is rounding."""
 WITHIN = 2.0
 """`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
 
@@ -81,8 +81,7 @@ def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: 
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
-    others = [one for one in found.measured if one.kind != choice.kind]
-    runner_up = others[0] if others else None
+    runner_up = next((one for one in found.measured if one.kind != choice.kind), None)
     return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
 
 
