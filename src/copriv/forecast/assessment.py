@@ -1,8 +1,8 @@
-"""What one set of terms will cost: mean, median and band of ψ, all three from the same runs in the same worlds.
+"""What one set of terms will cost: mean, median and band of ψ, from the same runs in the same worlds.
 
-Terms are run in worlds (`copriv.populations.law`), a few times in each, with the owners' noise and, where owners are few, each
-with records of its own. Where nothing is clipped and the loss is squared, the mean over noise is computed in every world
-by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
+Terms are run a few times in each of WORLDS worlds (`copriv.populations.law`), with the owners' noise and, where owners are
+few, each with records of its own. Where nothing is clipped and the loss is squared, the mean over the noise is that of the
+exact recursion in every world (`copriv.exact`), and is called exact; the worlds are still a sample.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +35,10 @@ from copriv.threads import on_one_thread
 from copriv.types import Array
 
 WORLDS = 32
-"""A 5 % quantile of fewer would be their smallest."""
+"""With fewer, the 5 % quantile would be the smallest draw."""
 RUNS = 128
 MANY = 20
-"""Records a parameter from which an owner of an asynchronous rule answers as the pool would."""
+"""With so many records a parameter, an owner's answers in an asynchronous run are taken to be the pool's."""
 EXACT_EVENTS = 20_000
 """Queries beyond which the exact recursion is not tried."""
 

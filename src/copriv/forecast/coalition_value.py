@@ -1,4 +1,4 @@
-"""Who should join: what an owner gains and gives, from the noise curve and the public sample alone.
+"""Who should join: what an owner gains and contributes, from the noise curve and the public sample alone.
 
 A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records is
 off the best by (in ψ)
@@ -13,8 +13,8 @@ everybody's records with v_i = n_i/n,
 
     U(Σ_C w_i² − 2 Σ_C w_i v_i + Σ v_i²),      0 for everybody together, U(1 − 2v_i + Σ v²) for one alone.
 
-Everything here is a difference, derivative or minimum of these two functions: that is why asking a
-thousand questions costs nothing. It inherits their simplification: how owners differ is not known of each.
+All results are differences, derivatives or minima of these two functions, and take no runs. They share their
+simplification: how far a given owner's optimum lies is not known.
 
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
 shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
@@ -33,7 +33,7 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12
-"""Shapley values and best subsets are exact up to here: 4,096 coalitions."""
+"""Up to so many owners Shapley values and best subsets are exact: 4,096 coalitions."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
 """Between these a break-even ε is looked for: where the least is enough, any is."""
 
@@ -119,7 +119,7 @@ class Consortium(Shown):
 
     @property
     def _share(self) -> Float[Array, " owners"]:
-        """(κ_i/ε_i)²: what an owner adds to n_C²·ν of any coalition that weighs by records."""
+        """(κ_i/ε_i)²: an owner's part of n_C²·ν in a coalition C weighed by records."""
         return np.asarray((self.overlap / self.epsilon) ** 2)
 
     def cost(self, members: Bool[np.ndarray, "*many owners"] | Float[Array, "*many owners"]) -> Float[Array, "*many"]:
@@ -131,7 +131,7 @@ class Consortium(Shown):
 
     @property
     def sums(self) -> tuple[Array, Array, Array]:
-        """What is added up over a coalition: records, (κ/ε)², records². These three sums are all that matters of one."""
+        """The terms whose sums over a coalition decide its cost: records, (κ/ε)² and records²."""
         return self.records, self._share, self.records**2
 
     def priced(

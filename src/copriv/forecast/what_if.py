@@ -1,6 +1,6 @@
-"""What a coordinator asks a forecast: what would it take to reach a target, and what if somebody stays away?
+"""Questions to a forecast: what it would take to reach a target (`reach`), and what if some owners stay away (`without`).
 
-Answers are read off the forecast's own curve and worlds, so that they agree with all that it says elsewhere.
+Answers are from the forecast's own curve and worlds, so that they agree with the rest of it.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,13 @@
-"""Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
+"""Simulate an agreement in a world at a cost that does not grow with the number of owners.
 
 Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than
-DEALT_OWNERS owners answer once, the mechanism itself says what the average of all their answers is made of
-(`OneAnswer.tried`): the model of one owner, over its noise, has a mean m and a spread; that of all is m plus the spread
-times √(Σ w_i² b_i²)/b. Noise is drawn with both signs, so that m is off by no more than what is not linear in it.
+DEALT_OWNERS owners answer once, the average of all their answers is drawn from the answers of one owner of each kind
+(`OneAnswer.tried`): with mean m over its noise and a spread, the average is m plus the spread times √(Σ w_i² b_i²)/b. Noise
+is drawn with both signs, so that the error of m is of second order.
 
-A model fitted to few records is off in the mean too, and averaging does not take that away. An owner's of n_i records is
-−A⁻¹g_i off to first order, of which nothing is left in the average of all, and b/n_i to second (Cox and Snell 1968), of which
-(1 − n_i/n)·b/n_i is: all n records have b/n themselves. So a few hands of n_i records are dealt, and held against all of these
-together, whose first order is the same: the mean of K such models less that of all is (1 − 1/K)·b/n_i.
+A model fitted to n_i records has a bias b/n_i as well (Cox and Snell 1968), which averaging keeps; the model of all n records
+has b/n, so that (1 − n_i/n)·b/n_i is left. It is estimated from K hands of n_i records: the mean of their models less the
+model of all these records together is (1 − 1/K)·b/n_i, since errors of first order cancel.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,16 +31,16 @@ from copriv.simulation.one_answer import common_of
 from copriv.types import Array
 
 DEALT_OWNERS = 16
-"""Up to so many owners each holds records of its own in a world; of more, a few hands are dealt."""
+"""Up to so many owners each has records of its own in a world; for more, a few hands are dealt."""
 DRAWN = 16
-"""Answers that the mean over noise is taken from, at least."""
+"""The least number of answers that the mean over noise is of."""
 HANDS = 16
-"""Hands that are dealt in all, but two of each kind at least."""
+"""Hands that are dealt in all; at least two of each kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What came of some runs in one world."""
+    """Runs in one world."""
 
     k: Int[np.ndarray, " recorded"]
     relative_fitness: Float[Array, "runs recorded"]
@@ -72,7 +71,7 @@ def runs_in(
 
 
 def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
-    """The bundles of groups hold what their members do, where members differ: a group is more like all than one of them."""
+    """The problem of `few` with each bundle of groups holding all records of its members, where members differ."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners or few.pooled is None:
         return few
     held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement).of_owner
@@ -127,7 +126,7 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
 def _off_in_the_mean(
     mechanism: OneAnswer, common: Common, one: "_Group", setting: Setting, hands: int, rng: np.random.Generator
 ) -> Float[Array, " p"]:
-    """How far the average of models fitted to as few records as an owner has is from the model of all, without noise."""
+    """The bias of models fitted to as few records as an owner has, against the model of all, without noise."""
     rows, n = one.records, int(one.terms.records.max())
     left = 1.0 - n / rows.total
     if left <= 0.0:
@@ -148,15 +147,15 @@ def _off_in_the_mean(
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Owners of the same terms and records: one of them, or all, and what their answers count together."""
+    """Owners of the same terms and records."""
 
     terms: Agreement
-    """Of one of them; of all, where the mechanism adds them up itself."""
+    """Those of one of them; of all, where the mechanism sums their records."""
     records: Records
     weight: float
     """Σ w_i."""
     squares: float
-    """Σ w_i²: what averaging leaves of the spread of one."""
+    """Σ w_i²: the variance of their average over that of one answer."""
 
 
 def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:

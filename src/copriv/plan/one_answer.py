@@ -1,9 +1,9 @@
-"""Settings for mechanisms by which each owner answers once, from public information only.
+"""Choose the settings of a mechanism by which each owner answers once, from public information only.
 
-Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on
-its own rows the public model would look too good a start. All are tried in one world, the best few in all of them.
-Candidates for bounds are quantiles of what the public rows show; for the anchor, what spends a given share of ε on
-curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ; and, with its mechanism, the hinge's smoothing.
+Every candidate is run with the owners' noise on bootstrap worlds of the public rows (`PublicSample.worlds`), since the
+public model fits its own rows too well. All are tried in one world, the best few in all of them. Candidates for bounds are
+quantiles of the public rows; for the anchor, those that spend given shares of ε on curvature. What the agreement fixes is
+kept: a start, a preconditioner, a step, Ξ, and, with its mechanism, the hinge's smoothing.
 """
 
 from dataclasses import replace
