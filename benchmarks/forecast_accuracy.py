@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.experiments.consortia import table_at_hand
 from copriv.forecast.assessment import WORLDS, assess, worlds_unlike
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan

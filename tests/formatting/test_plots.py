@@ -13,9 +13,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from copriv.errors import DataError
-from copriv.experiments import BEYOND, FIGURES, Effort, drawing
-from copriv.experiments.consortia import INSIDE, SHARED
-from copriv.experiments.trials import Outcome
 from copriv.forecast.result import AtHeterogeneity
 from copriv.pictures.demo import alone_and_together
 from copriv.pictures.style import STYLE, foot, png

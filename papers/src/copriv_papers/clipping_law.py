@@ -28,7 +28,6 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.experiments.trials import Trial, loaded
 from copriv.model.fitness import Quadratic
 from copriv.problem import Problem
 from copriv.rules import named

@@ -10,7 +10,6 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.experiments.trials import Trial, loaded
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
 from copriv.types import Array

@@ -31,7 +31,6 @@ from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
 from copriv.terms.heterogeneity import Heterogeneity
-from copriv.threads import on_one_thread
 from copriv.types import Array
 
 WORLDS = 32

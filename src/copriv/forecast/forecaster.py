@@ -24,6 +24,7 @@ from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast
 from copriv.forecast.standalone_models import judged
+from copriv.model.threads import on_one_thread
 from copriv.plan import Choice, Plan, leaves_open, plan
 from copriv.populations.by_owner import psi
 from copriv.populations.dealt import heterogeneity_of, unlike_worlds

@@ -8,10 +8,6 @@ import numpy as np
 from copriv.data.tables import read_table
 from copriv.exact import OwnerKinds
 from copriv.exact.synchronous import s1
-from copriv.experiments.claims.claim import Answer, Found
-from copriv.experiments.consortia import at_hand
-from copriv.experiments.figures.grid import slope
-from copriv.experiments.runner import Row
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.approximate import gaussian_multiplier

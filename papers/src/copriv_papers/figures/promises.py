@@ -8,10 +8,6 @@ from matplotlib.figure import Figure as Picture
 
 from copriv import mechanisms
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.experiments import drawing
-from copriv.experiments.consortia import S_LENDING
-from copriv.experiments.runner import Cell, Comparison, Effort, Figure, Judgement, Row
-from copriv.experiments.trials import Outcome, Trial, loaded
 from copriv.mechanisms.gaussian import Gaussian
 from copriv.mechanisms.laplace import Laplace
 from copriv.mechanisms.laplace_composed import LaplaceComposed
