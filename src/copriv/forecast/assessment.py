@@ -36,10 +36,6 @@ from copriv.types import Array
 WORLDS = 32
 """With fewer, the 5 % quantile would be the smallest draw."""
 RUNS = 128
-MANY = 20
-"""With so many records a parameter, an owner's answers in an asynchronous run are taken to be the pool's."""
-EXACT_EVENTS = 20_000
-"""Queries beyond which the exact recursion is not tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +143,9 @@ def assess(
     """
     sample = PublicSample.of(problem) if sample is None else sample
     agreement = problem.agreement
-    # Where all answer at one point only the sum of answers counts, and that is the pool's.
-    pooled = agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
+    # Where all answer at one point only the sum of answers counts, which is the pool's; and with 20 records a parameter
+    # an owner's answers are taken to be the pool's too.
+    pooled = agreement.synchronous or agreement.records.min() >= 20 * problem.n_parameters
     dealt = agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
     if unlike is not None:
         worlds = [world.problem for world in unlike]
@@ -210,7 +207,7 @@ def _exact_mean_over(worlds: Iterable[Problem]) -> Array | None:
 def _exact_mean(problem: Problem) -> Array | None:
     """E ψ after every query, over noise and schedule, in one world; None where it is out of reach."""
     quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
-    if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
+    if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > 20_000:
         return None
     if terms.schedule in ("poisson", "rounds"):
         return None

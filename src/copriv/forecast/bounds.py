@@ -1,12 +1,19 @@
-"""What the papers' theorems need of an agreement: `setting_of`. They stand with their rules (`copriv.rules`)."""
+"""The papers' theorems for an agreement: `bounds_of`. The theorems themselves are with their rules (`copriv.rules`)."""
 
 import numpy as np
 
 from copriv.agreement.participants import Participants
 from copriv.problem import Problem
-from copriv.rules.bounds import Setting
+from copriv.rules import named
+from copriv.rules.bounds import Bound, Setting
 from copriv.simulation.engine import noise_scales
-from copriv.types import Array
+
+
+def bounds_of(problem: Problem) -> tuple[Bound, ...]:
+    """The theorems' bounds for the agreed rule; none where a mechanism of one answer is agreed."""
+    if problem.agreement.one_answer:
+        return ()
+    return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
 
 
 def setting_of(problem: Problem) -> Setting:
@@ -21,11 +28,14 @@ def setting_of(problem: Problem) -> Setting:
     moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
     # A record with κ holders is answered for as if ε were ε/κ; a group is one participant whose members' noise adds up.
     inverse = (agreement.overlaps / agreement.epsilons) ** 2
+    members, moves = participants.members, None
     if agreement.synchronous:
-        members: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(agreement.n_owners))
-    else:
-        members = participants.members
-    scaling, plain = _multiple(problem.preconditioner)
+        members, moves = tuple((i,) for i in range(agreement.n_owners)), agreement.queries
+    scaling, plain, matrix = 1.0, True, problem.preconditioner
+    if matrix is not None:
+        c = float(matrix[0, 0])
+        plain = c > 0 and np.array_equal(matrix, c * np.eye(p))
+        scaling = c if plain else 1.0
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
     rates = participants.rates
     equally = agreement.synchronous or terms.schedule == "uniform" or min(rates) == max(rates)
@@ -43,7 +53,7 @@ def setting_of(problem: Problem) -> Setting:
         diameter=f.feasible_set.diameter(p),
         answers=agreement.answers,
         noise=np.array([moments[list(group)].sum() for group in members]),
-        moves=agreement.queries if agreement.synchronous else None,
+        moves=moves,
         assumed=(
             (
                 proved <= Ξ * (1.0 + 1e-9),
@@ -55,13 +65,3 @@ def setting_of(problem: Problem) -> Setting:
             (equally, "owners answer equally often"),
         ),
     )
-
-
-def _multiple(preconditioner: Array | None) -> tuple[float, bool]:
-    """c where the preconditioner is c > 0 times the identity, or none; else 1 and False."""
-    if preconditioner is None:
-        return 1.0, True
-    c = float(preconditioner[0, 0])
-    if c > 0 and np.array_equal(preconditioner, c * np.eye(len(preconditioner))):
-        return c, True
-    return 1.0, False

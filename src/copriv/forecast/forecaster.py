@@ -15,7 +15,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.forecast.assessment import RUNS, WORLDS, assess, worlds_unlike
-from copriv.forecast.bounds import setting_of
+from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.comparison import ERRORS, Comparison, Run, relative_error
 from copriv.forecast.generalisation import generalisation_of
@@ -30,8 +30,6 @@ from copriv.populations.by_owner import psi
 from copriv.populations.dealt import heterogeneity_of, unlike_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.rules import named
-from copriv.rules.bounds import Bound
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Loss
 from copriv.validation import count
@@ -143,7 +141,7 @@ def forecast(
         public_only_band=(float(low), float(high)),
         public_rows=problem.unbounded[0].units,
         n_parameters=problem.n_parameters,
-        bounds=_bounds(problem.under(settled)),
+        bounds=bounds_of(problem.under(settled)),
         optimum=sample.optimum.value,
         owners=owners,
         consortium=members,
@@ -186,12 +184,8 @@ def public_problem(
 
 def _mentioned(best: Plan) -> list[Choice]:
     """The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once."""
-    named = [
-        best.choice,
-        *([best.runner_up] if best.runner_up else []),
-        *(c for two in best.trades().values() for c in two),
-    ]
-    return list({choice.agreement.fingerprint: choice for choice in reversed(named)}.values())[::-1]
+    mentioned = [best.choice, best.runner_up, *(choice for sides in best.trades().values() for choice in sides)]
+    return list({choice.agreement.fingerprint: choice for choice in reversed(mentioned) if choice}.values())[::-1]
 
 
 def _at_heterogeneity(
@@ -213,10 +207,3 @@ def _starts(
     given = np.array([psi(pool, problem.start) for pool in pools])
     free = public_start and problem.terms.agreement.start is None
     return public if free and np.median(public) <= np.median(given) else given
-
-
-def _bounds(problem: Problem) -> tuple[Bound, ...]:
-    """The papers' theorems for the agreed rule; none where a mechanism of one answer is agreed."""
-    if problem.agreement.one_answer:
-        return ()
-    return named(problem.agreement.agreement.rule).bounds(setting_of(problem))

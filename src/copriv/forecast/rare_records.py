@@ -25,8 +25,6 @@ RARER = 5
 """Records of the scenario's kind: one in RARER times the number of public rows."""
 LONGER = 3.0
 """Their length over that of the longest public row; in real tables the longest is 1 to 10 times that of a sample of 1,000."""
-LONGEST = 0.01
-"""Share of a world's records, the longest, one of whose directions they have."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,9 @@ class Unseen:
 
 
 def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:
-    """`number` records in the direction of one of the longest, of this length and with the target of any record."""
+    """`number` records in the direction of one of the longest 1 %, of this length and with the target of any record."""
     lengths = np.abs(rows.features).sum(axis=1)
-    far = np.argsort(lengths)[-max(int(LONGEST * len(rows)), 1) :]
+    far = np.argsort(lengths)[-max(len(rows) // 100, 1) :]
     one = rng.choice(far[lengths[far] > 0]) if (lengths[far] > 0).any() else far[-1]
     x = rows.features[one] * length / max(float(lengths[one]), 1e-300)
     return Records(x[None], rows.target[rng.integers(len(rows), size=1)], np.array([float(number)]))

@@ -13,12 +13,6 @@ from jaxtyping import Bool, Float
 from copriv.forecast.coalition_value import EXACT_OWNERS, Consortium, coalitions
 from copriv.types import Array
 
-MOST_KINDS = 64
-"""Up to so many kinds a Shapley value is found kind by kind."""
-MOST_DRAWN = 20_000_000
-"""Owners in all the random orders together."""
-MOST_LOOKED_AT = 1_000_000
-"""Kinds in all the random coalitions together, where owners are of few kinds."""
 LEVELS = 64
 """Beyond so many different levels of what owners have without joining, sampled values are of rounded ones."""
 
@@ -34,7 +28,7 @@ def shapley_values(
     if N <= EXACT_OWNERS:
         values = np.bincount(members.entries, weights=_exact(members.one_by_one(), N), minlength=kinds)
         return values / members.number, np.zeros(kinds)
-    if 2 * kinds <= N and kinds <= MOST_KINDS:
+    if 2 * kinds <= N and kinds <= 64:
         return _by_kind(members, samples, seed)
     return _by_orders(members, samples, seed)
 
@@ -58,7 +52,7 @@ def _by_kind(members: Consortium, samples: int, seed: int) -> tuple[Array, Array
     of all; what the estimates lack of that is shared out in proportion to their variances, as in a regression.
     """
     rng, kinds = np.random.default_rng(seed), len(members.records)
-    samples = max(samples, MOST_LOOKED_AT // kinds**2)
+    samples = max(samples, 1_000_000 // kinds**2)
     t = (np.arange(samples) + rng.random(samples)) / samples
     found = np.empty((samples, kinds))
     for j in range(kinds):
@@ -81,7 +75,7 @@ def _by_orders(members: Consortium, samples: int, seed: int) -> tuple[Array, Arr
         step = max(float(np.ptp(span)) / LEVELS, 1e-9)
         has = np.exp(np.round(span / step) * step)
     levels, which = np.unique(has, return_inverse=True)
-    gains = np.empty((max(min(samples, MOST_DRAWN // N), 100), kinds))
+    gains = np.empty((max(min(samples, 20_000_000 // N), 100), kinds))
     for row in gains:
         order = of[rng.permutation(N)]
         joined = members.priced(*(np.cumsum(each[order]) for each in members.sums))

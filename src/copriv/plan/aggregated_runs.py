@@ -32,10 +32,6 @@ from copriv.types import Array
 
 DEALT_OWNERS = 16
 """Up to so many owners each has records of its own in a world; for more, a few hands are dealt."""
-DRAWN = 16
-"""The least number of answers that the mean over noise is of."""
-HANDS = 16
-"""Hands that are dealt in all; at least two of each kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +108,13 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
         return draws(rng, law, shape)
 
     groups, centre, away = _groups(world, mechanism), 0.0, 0.0
-    drawn = 2 * -(-max(runs, DRAWN // len(groups)) // 2)
+    drawn = 2 * -(-max(runs, 16 // len(groups)) // 2)
     for one in groups:
         models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
         mean = models.mean(axis=0)
         centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
         if not mechanism.sums_records:
-            hands = max(HANDS // len(groups), 2)
+            hands = max(16 // len(groups), 2)
             centre = centre + one.weight * _off_in_the_mean(mechanism, common, one, setting, hands, rng)
     return np.asarray(centre + away)
 

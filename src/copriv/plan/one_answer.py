@@ -32,8 +32,6 @@ BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
 PARTS = (1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
 all classification gradients are alike, and quantiles say nothing of how few will matter at the optimum."""
-APART = 1.15
-"""Candidates for Ξ that differ by less than this factor are one."""
 
 
 def plan_one_answer(
@@ -116,7 +114,7 @@ def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Order) -> lis
     candidates = np.sort(np.concatenate([np.quantile(norms, BOUNDS), norms.max() * np.array(PARTS)]))[::-1]
     kept: list[float] = []
     for Ξ in candidates[candidates > 0]:
-        if not kept or kept[-1] > APART * Ξ:
+        if not kept or kept[-1] > 1.15 * Ξ:
             kept.append(float(Ξ))
     return kept
 
