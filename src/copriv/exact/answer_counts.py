@@ -45,32 +45,23 @@ class Counts:
     @classmethod
     def of(cls, owners: OwnerKinds, caps: Integers | None, horizon: int, order: Order, remembers: bool) -> "Counts":
         """The classes of these kinds. caps: as `caps_of`; remembers: whether only owners that were heard have a memory."""
-        kind: list[int] = []
-        level: list[int] = []
-        successor: list[int] = []
-        preference: list[float] = []
-        first: list[int] = []
-        for κ in range(len(owners.records)):
-            top = int(caps[κ]) if caps is not None else int(remembers)
-            for u in range(top + 1):
-                successor.append(len(kind) + 1 if u < top else (-1 if caps is not None else len(kind)))
-                kind.append(κ)
-                level.append(u)
-                preference.append(float(top - u) if order == "random order" else 1.0)
-                first.append(int(owners.counts[κ]) if u == 0 else 0)
-        has_memory = np.array(level) > 0 if remembers else np.ones(len(level), dtype=bool)
+        tops: Integers = np.full(len(owners.counts), int(remembers))
+        events = horizon
+        if caps is not None:
+            tops, events = caps, min(horizon, int(owners.counts @ caps))
+        kind = np.repeat(np.arange(len(tops)), tops + 1)
+        level = np.concatenate([np.arange(top + 1) for top in tops])
+        successor = np.arange(len(kind)) + 1
+        successor[level == tops[kind]] -= 1  # the last class leads to itself
+        if caps is not None:
+            successor[level == tops[kind]] = -1
+        preference = np.ones(len(kind))
+        if order == "random order":
+            preference = (tops[kind] - level).astype(np.float64)
+        has_memory = level >= int(remembers)
         slot = np.where(has_memory, np.cumsum(has_memory) - 1, -1)
-        events = horizon if caps is None else min(horizon, int(owners.counts @ caps))
-        return cls(
-            owners,
-            np.array(kind),
-            np.array(successor),
-            np.array(preference),
-            slot,
-            tuple(first),
-            caps is not None,
-            events,
-        )
+        first = tuple(np.where(level == 0, owners.counts[kind], 0).tolist())
+        return cls(owners, kind, successor, preference, slot, first, caps is not None, events)
 
     @property
     def slots(self) -> int:

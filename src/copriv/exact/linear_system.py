@@ -1,4 +1,4 @@
-"""What an exact forecast starts from: the owners by kind, and the fitness in the eigenvectors of its second derivative."""
+"""The input of an exact forecast: the owners by kind, and the fitness in the eigenvectors of its second derivative."""
 
 from dataclasses import dataclass
 from functools import cached_property

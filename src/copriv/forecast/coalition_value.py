@@ -51,7 +51,7 @@ class Consortium(Shown):
     spread: float = 0.0
     """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
     counts: Float[Array, " owners"] | None = None
-    """Where an entry is of several equal owners: how many. Whatever is given for it is then for one of them."""
+    """The number of equal owners of each entry, whose other values are of one of them; None: one each."""
     without: Float[Array, " owners"] | None = None
     """ψ of what each has without joining: the better of its own model and the public one; None: `alone`."""
 
@@ -71,7 +71,7 @@ class Consortium(Shown):
 
     @property
     def number(self) -> Float[Array, " owners"]:
-        """How many owners each entry is of: 1, most often."""
+        """The number of owners of each entry."""
         return np.ones(len(self.records)) if self.counts is None else self.counts
 
     def held_to(self, together: float, without: Float[Array, " owners"], start: float) -> "Consortium":
@@ -175,7 +175,7 @@ class Consortium(Shown):
         return np.asarray(self.best_numbers() == self.number)
 
     def best_numbers(self) -> Float[Array, " owners"]:
-        """How many of each are in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
+        """The number of each entry's owners in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
 
         To first order an owner belongs in when its noise a record, (κ_i/ε_i)²/n_i, is small. The search starts from the
         best set of those for which it is smallest, and takes in, throws out or swaps one owner, or all of a kind, for as

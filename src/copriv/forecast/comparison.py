@@ -44,7 +44,7 @@ class Comparison:
     """Agreed terms against recommended ones."""
 
     same: bool
-    """What was agreed is what is recommended."""
+    """The agreed terms are the recommended ones."""
     times: float
     """E ψ of the agreed terms over that of the recommended ones; never below 1."""
     within_error: bool

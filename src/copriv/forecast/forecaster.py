@@ -37,7 +37,7 @@ from copriv.validation import count
 LEVEL_WORLDS = 8
 """Worlds at each level of heterogeneity."""
 NOTICEABLE = 0.05
-"""What leaving owners out must save the others at least, as a part of the cost: a forecast is no better than that."""
+"""Owners are left out only where that saves the others at least this part of the cost: about a forecast's accuracy."""
 
 
 @on_one_thread
@@ -191,7 +191,7 @@ def _mentioned(best: Plan) -> list[Choice]:
 def _at_heterogeneity(
     problem: Problem, recommended: Agreement, sample: PublicSample, heterogeneity: Heterogeneity, seed: int
 ) -> tuple[AtHeterogeneity, ...]:
-    """What the recommended terms cost at 0, at the value and at twice that: a few worlds and runs each."""
+    """The cost of the recommended terms at 0, at the value and at twice that, from a few worlds and runs each."""
     found = []
     for level in (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
         worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)

@@ -27,7 +27,7 @@ MOST_OWNERS = 100
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What each owner may spend on a record, and what that does to the noise."""
+    """The budget of each owner for a record, and the noise that follows."""
 
     epsilon: Float[Array, " owners"]
     """ε′_i, of one record's holders together within the largest of their promises."""

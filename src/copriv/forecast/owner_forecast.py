@@ -38,7 +38,7 @@ class OwnerForecast(Shown):
     joining_pays: bool
     """`together` beats `alone` and the public model, more likely than not."""
     close_call: bool
-    """What is known does not tell which is better: the probability is near a half, or medians say otherwise."""
+    """The probability is near a half, or the medians contradict it."""
     joining_pays_probability: float
     """The probability that it does, by all that the public rows leave open."""
     alone_low: float
@@ -61,9 +61,9 @@ class OwnerForecast(Shown):
     welcome_epsilon: float | None
     """The least ε of its own at which the others lose nothing by its coming; None: there is none."""
     worth_in_records: float
-    """What its being there is worth to everybody's records, in pooled records without privacy; below 0: it costs them."""
+    """The value of its taking part, in pooled records without privacy; negative: the others are better off without it."""
     worth_in_epsilon: float | None
-    """How many times the others' ε would have to be for them to do without it; None: no ε is enough."""
+    """Factor on the others' ε that makes up for its absence; None: no ε is enough."""
     in_best_subset: bool
     """False: the others would do noticeably better without it."""
     best_weight: float
@@ -134,7 +134,7 @@ def _of_kind(
     lost: float,
     starts: Float[np.ndarray, " worlds"],
 ) -> dict[str, Any]:
-    """What is the same for all owners of one size and budget."""
+    """The values that owners of one size and budget share."""
     alone, target = judged.alone(i), judged.without_joining(i)
     usual = float(np.median(target))
     least = members.break_even(i, usual)

@@ -1,4 +1,4 @@
-"""What a forecast says: both sets of terms, each owner, who should join, and the verdict in words."""
+"""The result of a forecast: both sets of terms, each owner, who should join, and the verdict in words."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -79,19 +79,19 @@ class Forecast(Shown, Framed, Drawn):
     """ψ under the best weights."""
     description: str
     heterogeneity: Heterogeneity
-    """How unlike the owners are taken to be, and who says so."""
+    """How much the owners are taken to differ, and the source of that number."""
     at_heterogeneity: tuple[AtHeterogeneity, ...]
     """The recommended terms, were owners alike, as unlike as they are taken to be, and twice as unlike."""
     runs: tuple[Run, ...]
-    """What the plan chose, its runner-up and the sides of its promises, run in the same worlds as the agreed terms."""
+    """The plan's choice, its runner-up and the sides of its promises, run in the same worlds as the agreed terms."""
     comparison: Comparison
     """Agreed terms against recommended ones."""
     squared: bool
     """The fitness is a mean squared error, which has a root that people know."""
     generalisation: Generalisation
-    """What all this is on new records of the owners."""
+    """The same costs on new records of the owners."""
     unseen: Unseen | None
-    """What records could cost that are too rare for public rows to show; None where owners have too few to hold any."""
+    """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -115,13 +115,13 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def trades(self) -> dict[str, tuple[Run, Run]]:
-        """What each promise costs, in the same worlds: the best that keeps it, and the best that does not."""
+        """The price of each promise in the same worlds: the best run that keeps it, and the best that does not."""
         sides = best_by_promise([run.choice for run in self.runs], [run.cost for run in self.runs])
         return {promise: (self.runs[i], self.runs[j]) for promise, (i, j) in sides.items()}
 
     @property
     def caution_of_plan(self) -> Caution | None:
-        """What the plan weighed because owners may differ, where its choice is what is recommended."""
+        """The plan's weighing of owners that may differ, where its choice is recommended."""
         chosen = self.recommended.agreement == self.plan.agreement
         return self.plan.caution if chosen else None
 
@@ -153,7 +153,7 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def caution(self) -> str | None:
-        """Where the public rows know too little for a number: what they do say, and what they cannot."""
+        """A caution where the band is wide, or outliers could cost more than it; else None."""
         ψ, said = self.recommended.relative_fitness.end, []
         low, high = ψ["low"], ψ["high"]
         if high > WIDE * low or self.public_rows < 3 * self.n_parameters:

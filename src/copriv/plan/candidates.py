@@ -1,4 +1,4 @@
-"""What a plan may choose from, where the agreement leaves it open: noises, rules, answers, starts."""
+"""The candidates of a plan, where the agreement leaves it open: mechanisms of noise, rules, answers, starts."""
 
 from collections.abc import Sequence
 

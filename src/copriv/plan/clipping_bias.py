@@ -67,7 +67,7 @@ def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNois
 
 
 def heavy_tailed(problem: Problem) -> bool:
-    """Whether sizes of gradients may have a tail: not where slopes are bounded, as a classifier's are."""
+    """Whether gradients may have a heavy tail: not where slopes are bounded, as a classifier's are."""
     return not is_linear(problem.loss) or not np.isfinite(problem.loss.slope_bound(np.inf, 1.0))
 
 

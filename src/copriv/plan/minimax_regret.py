@@ -40,7 +40,7 @@ WITHIN = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Caution:
-    """What was looked at, at which heterogeneity, and what each setting cost there."""
+    """The settings that were run, and what each cost at each heterogeneity."""
 
     heterogeneity: Heterogeneity
     levels: tuple[float, ...]
@@ -49,7 +49,7 @@ class Caution:
     """E ψ of each choice at each level, above the best that any could reach there."""
     chosen: int
     if_alike: Choice
-    """What would be chosen if owners were known to be alike."""
+    """The choice if owners were known to be alike."""
 
     @property
     def regret(self) -> Float[Array, "choices levels"]:

@@ -1,4 +1,4 @@
-"""What was chosen, what came next, and what each promise costs: the plan's result."""
+"""The result of a plan: its choice, the runner-up, and what each promise costs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -184,7 +184,7 @@ class Plan(Shown, Framed):
 
     @cached_property
     def curve(self) -> NoiseCurve:
-        """What owners are valued by. It sorts all settings, a million and more."""
+        """The curve that owners are valued by. Made on first use, from a million settings and more."""
         fixed, slope = self.priced
         finite = np.isfinite(fixed) & np.isfinite(slope)
         return NoiseCurve.of(fixed[finite], slope[finite])
