@@ -21,8 +21,8 @@ shrink with its weight n_i/n as fast as its information (S, §I-A: "small conser
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -261,14 +261,7 @@ class Consortium(Shown):
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """How many equal owners of these records and ε reach ψ ≤ target; None where `most` do not."""
-        N = np.unique(np.round(np.geomspace(1, most, 4000)).astype(int))
-        enough = self.curve.at(np.asarray(1.0 / (N * (records * epsilon) ** 2), dtype=np.float64)) <= target
-        if not enough.any():
-            return None
-        last = int(np.argmax(enough))
-        low = int(N[last - 1]) + 1 if last else 1
-        span = np.arange(low, int(N[last]) + 1)
-        return int(span[int(np.argmax(self.curve.at(np.asarray(1.0 / (span * (records * epsilon) ** 2))) <= target))])
+        return least_number(lambda N: bool(self.curve.at(1.0 / (N * (records * epsilon) ** 2)) <= target), most)
 
     def as_records(self, cost: float) -> float:
         """How many pooled records, without privacy, give as good a model: κ/n' = ψ + κ/n; at most n."""
@@ -311,7 +304,7 @@ def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
     return np.asarray((np.arange(1 << N)[:, None] >> np.arange(N)) & 1, dtype=bool)
 
 
-def least(holds: Any, lowest: float, highest: float) -> float | None:
+def least(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
     """The least argument for which a condition that stays true once true holds, to a thousandth, on a log axis."""
     if not holds(highest):
         return None
@@ -322,3 +315,13 @@ def least(holds: Any, lowest: float, highest: float) -> float | None:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(float(np.exp(middle))) else (middle, high)
     return float(np.exp(high))
+
+
+def least_number(holds: Callable[[int], bool], most: int) -> int | None:
+    """The least whole number from 1 to `most` for which a condition holds that stays true once true."""
+    tried = np.unique(np.round(np.geomspace(1, most, 400)).astype(int)).tolist()
+    first = next((i for i, number in enumerate(tried) if holds(number)), None)
+    if first is None:
+        return None
+    before = [0, *tried][first]
+    return next(number for number in range(before + 1, tried[first] + 1) if holds(number))

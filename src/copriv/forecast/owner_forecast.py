@@ -15,7 +15,7 @@ from copriv.forecast.assessment import Assessment
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.shapley import shapley_values
-from copriv.forecast.standalone_models import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
+from copriv.forecast.standalone_models import BETTER, OwnRecords, WithoutJoining, close_call
 from copriv.formatting.cards import Shown
 
 
@@ -87,7 +87,7 @@ def owners_of(
     agreement: Agreement,
     members: Consortium,
     recommended: Assessment,
-    judged: Judgement | OwnJudgement,
+    judged: WithoutJoining,
     subset: Float[np.ndarray, " owners"],
     starts: Float[np.ndarray, " worlds"],
 ) -> tuple[OwnerForecast, ...]:
@@ -130,7 +130,7 @@ def _of_kind(
     i: int,
     members: Consortium,
     recommended: Assessment,
-    judged: Judgement | OwnJudgement,
+    judged: WithoutJoining,
     lost: float,
     starts: Float[np.ndarray, " worlds"],
 ) -> dict[str, Any]:

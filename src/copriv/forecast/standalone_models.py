@@ -7,6 +7,7 @@ in a run that is below both; the share of such runs over all worlds is the proba
 differs from which. `OwnJudgement` fits it in every world, where public rows say whose they are.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,11 +32,84 @@ BETTER = 1.0 - 1e-9
 """A ψ below this multiple of another is better; closer ones differ by rounding."""
 
 
+@dataclass(frozen=True)
+class OwnRecords:
+    """What joining means for an owner's own records: ψ there, above the best model of its own population (medians)."""
+
+    alone: float
+    together: float
+    personalized: float
+    """The common model, personalized at home (`copriv.personalize`)."""
+    joining_pays: bool
+    """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
+    personalizing_pays: bool
+    """The one personalized at home does."""
+    joining_pays_probability: float
+    personalizing_pays_probability: float
+    joining_close: bool
+    """See `close_call`."""
+    personalizing_close: bool
+
+
+def close_call(probability: float, *typically: bool) -> bool:
+    """Whether a verdict of this probability is a close call: it is near a half, or the medians shown contradict it."""
+    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
+
+
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """ψ in each world of the public model, and of own models by how many records they are fitted to."""
+class WithoutJoining(ABC):
+    """What owners can have without joining, in each world."""
 
     public: Float[Array, " worlds"]
+    """ψ of the public model."""
+
+    @abstractmethod
+    def kind(self, i: int) -> int:
+        """Owners of one kind are told the same of their own models."""
+
+    @abstractmethod
+    def alone(self, i: int) -> Float[Array, "worlds kinds"]:
+        """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
+
+    @abstractmethod
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """Costs on owner i's own population, above the best model there, of its own model and of the common one."""
+
+    def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
+        """ψ in each world of the better of its own model and the public one."""
+        return np.minimum(self.alone(i), self.public[:, None])
+
+    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
+        """The probability that a run of the consortium is better than both."""
+        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
+
+    def on_own_records(self, together: Assessment, i: int) -> OwnRecords:
+        """Which model serves the owner's own records, from the same runs.
+
+        With costs a of its own model and t of the common one, the personalized model's is at/(a + t) and a little for
+        estimating the weights.
+        """
+        a, t = np.broadcast_arrays(*self.on_own(together, i))
+        both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
+        pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
+        alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
+        return OwnRecords(
+            alone,
+            common,
+            personalized,
+            pays > 0.5,
+            personalizing > 0.5,
+            pays,
+            personalizing,
+            close_call(pays, common < alone),
+            close_call(personalizing, personalized < alone),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement(WithoutJoining):
+    """Of owners of which it is not known how each differs: own models by how many records they are fitted to."""
+
     records: tuple[int, ...]
     """Of each owner."""
     sizes: Float[Array, " sizes"]
@@ -63,11 +137,9 @@ class Judgement:
         return cls(public, tuple(int(n) for n in records), sizes, own, apart)
 
     def kind(self, i: int) -> int:
-        """Owners of one kind are told the same of their own models."""
         return self.records[i]
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
         return self._unknown(i)[:, None] + self.apart
 
     def _unknown(self, i: int) -> Float[Array, " worlds"]:
@@ -77,30 +149,15 @@ class Judgement:
         x, at = np.log(self.records[i]), np.log(self.sizes)
         return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
 
-    def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world of the better of its own model and the public one."""
-        return np.minimum(self.alone(i), self.public[:, None])
-
-    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
-        """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
-
-    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """Which model serves the owner's own records, from heterogeneity and the same runs.
-
-        Costs are on its own population, above the best model there. Its own model's (a) is what its records leave
-        unknown; the common model's (t) is the owner's heterogeneity and what privacy and everybody's records leave; the
-        personalized one's is at/(a + t), and a little for estimating the weights.
-        """
-        a, t = self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
-        return _of_both(a, t, t.shape)
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """The owner's heterogeneity adds to the common model's cost, and to nothing of its own model's."""
+        return self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
 
 
 @dataclass(frozen=True, eq=False)
-class OwnJudgement:
-    """The same from worlds in which each owner has records of its own, to which its model is fitted."""
+class OwnJudgement(WithoutJoining):
+    """Of owners that have records of their own in each world, to which their models are fitted."""
 
-    public: Float[Array, " worlds"]
     worlds: tuple[OwnerWorld, ...]
     everybody: Float[Array, "worlds owners"]
     """ψ of own models on everybody's records."""
@@ -120,68 +177,15 @@ class OwnJudgement:
         return cls(np.array([psi(world.pool, public_model) for world in worlds]), tuple(worlds), everybody, own)
 
     def kind(self, i: int) -> int:
-        """Every owner is a kind of its own."""
         return i
 
     def alone(self, i: int) -> Float[Array, "worlds one"]:
-        """ψ in each world, on everybody's records, of owner i's own model."""
         return self.everybody[:, i : i + 1]
 
-    def without_joining(self, i: int) -> Float[Array, "worlds one"]:
-        """ψ in each world of the better of its own model and the public one."""
-        return np.minimum(self.alone(i), self.public[:, None])
-
-    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
-        """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together < BETTER * self.without_joining(i)))
-
-    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """As `Judgement.on_own_records`, with the models that runs ended with tried on the owner's own population."""
-        t = np.array([world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)])
-        return _of_both(self.own[:, i : i + 1], t, t.shape)
-
-
-@dataclass(frozen=True)
-class OwnRecords:
-    """What joining means for an owner's own records: ψ there, above the best model of its own population (medians)."""
-
-    alone: float
-    together: float
-    personalized: float
-    """The common model, personalized at home (`copriv.personalize`)."""
-    joining_pays: bool
-    """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
-    personalizing_pays: bool
-    """The one personalized at home does."""
-    joining_pays_probability: float
-    personalizing_pays_probability: float
-    joining_close: bool
-    """See `close_call`."""
-    personalizing_close: bool
-
-
-def close_call(probability: float, *typically: bool) -> bool:
-    """Whether a verdict of this probability is a close call: it is near a half, or the medians shown contradict it."""
-    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
-
-
-def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
-    """From draws of the costs of the own model (a) and the common one (t) on the owner's population."""
-    a, t = np.broadcast_to(a, shape), np.broadcast_to(t, shape)
-    both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
-    pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
-    alone, together, personalized = (float(np.median(each)) for each in (a, t, both))
-    return OwnRecords(
-        alone,
-        together,
-        personalized,
-        pays > 0.5,
-        personalizing > 0.5,
-        pays,
-        personalizing,
-        close_call(pays, together < alone),
-        close_call(personalizing, personalized < alone),
-    )
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """The models that runs ended with are tried on the owner's own population."""
+        t = [world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)]
+        return self.own[:, i : i + 1], np.array(t)
 
 
 def _own(world: World, records: int, sample: PublicSample) -> float:
@@ -201,7 +205,7 @@ def judged(
     records: Sequence[int],
     worlds: Sequence[World],
     unlike: "Sequence[UnlikeWorld | OwnerWorld] | None",
-) -> Judgement | OwnJudgement:
+) -> WithoutJoining:
     """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
     known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
     if known:

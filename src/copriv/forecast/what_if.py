@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
-from copriv.forecast.coalition_value import Consortium, least
+from copriv.forecast.coalition_value import Consortium, least, least_number
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
@@ -114,23 +114,16 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
 def _more(members: Consortium, value: float, records: int, epsilon: float) -> int | None:
     """How many more owners of these records and ε it takes; 0 where none are needed."""
 
-    def cost(more: int) -> float:
+    def enough(more: int) -> bool:
         wider = replace(
             members,
             counts=np.append(members.number, 1.0),
-            records=np.append(members.records, float(max(more * records, 1e-300))),
+            records=np.append(members.records, float(more * records)),
             # As many owners of one kind, as one: (κ/ε)² adds up.
-            epsilon=np.append(members.epsilon, epsilon / np.sqrt(max(more, 1e-300))),
+            epsilon=np.append(members.epsilon, epsilon / np.sqrt(more)),
             overlap=np.append(members.overlap, 1.0),
             without=None,
         )
-        return wider.together()
+        return wider.together() <= value
 
-    if members.together() <= value:
-        return 0
-    tried = np.unique(np.round(np.geomspace(1, MOST_MORE_OWNERS, 400)).astype(int)).tolist()
-    first = next((i for i, more in enumerate(tried) if cost(more) <= value), None)
-    if first is None:
-        return None
-    span = range(tried[first - 1] + 1 if first else 1, tried[first] + 1)
-    return next(more for more in span if cost(more) <= value)
+    return 0 if members.together() <= value else least_number(enough, MOST_MORE_OWNERS)

@@ -109,7 +109,7 @@ class Plan(Shown, Framed):
     alone: float = np.nan
     """ψ of the best owner's own model, without noise."""
     advice: Advice = "join"
-    """ "join"; "close": what is known does not tell; "public": the public rows' own model is the better choice; "alone": an
+    """ "join"; "close": a close call; "public": the public rows' own model is the better choice; "alone": an
     owner's own is: nobody should start."""
 
     def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
@@ -118,8 +118,15 @@ class Plan(Shown, Framed):
         pays: whether it does, for anybody and surely enough, where a forecast has found out; else what is expected of the
             choice says so. close: it does not, but for somebody it could be either way.
         """
-        pays = self.choice.relative_fitness < min(public_only, alone) if pays is None else pays
-        advice: Advice = "join" if pays else "close" if close else "public" if public_only <= alone else "alone"
+        if pays is None:
+            pays = self.choice.relative_fitness < min(public_only, alone)
+        advice: Advice = "alone"
+        if pays:
+            advice = "join"
+        elif close:
+            advice = "close"
+        elif public_only <= alone:
+            advice = "public"
         return replace(self, public_only=public_only, alone=alone, advice=advice)
 
     @property
