@@ -1,7 +1,7 @@
 """How long forecasts of many owners take, against few: `python -m benchmarks.forecasts [--whole]`.
 
 The exact recursions: p = 10, T = 1,000 (S1, S2: rounds; A1, A2: queries), the mean at every k. The target is a second for a
-million identical owners, and for a thousand of ten kinds.
+million identical owners, and for a thousand of ten kinds (A2 with ten kinds is out of reach).
 
 With `--whole`, what `copriv forecast` does, plans and all, for owners of ten kinds on the embedded lending table, in seconds
 of one processor. The targets are twice the time of ten owners for a thousand, and 20 s for a hundred thousand.
