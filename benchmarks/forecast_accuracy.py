@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.forecast.assessment import WORLDS, assess
-from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.assessment import WORLDS, assess, worlds_unlike
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
 from copriv.populations.dealt import heterogeneity_of

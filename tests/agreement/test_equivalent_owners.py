@@ -185,7 +185,7 @@ def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, mo
     assert 0.6 * whole < np.mean(found) < 1.7 * whole
     # And a plan weighs it as a forecast says it.
     monkeypatch.setattr(simulated_refinement, "plan_one_answer", lambda *args, **kwargs: many)
-    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(simulated_refinement.WORLDS, 0)])
+    whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(simulated_refinement.FINALIST_WORLDS, 0)])
     weighed = simulated_refinement.measure_one_answer(
         Bounded(public, sample, {}, {}, {}), many.mechanism, True, True, 12, 0
     )
@@ -222,7 +222,7 @@ def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 4))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 2)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 def _numbers(value):

@@ -55,6 +55,23 @@ def test_the_json_is_the_contract_and_nothing_else(copriv, agreement):
     assert [owner["noise_scale"] for owner in document["owners"]] == pytest.approx([0.018, 0.0045])
 
 
+@pytest.mark.parametrize(
+    ("given", "left_open"),
+    [
+        ('rule = "A2"', 'rule = "auto"'),
+        ("step = 4000.0", 'step = "auto"'),
+        ("step = 4000.0", 'step = "auto"\ngroup_size = "auto"'),
+        ("horizon = 100", 'horizon = 100\ngroup_size = "auto"'),
+        ("gradient_bound = 3.0", 'gradient_bound = "auto"'),
+    ],
+)
+def test_whatever_is_left_open_is_planned_first(copriv, agreement, given, left_open):
+    agreement.write_text(agreement.read_text().replace(given, left_open))
+    done = copriv("simulate", agreement, "--runs", 1, "--json")
+    assert done.code == 0, done.err
+    assert "planned" in json.loads(done.out)
+
+
 def test_the_same_call_from_python_gives_the_same_numbers(copriv, agreement):
     document = json.loads(copriv("simulate", agreement, "--runs", 4, "--json").out)
     result = library.simulate(library.Agreement.load(agreement), runs=4).to_dict()

@@ -15,11 +15,11 @@ import copriv as library
 from copriv.cli.commands import forecast as command
 from copriv.cli.show import forecast_answer, words
 from copriv.cli.show.output import forecast_files
-from copriv.forecast.bounds import Bound
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.what_if import reach, without
 from copriv.pictures import forecast as pictures
 from copriv.pictures.style import png
+from copriv.rules.bounds import Bound
 from docs_blocks import blocks
 
 # Two owners who differ tenfold in records.

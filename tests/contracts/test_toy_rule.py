@@ -40,8 +40,8 @@ class Toy(rules.Rule):
 def _on_the_list(monkeypatch):
     monkeypatch.setattr(rules, "ALL", (*rules.ALL, Toy()))
     for module, name, few in (
-        (candidates, "ANSWERS", (1, 4)), (clipping_bias, "GRADIENT_BOUNDS", 8), (simulated_refinement, "WORLDS", 2),
-        (clipping_bias, "GRADIENT_BOUNDS", 4), (one_answer, "WORLDS", 1), (one_answer, "KEPT", 1),
+        (candidates, "ANSWERS", (1, 4)), (clipping_bias, "GRADIENT_BOUNDS", 8), (simulated_refinement, "FINALIST_WORLDS", 2),
+        (clipping_bias, "GRADIENT_BOUNDS", 4), (one_answer, "SETTING_WORLDS", 1),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, few)
 

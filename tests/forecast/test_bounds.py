@@ -10,22 +10,18 @@ from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
-from copriv.exact.moments import OwnerKinds
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.exact.synchronous import s1, s2
-from copriv.forecast.bounds import (
-    Setting,
-    a_as_printed,
-    a_theorem_2,
-    fit_inverse_square,
-    on_parameters,
-    s_theorem_2,
-    s_theorem_3,
-    setting_of,
-)
+from copriv.forecast.bounds import setting_of
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.rules import named
+from copriv.rules.async_copies import a_as_printed, a_theorem_2
+from copriv.rules.bounds import Setting, on_parameters
+from copriv.rules.sync_averaged import s_theorem_3
+from copriv.rules.sync_decay import s_theorem_2
 from copriv.simulation import simulate
+from recursions import recursion_of
 
 
 def setting(**changes):
@@ -146,14 +142,14 @@ def test_bounds_at_this_t_are_above_the_exact_cost(seed, T, share):
         "horizon": T, "strong_convexity": L, "smoothness": λ,
     }  # fmt: skip
     step = share * T**2 / λ
-    exact = s1(quadratic, owners, step, T, start).mean
+    exact = s1(quadratic, owners, step, T, start)
     bound = s_theorem_2(Setting(step=step, **common), start_gap=float(exact[0]))[-1]
     assert bound.conditions_met
     assert exact[-1] <= bound.value * (1 + 1e-9)
     step = share / λ
     _, last, average = s_theorem_3(Setting(step=step, diameter=D, **common))
-    assert s2(quadratic, owners, step, T, start, averaged=False).mean[-1] <= last.value
-    assert s2(quadratic, owners, step, T, start).mean[-1] <= average.value
+    assert expected_cost(recursion_of("S2 last", step, T), quadratic, owners, T, start)[-1] <= last.value
+    assert s2(quadratic, owners, step, T, start)[-1] <= average.value
 
 
 def test_the_published_forms_fail_where_the_errata_say():
@@ -161,7 +157,7 @@ def test_the_published_forms_fail_where_the_errata_say():
     T, Ξ, n, ε = 50, 1.0, 1e9, np.array([1.0])
     quadratic = Quadratic(np.eye(1), np.ones(1), 2.0, Regularizer(0.0))
     owners = OwnerKinds.of([n], [2 * Ξ * T / n])
-    exact = s1(quadratic, owners, 1.0, T, np.zeros(1)).mean
+    exact = s1(quadratic, owners, 1.0, T, np.zeros(1))
     common = {"gradient_bound": Ξ, "regularizer_bound": 0.0, "epsilon": ε, "horizon": T}
     published = s_theorem_2(
         Setting(step=1.0, n_parameters=1, total_records=n, strong_convexity=2.0, smoothness=2.0, **common)
@@ -170,7 +166,7 @@ def test_the_published_forms_fail_where_the_errata_say():
     p, steep = 4, 1000.0
     quadratic = Quadratic(steep / 2 * np.eye(p), np.zeros(p), 0.0, Regularizer(0.0))
     step = 0.5 * T**2 / steep
-    exact = s1(quadratic, owners, step, T, np.zeros(p)).mean
+    exact = s1(quadratic, owners, step, T, np.zeros(p))
     steep_setting = Setting(
         step=step, n_parameters=p, total_records=n, strong_convexity=steep, smoothness=steep, **common
     )
@@ -178,40 +174,6 @@ def test_the_published_forms_fail_where_the_errata_say():
     assert exact[1] > dimension.value  # θ[2], one noisy step from the optimum
     assert exact[1:].max() <= smoothness.value
     assert exact[-1] == pytest.approx(finite.value, rel=1e-9)  # with L = λ nothing is lost
-
-
-def test_fit_recovers_the_law_and_its_error():
-    rng = np.random.default_rng(0)
-    n, ε = np.repeat([1e3, 1e4, 1e5], 200), np.tile([0.1, 1.0, 10.0, 100.0], 150)
-    exact = fit_inverse_square(n, ε, 7.0 / (n * ε) ** 2)
-    assert (exact.constant, exact.slope) == (pytest.approx(7.0), pytest.approx(-2.0))
-    assert exact.slope_error < 1e-9
-    assert exact.residual < 1e-9
-    assert exact.predict(1e3, 2.0) == pytest.approx(7.0 / 4e6)
-    noisy = fit_inverse_square(n, ε, 7.0 / (n * ε) ** 2 * np.exp(0.2 * rng.normal(size=600)))
-    assert abs(noisy.slope + 2) < 4 * noisy.slope_error
-    line, covariance = np.polyfit(np.log(n * ε), np.log(5.0 / (n * ε) ** 1.5) + 0.2 * rng.normal(size=600), 1, cov=True)
-    other = fit_inverse_square(n, ε, 5.0 / (n * ε) ** 1.5 * np.exp(0.2 * rng.normal(size=600)))
-    assert other.slope == pytest.approx(line[0], abs=0.02)
-    assert other.slope_error == pytest.approx(math.sqrt(covariance[0, 0]), rel=0.2)
-    assert abs(other.slope + 2) > 20 * other.slope_error  # the law is not there, and it shows
-    assert noisy.residual == pytest.approx(0.2, rel=0.1)
-    fixed = fit_inverse_square(1e4, [1.0, 2.0, 4.0], [4.0, 1.0, 0.25])
-    assert fixed.constant == pytest.approx(4e8)
-
-
-@pytest.mark.parametrize(
-    ("n", "epsilon", "psi"),
-    [
-        (1.0, [1.0, 2.0], [1.0, 2.0]),
-        (1.0, [1.0, 2.0, 3.0], [1.0, 0.0, 2.0]),
-        (1.0, [1.0, 1.0, 1.0], [1.0, 3.0, 2.0]),
-        (1.0, [1.0, np.nan, 1.0], [1.0, 3.0, 2.0]),
-    ],
-)
-def test_what_cannot_be_fitted_is_refused(n, epsilon, psi):
-    with pytest.raises(InvalidInput):
-        fit_inverse_square(n, epsilon, psi)
 
 
 @pytest.mark.parametrize(

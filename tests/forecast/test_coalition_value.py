@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from copriv.agreement import Agreement
-from copriv.forecast import coalition_value
+from copriv.forecast import coalition_value, shapley
 from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.shapley import shapley_values
 from copriv.plan import NoiseCurve
 
 seeds = st.integers(0, 10_000)
@@ -92,7 +93,7 @@ def test_exact_shapley_values_are_means_over_every_order_of_arrival(seed, N):
             after = worth(c, inside)
             expected[i] += (after - before) / math.factorial(N)
             before = after
-    found, error = c.shapley()
+    found, error = shapley_values(c)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
     assert not error.any()
     assert found.sum() == pytest.approx(worth(c, np.ones(N, dtype=bool)), rel=1e-9, abs=1e-15)
@@ -110,7 +111,7 @@ def test_held_to_the_runs_every_price_passes_through_what_they_cost(seed, N, siz
     assert more_noise.together() >= held.together() * (1 - 1e-9)
     # Shares add up to what joining saves those for whom it pays, so they are nothing only where it pays for nobody.
     saved = float(np.maximum(without - together, 0).sum())
-    assert held.shapley()[0].sum() == pytest.approx(saved, rel=1e-5, abs=1e-6 * together)
+    assert shapley_values(held)[0].sum() == pytest.approx(saved, rel=1e-5, abs=1e-6 * together)
     for i in range(N):
         found = held.break_even(i, float(without[i]))
         # What is a draw is left open by `close_call`; here the two are told apart.
@@ -176,17 +177,17 @@ def test_sampled_shapley_values_are_within_their_own_error_bars(monkeypatch):
     rng = np.random.default_rng(1)
     records, ε = rng.integers(200, 2000, 12).astype(float), rng.uniform(0.5, 2.0, 12)
     c = Consortium(records, ε, np.ones(12), 3.0, NoiseCurve.of(np.array([1e-6]), np.array([1e2])))
-    exact, none = c.shapley()
-    monkeypatch.setattr(coalition_value, "EXACT_OWNERS", 11)
-    sampled, error = c.shapley(samples=1000, seed=2)
+    exact, none = shapley_values(c)
+    monkeypatch.setattr(shapley, "EXACT_OWNERS", 11)
+    sampled, error = shapley_values(c, samples=1000, seed=2)
     assert not none.any()
     assert (error > 0).all()
     assert (error < 0.2 * exact.max()).all()
     assert np.abs((sampled - exact) / error).max() < 5
     assert sampled.sum() == pytest.approx(exact.sum(), rel=1e-9)
-    more = c.shapley(samples=4000, seed=3)[1]
+    more = shapley_values(c, samples=4000, seed=3)[1]
     assert more.mean() == pytest.approx(error.mean() / 2, rel=0.1)
-    np.testing.assert_array_equal(sampled, c.shapley(samples=1000, seed=2)[0])
+    np.testing.assert_array_equal(sampled, shapley_values(c, samples=1000, seed=2)[0])
 
 
 @given(seeds, st.integers(2, 6))
@@ -381,7 +382,7 @@ def test_a_thousand_owners_are_valued_in_a_moment():
     c = Consortium(
         rng.integers(100, 10_000, 1000).astype(float), rng.uniform(0.1, 10.0, 1000), np.ones(1000), 5.0, some_curve(rng)
     )
-    values, error = c.shapley(samples=20)
+    values, error = shapley_values(c, samples=20)
     assert values.shape == error.shape == (1000,)
     assert float(c.cost(c.best_subset())) <= c.together()
 
@@ -451,7 +452,7 @@ def test_owners_of_one_kind_are_worth_what_they_are_one_by_one(seed, counts, spr
         same(getattr(kinds, name)(), getattr(each, name)())
     for found, one_by_one in zip(kinds.marginal_values(), each.marginal_values(), strict=True):
         same(found, one_by_one)
-    same(kinds.shapley()[0], each.shapley()[0])
+    same(shapley_values(kinds)[0], shapley_values(each)[0])
     assert float(kinds.cost(kinds.best_numbers())) == pytest.approx(float(each.cost(each.best_numbers())), rel=1e-9)
     assert kinds.weighted(kinds.best_weights()) == pytest.approx(each.weighted(each.best_weights()), rel=1e-9)
     for target in (1e-4, 1e-2):
@@ -463,8 +464,8 @@ def test_owners_of_one_kind_are_worth_what_they_are_one_by_one(seed, counts, spr
 def test_shapley_values_of_many_owners_of_few_kinds(seed):
     """Against random orders of all of them, within the errors that both state; and they add up to the worth of all."""
     kinds = replace(some_consortium(np.random.default_rng(seed), 3), spread=0.01, counts=np.array([7.0, 20.0, 3.0]))
-    found, error = kinds.shapley()
-    orders, their_error = kinds.one_by_one().shapley(4000, seed=9)
+    found, error = shapley_values(kinds)
+    orders, their_error = shapley_values(kinds.one_by_one(), 4000, seed=9)
     first = np.array([0, 7, 27])
     together = np.sqrt(error**2 + their_error[first] ** 2) + 1e-12
     assert (np.abs(found - orders[first]) < 6 * together).all()

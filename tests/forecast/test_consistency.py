@@ -27,7 +27,7 @@ def _few_candidates():
         patch.setattr(candidates, "ANSWERS", (1, 2, 4))
         patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
         patch.setattr(simulated_refinement, "FINALISTS", 2)
-        patch.setattr(simulated_refinement, "WORLDS", 2)
+        patch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
         yield
 
 

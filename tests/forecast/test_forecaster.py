@@ -59,7 +59,7 @@ def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 def rows(seed=0, n=400, labels=False):

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 import copriv
-from copriv.forecast.forecaster import AtHeterogeneity
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
+from copriv.forecast.result import AtHeterogeneity
 from results_cases import TERMS, rows
 
 

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from copriv.errors import DataError
-from copriv.forecast.forecaster import AtHeterogeneity
+from copriv.forecast.result import AtHeterogeneity
 from copriv.pictures.demo import alone_and_together
 from copriv.pictures.style import STYLE, foot, png
 from copriv_papers import BEYOND, FIGURES, Effort, drawing

@@ -10,6 +10,9 @@ from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError
 from copriv.forecast.assessment import _exact_mean
 from copriv.plan import candidates, clipping_bias, plan, simulated_refinement
+from copriv.plan.aggregated_runs import runs_in
+from copriv.populations.dealt import unlike_worlds
+from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -92,12 +95,21 @@ def test_the_exact_mean_of_groups_is_what_plain_loops_do() -> None:
     assert abs(alone[-1] / exact[-1] - 1) > 0.1, "the test would not see groups that are left out"
 
 
+def test_an_equal_agreement_is_run_as_the_first_one_was() -> None:
+    """What is known of an agreement is kept by its value: a second one that equals it is another object."""
+    one, other = (agreed([{"records": 40, "epsilon": 1.0}] * 3, step=STEP, group_size=2) for _ in range(2))
+    sample = PublicSample(Problem.forecasting(one, public_rows()))
+    world = unlike_worlds(sample, one, 0.05, 1, 0)[0]
+    ends = [runs_in(world.problem, terms, 2, 0).relative_fitness for terms in (one, other)]
+    np.testing.assert_array_equal(*ends)
+
+
 @pytest.fixture
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 def public_rows():  # type: ignore[no-untyped-def]

@@ -10,19 +10,17 @@ from hypothesis import strategies as st
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import as_few
 from copriv.errors import AgreementError, DataError
-from copriv.exact.asynchronous import a2
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.synchronous import s1, s2
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.mechanisms import GradientNoise
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
 from copriv.plan import NoiseCurve, candidates, clipping_bias, noise_of, plan, simulated_refinement
-from copriv.plan.plan_result import kind_of
 from copriv.plan.rule_response import GAINS, MOST_PARTICIPANTS
 from copriv.plan.rule_response import response as response_of
 from copriv.problem import Problem
 from copriv.rules import ALL
 from copriv.simulation import simulate
+from recursions import recursion_of
 
 # f(θ) = θ², so a = 2, from θ = 3.
 LINE = Quadratic(np.eye(1), np.zeros(1), 1.0, Regularizer(0.0))
@@ -50,16 +48,14 @@ def test_synchronous_tables_are_the_exact_moments(way, answers):
     table, T = response(way, answers, 3), answers + 1
     for gain in GAINS[[0, 20, 40, 50, 55]]:
         step = gain / CURVATURE / table.unit
-        exact = s1(LINE, OWNERS, step, T, START) if way == "S1" else s2(
-            LINE, OWNERS, step, T, START, averaged=way == "S2"
-        )  # fmt: skip
-        assert cost_by_table(way, answers, gain) == pytest.approx(exact.mean[-1], rel=1e-6)
+        exact = expected_cost(recursion_of(way, step, T), LINE, OWNERS, T, START)
+        assert cost_by_table(way, answers, gain) == pytest.approx(exact[-1], rel=1e-6)
 
 
 def test_between_tabled_gains_tables_are_interpolated_closely():
     for gain in np.sqrt(GAINS[1:40:5] * GAINS[2:41:5]):
-        exact = s2(LINE, OWNERS, gain / CURVATURE, 4, START, averaged=False)
-        assert cost_by_table("S2 last", 3, gain) == pytest.approx(exact.mean[-1], rel=0.02)
+        exact = expected_cost(recursion_of("S2 last", gain / CURVATURE, 4), LINE, OWNERS, 4, START)
+        assert cost_by_table("S2 last", 3, gain) == pytest.approx(exact[-1], rel=0.02)
 
 
 def test_outside_the_table_nothing_moves_or_everything_diverges():
@@ -80,11 +76,9 @@ def test_the_table_of_a2_is_its_exact_mean_within_the_draws_of_its_orders(answer
 
     def exact(noise, start, gain):
         owners = OwnerKinds.of([10.0] * 3, [noise] * 3, answers=answers)
-        found = a2(
-            LINE, owners, gain / CURVATURE, 3 * answers, np.array([start]), np.random.default_rng(0),
-            order="random order", runs=0,
-        )  # fmt: skip
-        return found.mean[-1] / (0.5 * CURVATURE)
+        recursion = recursion_of("A2", gain / CURVATURE, 3 * answers)
+        found = expected_cost(recursion, LINE, owners, 3 * answers, np.array([start]), "random order")
+        return found[-1] / (0.5 * CURVATURE)
 
     for gain in GAINS[[30, 33, 36]]:
         R, V = (float(x[0]) for x in response("A2", answers, 3).at(np.array([gain])))
@@ -186,7 +180,7 @@ def _few_candidates(monkeypatch):
     monkeypatch.setattr(candidates, "ANSWERS", (1, 2, 4, 8))
     monkeypatch.setattr(clipping_bias, "GRADIENT_BOUNDS", 8)
     monkeypatch.setattr(simulated_refinement, "FINALISTS", 3)
-    monkeypatch.setattr(simulated_refinement, "WORLDS", 2)
+    monkeypatch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
 
 
 QUICK = {"runs": 5, "public_start": False, "preconditioner": False}
@@ -255,7 +249,7 @@ def test_the_plan_says_what_it_weighed():
     assert all(ratio > 0.5 for pair in found.flatness.values() for ratio in pair)
     assert found.runner_up is not None
     assert found.runner_up.fitness >= found.choice.fitness
-    assert kind_of(found.runner_up) != kind_of(found.choice)
+    assert found.runner_up.kind != found.choice.kind
     assert found.considered > 5000
     again = plan(problem_of(agreed()), **QUICK)
     assert again.agreement == found.agreement

@@ -10,7 +10,8 @@ import pytest
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
-from copriv.ui import agreement_form, shell, views
+from copriv.formatting.numbers import json_ready
+from copriv.ui import agreement_form, views
 
 
 def state(sizes=(300, 900, 2000), epsilons=(1.0, 1.0, 1.0), **changes):
@@ -146,8 +147,8 @@ def test_what_is_huge_or_tiny_is_answered(made, records, epsilon, target):
     document = state((records, 900, 2000), (epsilon, 1.0, epsilon), target=target)
     view = views.quick(views.Question.of(document), made)
     assert len(view["owners"]) == 3
-    assert isinstance(shell._finite(view), dict)
-    json.dumps(shell._finite(view), allow_nan=False)
+    assert isinstance(json_ready(view), dict)
+    json.dumps(json_ready(view), allow_nan=False)
 
 
 @pytest.mark.parametrize(

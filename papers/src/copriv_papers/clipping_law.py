@@ -27,8 +27,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic
 from copriv.problem import Problem
 from copriv.rules import named
@@ -123,8 +122,8 @@ def with_clipping(trial: Trial) -> float:
         θ, H = records.balanced(best.theta, s)
         c = H @ θ + 0.5 * records.strength * θ  # so that θ_s is where it is least
         pull = Quadratic(H, c, q.s, q.regularizer)
-        found = moments_of(of, pull, owners, T, problem.start, mean_only=True)
-        return float(found.mean[-1]), float(np.trace(pull.hessian))
+        found = expected_cost(of, pull, owners, T, problem.start)
+        return float(found[-1]), float(np.trace(pull.hessian))
 
     def off(log_s: float) -> float:
         end, trace = cost(asked_at, float(np.exp(log_s)))

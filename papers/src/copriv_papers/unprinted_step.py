@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
 from copriv.types import Array
@@ -62,4 +61,4 @@ def _costs(trial: Trial) -> Array:
     assert q is not None
     assert recursion is not None
     owners = OwnerKinds.of(agreement.records, noise_scales(agreement))
-    return moments_of(recursion, q, owners, agreement.agreement.horizon, problem.start, mean_only=True).mean
+    return expected_cost(recursion, q, owners, agreement.agreement.horizon, problem.start)

@@ -57,7 +57,7 @@ def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
     N = int(counts.sum())
     if N <= MOST:
         return Bundles(np.arange(N), True)
-    kind = _places([kind_of_owner(table) for table in tables])
+    kind = numbered([kind_of_owner(table) for table in tables])
     quiet: Array = np.array([t.records * t.epsilon / t.overlap for t in tables])
     return Bundles(*_shared_out(np.repeat(kind, counts), quiet.repeat(counts)))
 
@@ -88,7 +88,7 @@ def bundled_participants(agreement: Agreement) -> Bundles:
         participant[list(group)] = j
     if len(members) <= MOST:
         return Bundles(participant, True)
-    own = _places([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
+    own = numbered([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
     of_each = own[np.repeat(np.arange(len(own)), agreement.counts)]
     mechanism = agreement.mechanism
     scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
@@ -97,11 +97,11 @@ def bundled_participants(agreement: Agreement) -> Bundles:
     for group in members:
         which, often = np.unique(of_each[list(group)], return_counts=True)
         made.append((*which.tolist(), *often.tolist()))
-    of, alike = _shared_out(_places(made), -loud)
+    of, alike = _shared_out(numbered(made), -loud)
     return Bundles(of[participant], alike)
 
 
-def _places(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
+def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
     """Equal ones have the same number, counted from the first."""
     known: dict[Any, int] = {}
     return np.array([known.setdefault(kind, len(known)) for kind in kinds])

@@ -12,8 +12,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
-from copriv.forecast.assessment import assess
-from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.assessment import assess, worlds_unlike
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
 from copriv.network.record import counted

@@ -12,6 +12,7 @@ import numpy as np
 
 from copriv.data.cells import numbers
 from copriv.errors import DataError
+from copriv.formatting.numbers import listed
 from copriv.model.records import Records
 
 
@@ -20,7 +21,10 @@ def by_owner(data: Any, names: Sequence[str]) -> list[Any]:
     if isinstance(data, Mapping):
         lacking, strange = [n for n in names if n not in data], [n for n in data if n not in names]
         if lacking or strange:
-            what = f"lacks {_listed(lacking)}" if lacking else f"has {_listed(strange)}, who are not in the agreement"
+            if lacking:
+                what = f"lacks {listed([*map(repr, lacking)], 8)}"
+            else:
+                what = f"has {listed([*map(repr, strange)], 8)}, who are not in the agreement"
             raise DataError(f"data: the mapping {what}; give one table for each owner, by its name")
         return [data[name] for name in names]
     if isinstance(data, str | Records) or not isinstance(data, Iterable):
@@ -53,9 +57,9 @@ def as_records(parts: Mapping[str, Any], features: Sequence[str] | None) -> dict
             )
         lacking, strange = [c for c in order if c not in have], [c for c in have if c not in order]
         if lacking or strange:
-            what = f"lacks {_listed(lacking)}" if lacking else f"has {_listed(strange)}"
+            what = f"lacks {listed([*map(repr, lacking)], 8)}" if lacking else f"has {listed([*map(repr, strange)], 8)}"
             raise DataError(
-                f"{name}: {what}, other than {first}, which has {_listed(order)}; all need the same columns"
+                f"{name}: {what}, other than {first}, which has {listed([*map(repr, order)], 8)}; all need the same columns"
             )
     return {name: _records(part, order) for name, part in parts.items()}
 
@@ -98,8 +102,3 @@ def _records(part: Any, order: Sequence[str] | None) -> Records:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return f"a {type(value).__name__}, {text if len(text) <= 40 else text[:37] + '...'}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"

@@ -1,5 +1,46 @@
-"""What the squared loss allows to be said exactly, at a finite T: mean and variance of f(θ_k) without a single run.
+"""The expected cost of a run, exactly and at a finite T, where the loss is squared and nothing is clipped.
 
-`moments` has what goes in and what comes out; `synchronous` is S1 and S2; `asynchronous` is A1 and A2, of
-`asynchronous_events`, `asynchronous_mean` and `asynchronous_variance`; `reduced_runs` draws what is out of reach.
+Every update rule is then linear in its state, and the noise does not depend on the state, so that the mean μ_k and the
+covariance Σ_k of θ_k obey a linear recursion and
+
+    E f(θ_k) − f(θ*) = ½ (μ_k − θ*)ᵀ A (μ_k − θ*) + ½ tr(A Σ_k),     A = 2H + σI.
+
+| rule                       | within reach                                                        |
+| -------------------------- | ------------------------------------------------------------------- |
+| S1, S2                     | any owners, in O(Tp)                                                |
+| A1                         | any number of owners of up to 400 different weights                 |
+| A2, and A1 and A2 with caps | a few kinds of owners, or a few owners with few answers each        |
+
+What is within reach takes about 4 s at most; else InvalidInput is raised.
+Source: algorithms "What can be computed exactly instead".
 """
+
+from jaxtyping import Float
+
+from copriv.exact.answer_counts import Order
+from copriv.exact.asynchronous import in_turns
+from copriv.exact.linear_system import OwnerKinds
+from copriv.exact.synchronous import in_rounds
+from copriv.model.fitness import Quadratic
+from copriv.rules.recursion import InRounds, Recursion
+from copriv.types import Array
+
+__all__ = ["Order", "OwnerKinds", "expected_cost", "in_rounds", "in_turns"]
+
+
+def expected_cost(
+    recursion: Recursion,
+    quadratic: Quadratic,
+    owners: OwnerKinds,
+    horizon: int,
+    start: object,
+    order: Order = "uniform",
+) -> Float[Array, " k"]:
+    """E f(θ_k) − f(θ*) after k updates, k = 0, 1, …, over the noise and over who talks. The unit is that of f.
+
+    order: of an asynchronous run, see `Order`.
+    Raises InvalidInput for terms that the rule cannot be run with, and for what is out of reach.
+    """
+    if isinstance(recursion, InRounds):
+        return in_rounds(quadratic, owners, recursion, start)
+    return in_turns(quadratic, owners, recursion, horizon, start, order)

@@ -1,79 +1,34 @@
-"""A1 and A2: the mean of f(θ_k) exactly, over the noise and over who happens to talk, where that is within reach.
+"""A1 and A2: E f(θ_k) exactly, over the noise and over who happens to talk, where that is within reach.
 
 **A1 without caps** (`_copies_sums`). Owners of equal weight are exchangeable and the choice is uniform, so the recursion
 closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
 a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
 
-**A2, and caps** (`asynchronous_mean`). What a step does depends on how many owners of each kind have answered how often. Those
-counts are all followed where they are few: for a few kinds without caps, for a few owners with caps. Where they are
-not, paths of counts are drawn.
+**A2, and caps** (`asynchronous_by_counts`). What a step does depends on how many owners of each kind have answered how
+often. All those counts are followed, which takes few kinds without caps, and few owners with them.
 
-Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the
-average of 2b_i² enters. The variance is `asynchronous_variance`'s. **Beyond reach** either is that of `reduced_runs`.
-Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
+Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the mean
+of 2b_i² enters. Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.exact import asynchronous_mean, asynchronous_variance
-from copriv.exact.asynchronous_events import CopiesEvent, Counts, MemoryEvent, as_groups
-from copriv.exact.moments import Directions, Moments, OwnerKinds
-from copriv.exact.reduced_runs import Order, simulated_costs
+from copriv.errors import InvalidInput
+from copriv.exact.answer_counts import CopiesEvent, Counts, MemoryEvent, Order, caps_of
+from copriv.exact.asynchronous_by_counts import by_counts, work
+from copriv.exact.linear_system import Directions, OwnerKinds
 from copriv.model.fitness import Quadratic
-from copriv.rules.async_copies import a1_recursion
 from copriv.rules.recursion import WithCopies, WithMemory
 from copriv.types import Array
-from copriv.validation import count, positive
+from copriv.validation import count
 
-MOST_GROUPS = 400
-"""A1: different weights that are kept apart; more are grouped."""
-
+MOST_WEIGHTS = 400
+"""A1: different weights of owners that are followed; an event takes time with their square."""
 MOST_WORK = 4e9
-"""Nanoseconds, as estimated, that an exact recursion over counts may take; beyond it there are runs instead."""
-
-PATHS_HOLD, PATHS_WORK = 15_000, 1e9
-"""About how many numbers all paths of A2 without caps may hold; how many nanoseconds other paths may take."""
-
-FEW, MOST_WORK_FOR_MANY = 10, 0.7e9
-"""The variance for more than `FEW` owners may take only this long: beside their exact mean runs are quick and sharp."""
-
-
-def a1(
-    quadratic: Quadratic,
-    owners: OwnerKinds,
-    step: float,
-    horizon: int,
-    start: object,
-    rng: np.random.Generator,
-    learner_step: float = 0.5,
-    order: Order = "uniform",
-    runs: int = 500,
-) -> Moments:
-    """A1 with ρ = `step` and c_L = `learner_step` (1/2; the paper prints (N−1)/N). T + 1 entries, θ_L,0 first.
-
-    The variance is exact where that is within reach, and else that of `runs` reduced runs; with runs = 0 it is left out
-    (NaN), which makes an exact mean cheap. Raises InvalidInput without a regulariser: the step is ρ/(T²σ).
-    """
-    return in_turns(quadratic, owners, a1_recursion(step, horizon, learner_step), horizon, start, rng, order, runs)
-
-
-def a2(
-    quadratic: Quadratic,
-    owners: OwnerKinds,
-    step: float,
-    horizon: int,
-    start: object,
-    rng: np.random.Generator,
-    order: Order = "uniform",
-    runs: int = 500,
-) -> Moments:
-    """A2 with α = `step`, α_k = α/(1 + k/N). T + 1 entries, θ_0 first; `runs` as for A1."""
-    return in_turns(quadratic, owners, WithMemory(positive("step", step)), horizon, start, rng, order, runs)
+"""Nanoseconds, as estimated, that a recursion over counts may take."""
 
 
 def in_turns(
@@ -82,101 +37,28 @@ def in_turns(
     recursion: WithCopies | WithMemory,
     horizon: int,
     start: object,
-    rng: np.random.Generator,
     order: Order = "uniform",
-    runs: int = 500,
-) -> Moments:
-    """Any rule by which one owner answers at a time. T + 1 entries, the start first; `runs` as for A1."""
+) -> Float[Array, " k"]:
+    """E f(θ_k) − f(θ*) of any rule by which one owner answers at a time. T + 1 entries, the start first.
+
+    Raises InvalidInput for terms that the rule cannot be run with, and for what is out of reach.
+    """
     recursion.require(quadratic.regularizer.strength)
-    T = count("horizon", horizon)
-    d = Directions.of(quadratic, owners, start)
-    terms = _Terms(recursion, d, owners, T, order, runs, rng)
-    if isinstance(recursion, WithCopies) and d.shared and order == "uniform" and owners.caps(T) is None:
-        weights = len(np.unique(owners.weights))
-        if weights <= MOST_GROUPS:
-            return terms.around(_copies_sums(d, _pooled(owners), recursion, T))
-        fine, coarse = (_copies_sums(d, _grouped(owners, g), recursion, T) for g in (MOST_GROUPS, MOST_GROUPS // 2))
-        return terms.around(fine, np.abs(fine - coarse))
-    return terms.by_counts()
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """What is run; its moments exactly where they are within reach, and else from reduced runs."""
-
-    recursion: WithCopies | WithMemory
-    directions: Directions
-    owners: OwnerKinds
-    horizon: int
-    order: Order
-    runs: int
-    rng: np.random.Generator
-
-    def by_counts(self) -> Moments:
-        """Exactly, or else from paths of counts, or else both from runs."""
-        d = self.directions
-        counts, event = self._events(noise_apart=False)
-        if asynchronous_mean.work(d, counts, MOST_WORK) <= MOST_WORK:
-            return self.around(asynchronous_mean.by_counts(d, counts, event))
-        runs = self.simulated()
-        if isinstance(self.recursion, WithMemory) and d.shared and not counts.capped:
-            numbers = len(d.curvature) * len(counts.owners.records)
-            paths = min(self.runs, max(PATHS_HOLD // numbers, 2 * asynchronous_mean.BLOCKS)) // asynchronous_mean.BLOCKS
-            if paths > 1 and numbers <= PATHS_HOLD:
-                mean, error = asynchronous_mean.memory_paths(
-                    d, counts.owners, self.recursion.step, self.horizon, paths, self.rng
-                )
-                return replace(runs, mean=mean, mean_error=error)
-        else:
-            one = counts.events * asynchronous_mean.event_work(d, counts)
-            paths = min(self.runs, int(PATHS_WORK / one)) // asynchronous_mean.BLOCKS
-            if paths > 1:
-                mean, error = asynchronous_mean.by_paths(d, counts, event, paths, self.rng)
-                return replace(runs, mean=mean, mean_error=error)
-        return runs
-
-    def around(self, mean: Array, grouping: Array | None = None) -> Moments:
-        """A variance to a mean that is known."""
-        kind: Literal["exact", "grouped"] = "exact" if grouping is None else "grouped"
-        error = np.zeros_like(mean) if grouping is None else grouping
-        if self.runs == 0:
-            unknown = np.full_like(mean, np.nan)
-            return Moments(kind, mean, error, "none", unknown, unknown)
-        counts, event = self._events(noise_apart=True)
-        most = MOST_WORK if self.owners.number <= FEW else MOST_WORK_FOR_MANY
-        if self.directions.shared and asynchronous_variance.work(self.directions, counts, most) <= most:
-            variance = asynchronous_variance.variances(self.directions, counts, event)
-            return Moments(kind, mean, error, "exact", variance, np.zeros_like(mean))
-        simulated = self.simulated()
-        return Moments(kind, mean, error, "simulated", simulated.variance, simulated.variance_error)
-
-    def simulated(self) -> Moments:
-        """Both from runs."""
-        runs = count("runs", self.runs, 2)
-        costs = simulated_costs(self.recursion, self.directions, self.owners, self.horizon, runs, self.rng, self.order)
-        mean, variance = costs.mean(axis=0), costs.var(axis=0, ddof=1)
-        fourth = np.mean((costs - mean) ** 4, axis=0)
-        error = np.sqrt(np.maximum(fourth - variance**2, 0.0) / runs)
-        return Moments("simulated", mean, np.sqrt(variance / runs), "simulated", variance, error)
-
-    def _events(self, noise_apart: bool) -> tuple[Counts, CopiesEvent | MemoryEvent]:
-        d, recursion = self.directions, self.recursion
-        remembers = isinstance(recursion, WithMemory)
-        counts = Counts.of(d, self.owners, self.horizon, self.order, remembers, noise_apart)
-        if isinstance(recursion, WithMemory):
-            return counts, MemoryEvent(d, counts, recursion.step)
-        return counts, CopiesEvent(d, counts, recursion.step, recursion.learner_step)
-
-
-def _pooled(owners: OwnerKinds) -> OwnerKinds:
-    """Owners of equal weight as one kind, of the average noise variance."""
-    return as_groups(owners, np.unique(owners.records, return_inverse=True)[1].reshape(-1))
-
-
-def _grouped(owners: OwnerKinds, groups: int) -> OwnerKinds:
-    """Owners of nearly equal weight as one kind: at most `groups` kinds, each of about as many kinds of owners."""
-    pooled = _pooled(owners)
-    return as_groups(pooled, np.arange(len(pooled.records)) * groups // len(pooled.records))
+    T, d, caps = count("horizon", horizon), Directions.of(quadratic, start), caps_of(owners, horizon, order)
+    kinds, caps = owners.merged(caps)
+    if isinstance(recursion, WithCopies) and caps is None and len(kinds.records) <= MOST_WEIGHTS:
+        return _copies_sums(d, kinds, recursion, T)
+    counts = Counts.of(kinds, caps, T, order, isinstance(recursion, WithMemory))
+    if work(d, counts, MOST_WORK) > MOST_WORK:
+        raise InvalidInput(
+            f"owners: {owners.number:,} of {len(kinds.records):,} kinds can answer in more ways than an exact recursion can "
+            "follow; simulate these terms instead"
+        )
+    if isinstance(recursion, WithMemory):
+        cost = by_counts(d, counts, MemoryEvent(d, counts, recursion.step))
+    else:
+        cost = by_counts(d, counts, CopiesEvent(d, counts, recursion.step, recursion.learner_step))
+    return np.pad(cost, (0, T + 1 - len(cost)), mode="edge")
 
 
 def _copies_sums(d: Directions, owners: OwnerKinds, recursion: WithCopies, horizon: int) -> Float[Array, " k"]:
@@ -186,7 +68,7 @@ def _copies_sums(d: Directions, owners: OwnerKinds, recursion: WithCopies, horiz
     """
     α, c_L = recursion.step, recursion.learner_step
     N, n, σ = owners.number, owners.counts.astype(np.float64), d.sigma
-    t, h = d.optimum[:, None], d.slope[0, :, 0, :]
+    t, h = d.optimum[:, None], d.slope[:, None]
     ω = owners.weights
     β = 1.0 - α / 2.0 - (N * α / σ) * h * ω
     τ = (N * α * ω - α / 2.0) * t

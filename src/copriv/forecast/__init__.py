@@ -11,7 +11,9 @@ corrected). The exact ones are of `copriv.exact`, which the plan uses too.
 """
 
 from copriv.forecast.assessment import Assessment, Band
-from copriv.forecast.forecaster import Forecast, OwnerForecast, forecast
+from copriv.forecast.forecaster import forecast
+from copriv.forecast.owner_forecast import OwnerForecast
+from copriv.forecast.result import Forecast
 from copriv.plan import Choice, NoiseCurve, Plan, plan
 
 __all__ = ["Assessment", "Band", "Choice", "Forecast", "NoiseCurve", "OwnerForecast", "Plan", "forecast", "plan"]

@@ -1,11 +1,11 @@
-"""What one set of terms will cost: mean, median and band of ψ, all three from the same runs in the same worlds.
+"""What one set of terms will cost: mean, median and band of ψ, from the same runs in the same worlds.
 
-Terms are run in worlds (`copriv.populations.law`), a few times in each, with the owners' noise and, where owners are few, each
-with records of its own. Where nothing is clipped and the loss is squared, the mean over noise is computed in every world
-by the exact recursion, and is called exact: what is left to chance is which worlds were drawn.
+Terms are run a few times in each of WORLDS worlds (`copriv.populations.law`), with the owners' noise and, where owners are
+few, each with records of its own. Where nothing is clipped and the loss is squared, the mean over the noise is that of the
+exact recursion in every world (`copriv.exact`), and is called exact; the worlds are still a sample.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,8 +15,7 @@ from jaxtyping import Float, Int
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.errors import CoprivError
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
+from copriv.exact import Order, OwnerKinds, expected_cost
 from copriv.forecast.quantiles import quantiles
 from copriv.formatting.cards import Card, Shown
 from copriv.formatting.frames_and_plots import Columns, Framed
@@ -25,21 +24,18 @@ from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.model.threads import on_one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.by_owner import OwnerWorld
-from copriv.populations.dealt import UnlikeWorld
+from copriv.populations.dealt import UnlikeWorld, worlds_of
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.simulation.engine import noise_scales
+from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 WORLDS = 32
-"""A 5 % quantile of fewer would be their smallest."""
+"""With fewer, the 5 % quantile would be the smallest draw."""
 RUNS = 128
-MANY = 20
-"""Records a parameter from which an owner of an asynchronous rule answers as the pool would."""
-EXACT_EVENTS = 20_000
-"""Queries beyond which the exact recursion is not tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +56,16 @@ class Band(Shown, Framed):
     """5 % of runs are above; never below the mean, which in a long tail can pass 95 % of runs."""
 
     @property
+    def end(self) -> dict[str, float]:
+        """Mean, low, high and median after the last query."""
+        return {name: float(getattr(self, name)[-1]) for name in ("mean", "low", "high", "median")}
+
+    @property
     def in_words(self) -> str:
         """Mean, median and band at the end."""
-        mean, median, low, high = (float(one[-1]) for one in (self.mean, self.median, self.low, self.high))
-        return f"{percent(mean)} in the mean, typically {percent(median)}, 90 % of runs {percent_range(low, high)}"
+        ψ = self.end
+        band = percent_range(ψ["low"], ψ["high"])
+        return f"{percent(ψ['mean'])} in the mean, typically {percent(ψ['median'])}, 90 % of runs {band}"
 
     def _card(self) -> Card:
         return Card(
@@ -115,12 +117,7 @@ class Assessment(Shown, Framed):
             "answers": self.agreement.answers,
             "step": self.agreement.step,
             "kind": self.kind,
-            "relative_fitness": {
-                "mean": float(ψ.mean[-1]),
-                "low": float(ψ.low[-1]),
-                "high": float(ψ.high[-1]),
-                "median": float(ψ.median[-1]),
-            },
+            "relative_fitness": ψ.end,
             "horizon": terms.horizon,
             "gradient_bound": self.agreement.gradient_bound,
             "feature_bound": self.agreement.data.feature_bound,
@@ -145,31 +142,41 @@ def assess(
     unlike: the worlds, where owners differ in them; None: owners are alike.
     """
     sample = PublicSample.of(problem) if sample is None else sample
-    agreement, each = problem.agreement, -(-runs // (WORLDS if unlike is None else len(unlike)))
-    few = agreement.n_owners <= DEALT_OWNERS
-    # Where all answer at one point only the sum of answers counts, and that is the pool's.
-    apart = agreement.one_answer or not (
-        agreement.synchronous or agreement.records.min() >= MANY * problem.n_parameters
-    )
-    if unlike is None:
-        worlds = [(w.dealt() if few and apart else w.pool).under for w in sample.drawn(WORLDS, seed)]
-    else:
+    agreement = problem.agreement
+    # Where all answer at one point only the sum of answers counts, which is the pool's; and with 20 records a parameter
+    # an owner's answers are taken to be the pool's too.
+    pooled = agreement.synchronous or agreement.records.min() >= 20 * problem.n_parameters
+    dealt = agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
+    if unlike is not None:
         worlds = [world.problem for world in unlike]
+    elif dealt:
+        worlds = [world.dealt().under for world in sample.drawn(WORLDS, seed)]
+    else:
+        worlds = [world.pool.under for world in sample.drawn(WORLDS, seed)]
+    each = -(-runs // len(worlds))
     simulated = [runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(worlds)]
     k = simulated[0].k
     by_world = np.stack([one.relative_fitness for one in simulated])
     ψ = by_world.reshape(-1, len(k))
+    exact = None
+    if all(one.clipped == 0 for one in simulated) and not dealt and (unlike is None or agreement.synchronous):
+        exact = _exact_mean_over(world(problem.terms) for world in worlds)
+    kind: Literal["exact", "simulated"] = "simulated" if exact is None else "exact"
+    mean = ψ.mean(axis=0) if exact is None else exact[k - k[0]]
     low, high = quantiles(by_world)
-    mean, kind = ψ.mean(axis=0), "simulated"
-    if all(one.clipped == 0 for one in simulated) and not (few and apart) and (unlike is None or agreement.synchronous):
-        exact = [_exact_mean(world(problem.terms)) for world in worlds[:1]]
-        if exact[0] is not None:
-            exact += [_exact_mean(world(problem.terms)) for world in worlds[1:]]
-            mean, kind = np.mean([one for one in exact if one is not None], axis=0)[k - k[0]], "exact"
     band = Band(k, mean, np.median(ψ, axis=0), np.minimum(low, mean), np.maximum(high, mean))
     private = not agreement.model.gradient_bound_assumed
     models = np.stack([one.theta for one in simulated])
-    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)  # type: ignore[arg-type]
+    return Assessment(agreement, kind, band, private, words, by_world[:, :, -1], models)
+
+
+def worlds_unlike(
+    sample: PublicSample, terms: Agreement, heterogeneity: Heterogeneity, seed: int
+) -> tuple[UnlikeWorld | OwnerWorld, ...] | None:
+    """The forecast's worlds with owners that differ, by levels spread over what heterogeneity may be; None: alike."""
+    if heterogeneity.alike or terms.n_owners == 1:
+        return None
+    return worlds_of(sample, terms, heterogeneity, WORLDS, seed)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
@@ -186,10 +193,21 @@ def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
     return np.column_stack([[records[group].sum() for group in groups], loud])
 
 
+def _exact_mean_over(worlds: Iterable[Problem]) -> Array | None:
+    """E ψ after every query, over worlds too; None where it is out of reach."""
+    found = []
+    for world in worlds:
+        mean = _exact_mean(world)
+        if mean is None:
+            return None
+        found.append(mean)
+    return np.asarray(np.mean(found, axis=0))
+
+
 def _exact_mean(problem: Problem) -> Array | None:
     """E ψ after every query, over noise and schedule, in one world; None where it is out of reach."""
     quadratic, terms = problem.fitness.quadratic, problem.agreement.agreement
-    if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > EXACT_EVENTS:
+    if quadratic is None or problem.preconditioner is not None or problem.agreement.queries > 20_000:
         return None
     if terms.schedule in ("poisson", "rounds"):
         return None
@@ -207,9 +225,9 @@ def _exact_mean(problem: Problem) -> Array | None:
     each = _as_participants(agreement)
     kinds, counts = np.unique(each, axis=0, return_counts=True)
     owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
-    order: Any = "random order" if terms.schedule == "random-order" else "uniform"
+    order: Order = "random order" if terms.schedule == "random-order" else "uniform"
     try:
-        found = moments_of(recursion, quadratic, owners, terms.horizon, problem.start, order)
+        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
     except CoprivError:
         return None  # the exact recursion is out of reach here, and says so
-    return np.asarray(found.mean / problem.optimum.value) if found.kind == "exact" else None
+    return np.asarray(cost / problem.optimum.value)

@@ -1,36 +1,19 @@
-"""Bounds beside measurements: the papers' theorems for a rule, and the law fitted to what was measured.
-
-The theorems stand with their rules (`copriv.rules`), what they share in `rules.bounds`.
-"""
-
-import math
-from dataclasses import dataclass
+"""The papers' theorems for an agreement: `bounds_of`. The theorems themselves are with their rules (`copriv.rules`)."""
 
 import numpy as np
 
 from copriv.agreement.participants import Participants
-from copriv.errors import InvalidInput
 from copriv.problem import Problem
-from copriv.rules.async_copies import a_as_printed, a_theorem_2
-from copriv.rules.bounds import Bound, Setting, on_parameters
-from copriv.rules.sync_averaged import s_theorem_3
-from copriv.rules.sync_decay import s_theorem_2
+from copriv.rules import named
+from copriv.rules.bounds import Bound, Setting
 from copriv.simulation.engine import noise_scales
-from copriv.types import Array
-from copriv.validation import finite_array
 
-__all__ = [
-    "Bound",
-    "Fit",
-    "Setting",
-    "a_as_printed",
-    "a_theorem_2",
-    "fit_inverse_square",
-    "on_parameters",
-    "s_theorem_2",
-    "s_theorem_3",
-    "setting_of",
-]
+
+def bounds_of(problem: Problem) -> tuple[Bound, ...]:
+    """The theorems' bounds for the agreed rule; none where a mechanism of one answer is agreed."""
+    if problem.agreement.one_answer:
+        return ()
+    return named(problem.agreement.agreement.rule).bounds(setting_of(problem))
 
 
 def setting_of(problem: Problem) -> Setting:
@@ -45,11 +28,14 @@ def setting_of(problem: Problem) -> Setting:
     moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
     # A record with κ holders is answered for as if ε were ε/κ; a group is one participant whose members' noise adds up.
     inverse = (agreement.overlaps / agreement.epsilons) ** 2
+    members, moves = participants.members, None
     if agreement.synchronous:
-        members: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(agreement.n_owners))
-    else:
-        members = participants.members
-    scaling, plain = _multiple(problem.preconditioner)
+        members, moves = tuple((i,) for i in range(agreement.n_owners)), agreement.queries
+    scaling, plain, matrix = 1.0, True, problem.preconditioner
+    if matrix is not None:
+        c = float(matrix[0, 0])
+        plain = c > 0 and np.array_equal(matrix, c * np.eye(p))
+        scaling = c if plain else 1.0
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
     rates = participants.rates
     equally = agreement.synchronous or terms.schedule == "uniform" or min(rates) == max(rates)
@@ -67,7 +53,7 @@ def setting_of(problem: Problem) -> Setting:
         diameter=f.feasible_set.diameter(p),
         answers=agreement.answers,
         noise=np.array([moments[list(group)].sum() for group in members]),
-        moves=agreement.queries if agreement.synchronous else None,
+        moves=moves,
         assumed=(
             (
                 proved <= Ξ * (1.0 + 1e-9),
@@ -79,53 +65,3 @@ def setting_of(problem: Problem) -> Setting:
             (equally, "owners answer equally often"),
         ),
     )
-
-
-def _multiple(preconditioner: Array | None) -> tuple[float, bool]:
-    """c where the preconditioner is c > 0 times the identity, or none; else 1 and False."""
-    if preconditioner is None:
-        return 1.0, True
-    c = float(preconditioner[0, 0])
-    if c > 0 and np.array_equal(preconditioner, c * np.eye(len(preconditioner))):
-        return c, True
-    return 1.0, False
-
-
-@dataclass(frozen=True)
-class Fit:
-    """ψ = constant/(nε)² fitted to measurements, and how well that law does.
-
-    `slope` is the exponent of nε with ± one standard error where it is free (the law says −2); `residual` is the root
-    mean square of ln ψ around the law with slope −2.
-    """
-
-    constant: float
-    slope: float
-    slope_error: float
-    residual: float
-
-    def predict(self, n: float, epsilon: float) -> float:
-        """ψ by the law with slope −2."""
-        return self.constant / (n * epsilon) ** 2
-
-
-def fit_inverse_square(n: object, epsilon: object, psi: object) -> Fit:
-    """Fit c/(n²ε²) to measured ψ by least squares in logarithms; n and ε may be one number for all.
-
-    What the papers draw as "the bound in Theorem 2" is this fit (erratum 9). Raises InvalidInput on fewer than 3
-    points, a ψ that is not above 0, or points that all have the same nε.
-    """
-    ψ = finite_array("psi", psi, 1)
-    n_, ε = (np.broadcast_to(np.asarray(v, dtype=np.float64), ψ.shape) for v in (n, epsilon))
-    x = finite_array("n * epsilon", n_ * ε, 1)
-    if len(ψ) < 3 or not (ψ > 0).all() or not (x > 0).all() or not np.ptp(x) > 1e-9 * x.max():
-        raise InvalidInput(
-            "fit: needs 3 or more points with psi, n and epsilon above 0, at two or more different n * epsilon"
-        )
-    u, v = np.log(x), np.log(ψ)
-    away = u - u.mean()
-    slope = float(away @ v / (away @ away))
-    left = v - v.mean() - slope * away
-    error = math.sqrt(float(left @ left) / (len(v) - 2) / float(away @ away))
-    level = float((v + 2.0 * u).mean())
-    return Fit(math.exp(level), slope, error, float(np.sqrt(np.mean((v + 2.0 * u - level) ** 2))))

@@ -1,4 +1,4 @@
-"""Who should join: what an owner gains and gives, from the noise curve and the public sample alone.
+"""Who should join: what an owner gains and contributes, from the noise curve and the public sample alone.
 
 A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records is
 off the best by (in ψ)
@@ -12,20 +12,20 @@ variance U in the metric of ψ (`spread`): a coalition's optimum is the weighted
 everybody's records with v_i = n_i/n,
 
     U(Σ_C w_i² − 2 Σ_C w_i v_i + Σ v_i²),      0 for everybody together, U(1 − 2v_i + Σ v²) for one alone.
- Everything here is a difference, derivative or minimum of these two functions: that is why asking a
-thousand questions costs nothing. It inherits their simplification: how owners differ is not known of each.
+
+All results are differences, derivatives or minima of these two functions, and take no runs. They share their
+simplification: how far a given owner's optimum lies is not known.
 
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
 shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import comb
-from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from copriv.agreement import Agreement
 from copriv.formatting.cards import Shown
@@ -33,17 +33,9 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12
-"""Shapley values and best subsets are exact up to here: 4,096 coalitions."""
-LEAST_EPSILON = 1e-4
-"""No break-even ε is looked for below: with this any is enough."""
-MOST_KINDS = 64
-"""Up to so many kinds a Shapley value is found kind by kind."""
-MOST_DRAWN = 20_000_000
-"""Owners in all the random orders together."""
-MOST_LOOKED_AT = 1_000_000
-"""Kinds in all the random coalitions together, where owners are of few kinds."""
-LEVELS = 64
-"""Beyond so many different levels of what owners have without joining, sampled values are of rounded ones."""
+"""Up to so many owners Shapley values and best subsets are exact: 4,096 coalitions."""
+LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
+"""Between these a break-even ε is looked for: where the least is enough, any is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +51,7 @@ class Consortium(Shown):
     spread: float = 0.0
     """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
     counts: Float[Array, " owners"] | None = None
-    """Where an entry is of several equal owners: how many. Whatever is given for it is then for one of them."""
+    """The number of equal owners of each entry, whose other values are of one of them; None: one each."""
     without: Float[Array, " owners"] | None = None
     """ψ of what each has without joining: the better of its own model and the public one; None: `alone`."""
 
@@ -79,7 +71,7 @@ class Consortium(Shown):
 
     @property
     def number(self) -> Float[Array, " owners"]:
-        """How many owners each entry is of: 1, most often."""
+        """The number of owners of each entry."""
         return np.ones(len(self.records)) if self.counts is None else self.counts
 
     def held_to(self, together: float, without: Float[Array, " owners"], start: float) -> "Consortium":
@@ -89,6 +81,11 @@ class Consortium(Shown):
         """
         curve = self.curve.through(self.together_noise, together, start)
         return replace(self, curve=curve, without=np.asarray(without, dtype=np.float64))
+
+    @property
+    def without_joining(self) -> Float[Array, " owners"]:
+        """`without`, or else `alone`."""
+        return self.alone() if self.without is None else self.without
 
     def beginning_at(self, start: float) -> "Consortium":
         """The same, where terms begin with a model of this ψ, and all together cost what they did."""
@@ -122,7 +119,7 @@ class Consortium(Shown):
 
     @property
     def _share(self) -> Float[Array, " owners"]:
-        """(κ_i/ε_i)²: what an owner adds to n_C²·ν of any coalition that weighs by records."""
+        """(κ_i/ε_i)²: an owner's part of n_C²·ν in a coalition C weighed by records."""
         return np.asarray((self.overlap / self.epsilon) ** 2)
 
     def cost(self, members: Bool[np.ndarray, "*many owners"] | Float[Array, "*many owners"]) -> Float[Array, "*many"]:
@@ -130,14 +127,14 @@ class Consortium(Shown):
 
         members: who is in, or of each entry how many.
         """
-        return self._priced(*(np.asarray(members @ sums) for sums in self._sums))
+        return self.priced(*(np.asarray(members @ sums) for sums in self.sums))
 
     @property
-    def _sums(self) -> tuple[Array, Array, Array]:
-        """What is added up over a coalition: records, (κ/ε)², records². These three sums are all that matters of one."""
+    def sums(self) -> tuple[Array, Array, Array]:
+        """The terms whose sums over a coalition decide its cost: records, (κ/ε)² and records²."""
         return self.records, self._share, self.records**2
 
-    def _priced(
+    def priced(
         self, n: Float[Array, "*many"], share: Float[Array, "*many"], squares: Float[Array, "*many"]
     ) -> Float[Array, "*many"]:
         """ψ of coalitions of n_C records in all, Σ (κ_i/ε_i)² and Σ n_i²."""
@@ -178,18 +175,18 @@ class Consortium(Shown):
         return np.asarray(self.best_numbers() == self.number)
 
     def best_numbers(self) -> Float[Array, " owners"]:
-        """How many of each are in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
+        """The number of each entry's owners in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
 
         To first order an owner belongs in when its noise a record, (κ_i/ε_i)²/n_i, is small. The search starts from the
         best set of those for which it is smallest, and takes in, throws out or swaps one owner, or all of a kind, for as
         long as that helps.
         """
         if self.number.sum() <= EXACT_OWNERS:
-            every, of = _coalitions(int(self.number.sum()))[1:], self._each
+            every, of = coalitions(int(self.number.sum()))[1:], self.entries
             members = every[int(np.argmin(self.one_by_one().cost(every)))]
             return np.bincount(of, weights=members, minlength=len(self.records)).astype(np.float64)
         order = np.argsort(self._share / self.records)
-        first = int(np.argmin(self._priced(*(np.cumsum((self.number * sums)[order]) for sums in self._sums))))
+        first = int(np.argmin(self.priced(*(np.cumsum((self.number * sums)[order]) for sums in self.sums))))
         members = np.zeros(len(self.records))
         members[order[: first + 1]] = self.number[order[: first + 1]]
         while (better := self._improvement(members)) is not None:
@@ -197,32 +194,32 @@ class Consortium(Shown):
         return np.asarray(members)
 
     @property
-    def _each(self) -> Any:
+    def entries(self) -> Int[np.ndarray, " owners"]:
         """The entry of each owner, one by one."""
         return np.arange(len(self.records), dtype=np.int64).repeat(self.number.astype(np.int64))
 
     def one_by_one(self) -> "Consortium":
         """The same with every owner an entry of its own."""
-        at = self._each
+        at = self.entries
         without = None if self.without is None else self.without[at]
         parts = {key: getattr(self, key)[at] for key in ("records", "epsilon", "overlap")}
         return replace(self, **parts, without=without, counts=None)
 
     def _improvement(self, members: Float[Array, " owners"]) -> Float[Array, " owners"] | None:
         """One owner more or less of some entry, or all, or none of it, whichever helps most; else two to swap."""
-        sums = self._sums
+        sums = self.sums
         now = [members @ each for each in sums]
-        enough = float(self._priced(*map(np.asarray, now))) * (1 - 1e-12)
+        enough = float(self.priced(*map(np.asarray, now))) * (1 - 1e-12)
         steps = [np.where(members < self.number, 1.0, 0.0), np.where(members > 0, -1.0, 0.0)]
         steps += [self.number - members, -members] if self.counts is not None else []
         change = np.stack(steps)
-        moved = self._priced(*(total + change * each for total, each in zip(now, sums, strict=True)))
+        moved = self.priced(*(total + change * each for total, each in zip(now, sums, strict=True)))
         if moved.min() < enough:
             k, i = np.unravel_index(int(np.argmin(moved)), moved.shape)
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
         for i in np.flatnonzero(members > 0) if len(outside) else ():
-            swapped = self._priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
+            swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
                 members[i] -= 1.0
@@ -247,18 +244,16 @@ class Consortium(Shown):
         by_record = np.full(len(self.records), slope * 2.0 * ν / n)
         return np.asarray(by_epsilon), by_record
 
-    def break_even(
-        self, owner: int, target: float, lowest: float = LEAST_EPSILON, highest: float = 1e4
-    ) -> float | None:
+    def break_even(self, owner: int, target: float) -> float | None:
         """The least ε of this owner, the others' as agreed, at which the whole reaches less than `target`.
 
         None where no ε does it: the others' noise or the owner's own model decides.
         """
-        return least(lambda ε: self._with(owner, ε).together() < target, lowest, highest)
+        return least(lambda ε: self._with(owner, ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
         """The same with one ε for every owner, as in A, fig. 6."""
-        return least(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, 1e4)
+        return least(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
 
     def epsilon_for(self, target: float) -> float | None:
         """The ε that every owner needs for ψ ≤ target; None where none is enough."""
@@ -266,26 +261,19 @@ class Consortium(Shown):
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
         """How many equal owners of these records and ε reach ψ ≤ target; None where `most` do not."""
-        N = np.unique(np.round(np.geomspace(1, most, 4000)).astype(int))
-        enough = self.curve.at(np.asarray(1.0 / (N * (records * epsilon) ** 2), dtype=np.float64)) <= target
-        if not enough.any():
-            return None
-        last = int(np.argmax(enough))
-        low = int(N[last - 1]) + 1 if last else 1
-        span = np.arange(low, int(N[last]) + 1)
-        return int(span[int(np.argmax(self.curve.at(np.asarray(1.0 / (span * (records * epsilon) ** 2))) <= target))])
+        return least_number(lambda N: bool(self.curve.at(1.0 / (N * (records * epsilon) ** 2)) <= target), most)
 
     def as_records(self, cost: float) -> float:
         """How many pooled records, without privacy, give as good a model: κ/n' = ψ + κ/n; at most n."""
         return min(self.information / max(cost + self.information / self.total, 1e-300), self.total)
 
-    def welcome(self, owner: int, lowest: float = LEAST_EPSILON, highest: float = 1e4) -> float | None:
+    def welcome(self, owner: int) -> float | None:
         """The least ε of this owner, the others' as agreed, at which the others lose nothing by its coming."""
         others = self.number - (np.arange(len(self.records)) == owner)
         if not others.any():
-            return lowest
+            return LEAST_EPSILON
         apart = float(self.cost(others))
-        return least(lambda ε: self._with(owner, ε).together() <= apart, lowest, highest)
+        return least(lambda ε: self._with(owner, ε).together() <= apart, LEAST_EPSILON, MOST_EPSILON)
 
     def epsilon_in_place_of(self, owner: int) -> float | None:
         """By how much the others' ε would have to be multiplied for them to reach without this owner what all do."""
@@ -294,81 +282,6 @@ class Consortium(Shown):
             return None
         wanted = self.together()
         return least(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
-
-    def shapley(self, samples: int = 2000, seed: int = 0) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
-        """Shapley values and their standard errors (0 where exact): a fair division of what joining is worth.
-
-        A coalition is worth what it saves its members, v(C) = Σ_{i in C} max(0, without_i − cost(C)): nobody uses a model
-        that is worse than what he has without joining. Single owners are worth 0. So the values add up to what joining saves
-        those for whom it pays, and are 0 for all only where it pays for nobody. Exact up to EXACT_OWNERS, beyond that from
-        random orders of the owners; or, where most are alike, from how many of each kind have come before
-        (`_shapley_by_kind`).
-        """
-        N, kinds = int(self.number.sum()), len(self.records)
-        if N <= EXACT_OWNERS:
-            values, of = self.one_by_one()._exact_shapley(N), self._each
-            return np.bincount(of, weights=values, minlength=kinds) / self.number, np.zeros(kinds)
-        if 2 * kinds <= N and kinds <= MOST_KINDS:
-            return self._shapley_by_kind(samples, seed)
-        of, sums = self._each, self._sums
-        rng = np.random.default_rng(seed)
-        has = self._without
-        if len(np.unique(has)) > LEVELS:
-            span = np.log(np.maximum(has, 1e-12))
-            step = max(float(np.ptp(span)) / LEVELS, 1e-9)
-            has = np.exp(np.round(span / step) * step)
-        levels, which = np.unique(has, return_inverse=True)
-        gains = np.empty((max(min(samples, MOST_DRAWN // N), 100), kinds))
-        for row in gains:
-            order = of[rng.permutation(N)]
-            joined = self._priced(*(np.cumsum(each[order]) for each in sums))
-            members = np.cumsum(which[order][:, None] == np.arange(len(levels)), axis=0)
-            worth = (members * np.maximum(levels - joined[:, None], 0.0)).sum(axis=1)
-            worth[0] = 0.0
-            row[:] = np.bincount(order, np.diff(worth, prepend=0.0), kinds) / self.number
-        return gains.mean(axis=0), gains.std(axis=0, ddof=1) / np.sqrt(len(gains))
-
-    def _shapley_by_kind(self, samples: int, seed: int) -> tuple[Array, Array]:
-        """From how many of each kind are there when one more comes, at a time that is uniform on [0, 1] (Owen 1972).
-
-        At time t each other owner is there with probability t, by itself: a binomial number of each kind. All values add
-        up to the worth of all, and what the estimates lack of that is given to each by how uncertain it is, as a regression
-        would.
-        """
-        rng, kinds = np.random.default_rng(seed), len(self.records)
-        samples = max(samples, MOST_LOOKED_AT // kinds**2)
-        t = (np.arange(samples) + rng.random(samples)) / samples
-        found = np.empty((samples, kinds))
-        for j in range(kinds):
-            others = (self.number - (np.arange(kinds) == j)).astype(np.int64)
-            there = rng.binomial(others, t[:, None]).astype(np.float64)
-            found[:, j] = self._worth(there + (np.arange(kinds) == j)) - self._worth(there)
-        mean, variance = found.mean(axis=0), found.var(axis=0, ddof=1) / samples
-        lacking = float(self._worth(self.number[None])[0]) - float(self.number @ mean)
-        pull = variance * self.number / max(float(self.number**2 @ variance), 1e-300)
-        left = np.maximum(variance * (1.0 - self.number * pull), 0.0)
-        return mean + pull * lacking, np.sqrt(left)
-
-    @property
-    def _without(self) -> Float[Array, " owners"]:
-        return self.alone() if self.without is None else self.without
-
-    def _worth(self, members: Bool[np.ndarray, "many owners"] | Float[Array, "many owners"]) -> Float[Array, " many"]:
-        several = members.sum(axis=-1) >= 2
-        cost = np.where(several, self.cost(members), np.inf)
-        saved = np.where(members > 0, members * np.maximum(self._without - cost[:, None], 0.0), 0.0).sum(axis=-1)
-        return np.asarray(np.where(several, saved, 0.0))
-
-    def _exact_shapley(self, N: int) -> Array:
-        every = _coalitions(N)
-        worth = np.concatenate([[0.0], self._worth(every[1:])])
-        size = every.sum(axis=1)
-        values = np.empty(N)
-        for i in range(N):
-            without = np.flatnonzero(~every[:, i])
-            share = np.array([1.0 / (N * comb(N - 1, int(s))) for s in size[without]])
-            values[i] = float(share @ (worth[without + (1 << i)] - worth[without]))
-        return values
 
     def _with(self, owner: int, epsilon: float) -> "Consortium":
         """One owner of this entry with another ε."""
@@ -386,12 +299,12 @@ class Consortium(Shown):
         return replace(self, epsilon=np.full_like(self.epsilon, epsilon))
 
 
-def _coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
+def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
     """All 2^N of them, row number in binary; the empty one first."""
     return np.asarray((np.arange(1 << N)[:, None] >> np.arange(N)) & 1, dtype=bool)
 
 
-def least(holds: Any, lowest: float, highest: float) -> float | None:
+def least(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
     """The least argument for which a condition that stays true once true holds, to a thousandth, on a log axis."""
     if not holds(highest):
         return None
@@ -402,3 +315,13 @@ def least(holds: Any, lowest: float, highest: float) -> float | None:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(float(np.exp(middle))) else (middle, high)
     return float(np.exp(high))
+
+
+def least_number(holds: Callable[[int], bool], most: int) -> int | None:
+    """The least whole number from 1 to `most` for which a condition holds that stays true once true."""
+    tried = np.unique(np.round(np.geomspace(1, most, 400)).astype(int)).tolist()
+    first = next((i for i, number in enumerate(tried) if holds(number)), None)
+    if first is None:
+        return None
+    before = [0, *tried][first]
+    return next(number for number in range(before + 1, tried[first] + 1) if holds(number))

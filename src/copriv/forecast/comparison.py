@@ -1,28 +1,26 @@
-"""Which of the terms that were run costs least, and is that more than chance?
+"""Compare terms that were run in the same worlds: which costs least, and whether by more than chance.
 
-Agreed terms, the plan's choice and whatever else a forecast speaks of are run in the same worlds. What is recommended is
-the one that cost least there, the agreed terms among them, so that no line of a forecast can praise what another one beats.
-Differences are taken world by world; their error is what another draw of worlds would move them by.
+The terms of least cost are recommended, the agreed ones among them. Differences are taken world by world; their error is
+the bootstrap's, over draws of worlds.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from copriv.forecast.assessment import Assessment
-from copriv.plan import Choice, Plan
+from copriv.plan import Choice
 
 DRAWS = 400
-"""Other draws of worlds that an error is taken from."""
+"""Bootstrap draws of worlds."""
 ERRORS = 2.0
 """Standard errors within which two costs are not told apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Terms of the plan's, and what they cost in the forecast's worlds."""
+    """A choice of the plan, and what it costs in the forecast's worlds."""
 
     choice: Choice
     assessment: Assessment
@@ -30,14 +28,14 @@ class Run:
     @property
     def cost(self) -> float:
         """E ψ, what terms are compared by."""
-        return float(self.assessment.relative_fitness.mean[-1])
+        return self.assessment.relative_fitness.end["mean"]
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
         return {
             "words": self.choice.describe(),
             "relative_fitness": self.cost,
-            "median": float(self.assessment.relative_fitness.median[-1]),
+            "median": self.assessment.relative_fitness.end["median"],
         }
 
 
@@ -46,58 +44,26 @@ class Comparison:
     """Agreed terms against recommended ones."""
 
     same: bool
-    """What was agreed is what is recommended."""
+    """The agreed terms are the recommended ones."""
     times: float
     """E ψ of the agreed terms over that of the recommended ones; never below 1."""
     within_error: bool
-    """Another draw of worlds could have turned the means round."""
+    """The difference of the means is within its error."""
     typical_within_error: bool
-    """The same of the medians."""
+    """The difference of the medians is."""
 
     @classmethod
     def of(cls, agreed: Assessment, recommended: Assessment) -> "Comparison":
         """Both run in the same worlds."""
         if agreed is recommended:
             return cls(True, 1.0, True, True)
-        before, after = (float(one.relative_fitness.mean[-1]) for one in (agreed, recommended))
+        before, after = (one.relative_fitness.end["mean"] for one in (agreed, recommended))
         mean, median = (_apart(agreed, recommended, statistic) for statistic in (np.mean, np.median))
         return cls(False, before / after if after > 0 else 1.0, not mean, not median)
 
 
-def mentioned(plan: Plan) -> tuple[Choice, ...]:
-    """The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once."""
-    named = [
-        plan.choice,
-        *([plan.runner_up] if plan.runner_up else []),
-        *(c for pair in plan.trades().values() for c in pair),
-    ]
-    return tuple({choice.agreement.fingerprint: choice for choice in reversed(named)}.values())[::-1]
-
-
-def runner_up(runs: Sequence[Run], recommended: Assessment) -> Run | None:
-    """The next best that is of another kind: rule, mechanism, number of answers or start."""
-    others = [run for run in runs if run.assessment is not recommended]
-    kind = _kind(recommended)
-    return min((run for run in others if _kind(run.assessment) != kind), key=lambda run: run.cost, default=None)
-
-
-def trades(runs: Sequence[Run]) -> dict[str, tuple[Run, Run]]:
-    """For each promise, the best that keeps it and the best that does not: "pure", "one_answer", "asynchronous"."""
-    promises: dict[str, Callable[[Run], bool]] = {
-        "pure": lambda run: run.choice.pure,
-        "one_answer": lambda run: run.choice.agreement.answers == 1,
-        "asynchronous": lambda run: not run.choice.agreement.synchronous,
-    }
-    found = {}
-    for name, keeps in promises.items():
-        with_it, without = ([run for run in runs if keeps(run) is side] for side in (True, False))
-        if with_it and without:
-            found[name] = (min(with_it, key=lambda run: run.cost), min(without, key=lambda run: run.cost))
-    return found
-
-
 def relative_error(one: Assessment) -> float:
-    """One standard error of the median of ψ, by other draws of worlds, as a part of it."""
+    """The bootstrap's standard error of the median of ψ, over that median."""
     median = float(np.median(one.draws))
     return float(np.std(_redrawn(one.draws, np.median))) / median if median > 0 else 0.0
 
@@ -115,8 +81,3 @@ def _redrawn(draws: Any, statistic: Any) -> Any:
     """The statistic under other draws of as many worlds: the same draws for everybody."""
     rng = np.random.default_rng([DRAWS, len(draws)])
     return np.array([statistic(draws[rng.integers(0, len(draws), len(draws))]) for _ in range(DRAWS)])
-
-
-def _kind(one: Assessment) -> tuple[Any, ...]:
-    terms = one.agreement.agreement
-    return terms.mechanism, terms.rule, terms.iterate, terms.window, one.agreement.answers

@@ -1,4 +1,4 @@
-"""How good are the models on new records of the same owners? (A, Remark 1: ψ is about the records that were trained on.)
+"""How good the models are on new records of the same owners (A, Remark 1: ψ is about the records that were trained on).
 
 With F the expected fitness on new records of the owners in the shares n_i/n, θ° where it is least, and θ* the best model
 of the n records at hand, f(θ*) flatters: with A = ∇²f and V = Σ (n_i/n) Cov_i(∇ℓ) at θ*, the covariance *within* owners,
@@ -23,9 +23,6 @@ import numpy as np
 from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
-LEAST_ROWS = 10
-"""Public rows of a stratum from which its own covariance is taken; with fewer, all rows stand for it."""
-
 
 @dataclass(frozen=True)
 class Generalisation:
@@ -37,11 +34,11 @@ class Generalisation:
     """Whether public rows said whose they are, so that what lies between owners is left out of V."""
 
     def trained(self, psi: float) -> float:
-        """Of a model of ψ from the owners' records, one owner's or all."""
+        """The expected ψ on new records of a model that was fitted to owners' records and has this ψ there."""
         return psi + self.best
 
     def untrained(self, psi: float) -> float:
-        """Of a model of ψ from none of them."""
+        """The same of a model that was fitted to none of them."""
         return max(psi - self.best, 0.0)
 
     @property
@@ -69,7 +66,10 @@ def generalisation_of(sample: PublicSample) -> Generalisation:
 
 
 def _within(sample: PublicSample) -> Array | None:
-    """V; None where no row says whose it is, or rows were smoothed and are nobody's."""
+    """V; None where no row says whose it is, or rows were smoothed and are nobody's.
+
+    A stratum of fewer than 10 public rows is taken to have the covariance of all rows.
+    """
     problem = sample.problem
     strata = problem.strata
     if strata is None or sample.smooth is not problem or len(strata) != len(sample.records):
@@ -83,7 +83,9 @@ def _within(sample: PublicSample) -> Array | None:
     own: dict[int | None, Array] = {None: everybody}
     for s in {s for s in of_owner if s is not None}:
         rows = strata == s
-        own[s] = _covariance(g[rows], r.weight[rows]) if rows.sum() >= LEAST_ROWS else everybody
+        if rows.sum() < 10:
+            rows[:] = True
+        own[s] = _covariance(g[rows], r.weight[rows])
     share = problem.terms.records / problem.terms.records.sum()
     total = np.zeros_like(everybody)
     for owner, weight in zip(of_owner, share, strict=True):
@@ -92,7 +94,7 @@ def _within(sample: PublicSample) -> Array | None:
 
 
 def _covariance(g: Array, weight: Array) -> Array:
-    """Of single records; unbiased."""
+    """The unbiased covariance of single records."""
     share = weight / weight.sum()
     centred = g - share @ g
     return np.asarray((centred * share[:, None]).T @ centred / max(1.0 - float(share @ share), 1e-12))

@@ -1,4 +1,4 @@
-"""How owners that hold the same records may best share a person's budget, in place of ε_i/κ each.
+"""The best split of a record's budget among the owners that hold it, in place of ε_i/κ each.
 
 A record that κ owners hold is answered for by all of them, and what they spend on it adds up (S, after Assumption 1). With
 ε_i/κ each, a person whose record stands with owners S loses at most (1/κ) Σ_S ε_i ≤ max_S ε_i: the largest promise among
@@ -23,12 +23,11 @@ from copriv.types import Array, Whole
 
 MOST_OWNERS = 100
 """Beyond so many owners ε_i/κ_i is kept."""
-ROUNDS = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What each owner may spend on a record, and what that does to the noise."""
+    """The budget of each owner for a record, and the noise that follows."""
 
     epsilon: Float[Array, " owners"]
     """ε′_i, of one record's holders together within the largest of their promises."""
@@ -49,7 +48,7 @@ def best_split(
         return Split(plain, 1.0)
     rows, x = [np.eye(len(ε))[i] for i in range(len(ε))], plain
     limits = list(ε)
-    for _ in range(ROUNDS):
+    for _ in range(50):
         A, b = np.array(rows), np.array(limits)
         # In units of ε_i/κ_i, and of the least noise so far: numbers near 1, which the solver needs.
         found = minimize(
@@ -95,7 +94,7 @@ def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
 def _holders(
     x: Float[Array, " owners"], ε: Float[Array, " owners"], κ: Int[Whole, " owners"], i: int
 ) -> Float[Array, " owners"]:
-    """Of the sets in which owner i's promise is the largest, the one that spends most: 1 for each that is in it."""
+    """The set that spends most among those in which owner i's promise is the largest: 1 for each that is in it."""
     below = [j for j in range(len(ε)) if j != i and (ε[j], j) < (ε[i], i)]
     below.sort(key=lambda j: -x[j])
     most, sums = np.zeros(len(ε)), -1.0

@@ -1,8 +1,7 @@
-"""What if every owner learned for itself, from answers that all of them share? Without a central model, for whom does it pay?
+"""Forecast owners that each learn a model of their own, from one private answer of every owner.
 
-Every owner answers once, and puts its own exact part where its private answer stood (`copriv.simulation.own_learners`).
-Everything is computed on public rows, in the worlds of `forecast`: the terms are the best of those by which owners answer
-once, and ψ is on everybody's records.
+Each owner puts its own exact part in place of its private answer (`copriv.simulation.own_learners`). The terms are the best
+of those by which owners answer once, the worlds are those of `forecast`, and ψ is on everybody's records.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +14,8 @@ import numpy as np
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, NotCertified
-from copriv.forecast.assessment import RUNS, WORLDS, assess
-from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.assessment import RUNS, WORLDS, assess, worlds_unlike
+from copriv.forecast.forecaster import public_problem
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.standalone_models import judged
 from copriv.formatting.cards import Card, Shown, Table
@@ -28,7 +27,6 @@ from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import own_learners
-from copriv.types import Array
 
 
 @dataclass(frozen=True)
@@ -112,32 +110,37 @@ def forecast_own_learners(
         best of those that suit the loss is planned. Owners of the same size and budget are forecast once.
     Raises AgreementError where no mechanism of one answer suits the loss, DataError without public rows.
     """
-    if isinstance(agreement, Problem):
-        problem = agreement.on_public()
-    else:
-        problem = Problem.load_public(agreement) if public is None else Problem.forecasting(agreement, public)
+    problem = public_problem(agreement, public)
     sample = PublicSample(problem)
     unlike = worlds_unlike(sample, problem.terms, heterogeneity_of(problem), seed)
     found = [
         assess(problem.under(terms), "", runs, seed, sample, unlike) for terms in _candidates(problem, sample, seed)
     ]
-    common = min(found, key=lambda one: float(one.relative_fitness.median[-1]))
-    worlds = [
-        world.dealt().under(common.agreement) if unlike is None else unlike[i].problem(common.agreement)
-        for i, world in enumerate(sample.drawn(WORLDS, seed))
-    ]
-    each, kinds = -(-runs // WORLDS), _kinds(problem.terms)
-    drawn = np.stack([_in(world, list(kinds.values()), each, seed, i * each) for i, world in enumerate(worlds)])
-    without = judged(sample, [owner.records for owner in problem.terms.owner], sample.drawn(WORLDS, seed), unlike)
+    common = min(found, key=lambda one: one.relative_fitness.end["median"])
+    if unlike is None:
+        worlds = [world.dealt().under(common.agreement) for world in sample.drawn(WORLDS, seed)]
+    else:
+        worlds = [world.problem(common.agreement) for world in unlike]
+    owners = problem.terms.owner
+    kind = [(owner.records, owner.epsilon, owner.delta, owner.overlap) for owner in owners]
+    kinds = list(dict.fromkeys(kind))
+    first, each = [kind.index(one) for one in kinds], -(-runs // WORLDS)
+    drawn = []
+    for i, world in enumerate(worlds):
+        learned = own_learners(
+            world, budget="shared", owners=first, runs=each, seed=seed, first_run=i * each, alone=False, workers=1
+        )
+        drawn.append([one.relative_fitness.runs[:, -1] for one in learned])
+    without = judged(sample, [owner.records for owner in owners], sample.drawn(WORLDS, seed), unlike)
     made = []
-    for i, owner in enumerate(problem.terms.owner):
-        ψ = drawn[:, list(kinds).index((owner.records, owner.epsilon, owner.delta, owner.overlap))]
+    for i, owner in enumerate(owners):
+        ψ = np.array([world[kinds.index(kind[i])] for world in drawn])
         low, high = quantiles(ψ)
         pays = without.pays(ψ, i)
         made.append(
             LearnerForecast(
                 owner.name, owner.records, owner.epsilon, float(np.median(without.alone(i))),
-                float(common.relative_fitness.median[-1]), float(np.median(ψ)), float(low), float(high), pays > 0.5, pays,
+                common.relative_fitness.end["median"], float(np.median(ψ)), float(low), float(high), pays > 0.5, pays,
             )
         )  # fmt: skip
     return OwnLearnersForecast(common.agreement, float(np.median(without.public)), tuple(made))
@@ -153,38 +156,18 @@ def _candidates(problem: Problem, sample: PublicSample, seed: int) -> list[Agree
     names = [one.name for one in suited if pure or one.guarantee is not Guarantee.PURE]
     if terms.one_answer:
         names = [terms.agreement.mechanism]
-    found = []
+    # The same owners and fitness, with nothing agreed that belongs to rules of many answers.
+    document = terms.to_dict()
+    kept = {key: value for key, value in document["agreement"].items() if key in ("name", "seed", "start")}
+    document["agreement"] = {**kept, "rule": "auto", "horizon": max(terms.n_owners, 2)}
+    document["model"]["gradient_bound"] = "auto"
+    free, found = problem.under(Agreement.of(document)), []
     for name in names:
         with suppress(AgreementError, NotCertified):  # no setting of it can be kept with these budgets
-            found.append(plan_one_answer(problem.under(_free(terms)), name, seed=seed, sample=sample))
+            found.append(plan_one_answer(free, name, seed=seed, sample=sample))
     if not found:
         raise AgreementError(
             f'own learners: no mechanism by which owners answer once can be kept with the loss "{problem.loss.name}" and '
             "these budgets; raise epsilon, or choose the squared, logistic, hinge or huber loss"
         )
     return found
-
-
-def _free(terms: Agreement) -> Agreement:
-    """The same owners and fitness, with nothing agreed that belongs to rules of many answers."""
-    document = terms.to_dict()
-    kept = {key: value for key, value in document["agreement"].items() if key in ("name", "seed", "start")}
-    document["agreement"] = {**kept, "rule": "auto", "horizon": max(terms.n_owners, 2)}
-    document["model"]["gradient_bound"] = "auto"
-    return Agreement.of(document)
-
-
-def _kinds(terms: Agreement) -> dict[tuple[int, float, float, int], int]:
-    """One owner of each size and budget."""
-    found: dict[tuple[int, float, float, int], int] = {}
-    for i, owner in enumerate(terms.owner):
-        found.setdefault((owner.records, owner.epsilon, owner.delta, owner.overlap), i)
-    return found
-
-
-def _in(world: Problem, owners: list[int], runs: int, seed: int, first: int) -> Array:
-    """ψ of these owners' own models in one world: one row an owner, one column a run."""
-    made = own_learners(
-        world, budget="shared", owners=owners, runs=runs, seed=seed, first_run=first, alone=False, workers=1
-    )
-    return np.array([one.relative_fitness.runs[:, -1] for one in made])

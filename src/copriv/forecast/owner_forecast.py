@@ -1,7 +1,7 @@
-"""What does joining mean for each owner? For everybody's records, for its own, and for the others.
+"""What joining means for each owner: on everybody's records, on its own, and for the others.
 
-From the runs of the recommended terms (`assessment`), what each could have without joining (`judgement`), and what owners are
-worth to one another (`value`).
+From the runs of the recommended terms (`assessment`), what each could have without joining (`standalone_models`), and what
+owners are worth to one another (`coalition_value`).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from copriv.agreement import Agreement
 from copriv.forecast.assessment import Assessment
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
-from copriv.forecast.standalone_models import BETTER, Judgement, OwnJudgement, OwnRecords, close_call
+from copriv.forecast.shapley import shapley_values
+from copriv.forecast.standalone_models import BETTER, OwnRecords, WithoutJoining, close_call
 from copriv.formatting.cards import Shown
 
 
@@ -37,7 +38,7 @@ class OwnerForecast(Shown):
     joining_pays: bool
     """`together` beats `alone` and the public model, more likely than not."""
     close_call: bool
-    """What is known does not tell which is better: the probability is near a half, or medians say otherwise."""
+    """The probability is near a half, or the medians contradict it."""
     joining_pays_probability: float
     """The probability that it does, by all that the public rows leave open."""
     alone_low: float
@@ -60,9 +61,9 @@ class OwnerForecast(Shown):
     welcome_epsilon: float | None
     """The least ε of its own at which the others lose nothing by its coming; None: there is none."""
     worth_in_records: float
-    """What its being there is worth to everybody's records, in pooled records without privacy; below 0: it costs them."""
+    """The value of its taking part, in pooled records without privacy; negative: the others are better off without it."""
     worth_in_epsilon: float | None
-    """How many times the others' ε would have to be for them to do without it; None: no ε is enough."""
+    """Factor on the others' ε that makes up for its absence; None: no ε is enough."""
     in_best_subset: bool
     """False: the others would do noticeably better without it."""
     best_weight: float
@@ -86,7 +87,7 @@ def owners_of(
     agreement: Agreement,
     members: Consortium,
     recommended: Assessment,
-    judged: Judgement | OwnJudgement,
+    judged: WithoutJoining,
     subset: Float[np.ndarray, " owners"],
     starts: Float[np.ndarray, " worlds"],
 ) -> tuple[OwnerForecast, ...]:
@@ -94,11 +95,11 @@ def owners_of(
 
     subset: how many of each belong in. starts: ψ in each world of what terms begin with.
     """
-    together = float(recommended.relative_fitness.median[-1])
+    together = recommended.relative_fitness.end["median"]
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
-    best, weights = subset, members.best_weights()
-    shapley, error = members.shapley()
+    weights = members.best_weights()
+    shapley, error = shapley_values(members)
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
         kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
@@ -113,12 +114,12 @@ def owners_of(
                 marginal_value=float(by_epsilon[i]),
                 marginal_value_of_a_record=float(by_record[i]),
                 loss_to_others=float(without[i]),
-                in_best_subset=bool(best[i] == owner.number),
+                in_best_subset=bool(subset[i] == owner.number),
                 best_weight=float(weights[i]),
                 shapley=float(shapley[i]),
                 shapley_error=float(error[i]),
                 count=owner.number,
-                number_in_best_subset=round(float(best[i])),
+                number_in_best_subset=round(float(subset[i])),
                 **alike[kind],
             )
         )
@@ -129,11 +130,11 @@ def _of_kind(
     i: int,
     members: Consortium,
     recommended: Assessment,
-    judged: Judgement | OwnJudgement,
+    judged: WithoutJoining,
     lost: float,
     starts: Float[np.ndarray, " worlds"],
 ) -> dict[str, Any]:
-    """What is the same for all owners of one size and budget."""
+    """The values that owners of one size and budget share."""
     alone, target = judged.alone(i), judged.without_joining(i)
     usual = float(np.median(target))
     least = members.break_even(i, usual)
@@ -159,9 +160,7 @@ def _of_kind(
         "joining_pays_probability": probability,
         "own": judged.on_own_records(recommended, i),
         "break_even_epsilon": least,
-        "break_even_epsilon_low": None
-        if easy is None and least is None
-        else min(e for e in (easy, least) if e is not None),
+        "break_even_epsilon_low": min((ε for ε in (easy, least) if ε is not None), default=None),
         "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

@@ -1,8 +1,7 @@
-"""Where runs end in a world that nobody has drawn yet: quantiles of runs in a few worlds, with worlds' own chance in them.
+"""Prediction quantiles of a run in a new world, from a few runs in each of a few worlds.
 
-Runs in one world end near one another where worlds decide and noise does not. Then W worlds are W draws, however many runs
-each has, and the smallest of W draws is not the end of what there is: a new draw is below the i-th smallest of W with the
-probability i/(W + 1), and not i/W.
+Where the world decides how a run ends and noise does not, W worlds are W draws however many runs each has. A new draw is
+below the i-th smallest of W with probability i/(W + 1), not i/W.
 """
 
 from collections.abc import Sequence
@@ -19,11 +18,10 @@ BAND = (0.05, 0.95)
 def quantiles(
     draws: Float[Array, "worlds runs *rest"], probabilities: Sequence[float] = BAND
 ) -> Float[Array, "probabilities *rest"]:
-    """What a run in a new world is below with each probability; as far as the drawn ones reach, never beyond.
+    """The value that a run in a new world is below with each probability, within the range of the runs drawn.
 
-    With n draws that count (see `independent`) the probability p is that of the fraction (p (n + 1) − ½)/n of all that were
-    drawn: for n = 32, 5 % is at 3.6 %. Each of n is the mean of as many neighbours as it stands for, so that a world whose
-    runs end together counts as one number.
+    With n independent draws (`independent`), probability p is at the fraction (p (n + 1) − ½)/n of the runs drawn: 5 % is at
+    3.6 % for n = 32. Each draw is the mean of the neighbouring runs that it stands for.
     """
     worlds, runs, *rest = draws.shape
     p = np.asarray(probabilities, dtype=np.float64)
@@ -37,9 +35,9 @@ def quantiles(
 
 
 def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *rest"]:
-    """How many independent draws they are worth: from as many as worlds, if a world decides, to as many as runs, if noise does.
+    """The effective number of independent draws: between the number of worlds and that of all runs.
 
-    By the correlation of ranks within worlds (analysis of variance, one way), which no unit and no long tail moves.
+    By the correlation of ranks within worlds (one-way analysis of variance), which units and long tails do not change.
     """
     worlds, runs, *rest = draws.shape
     rank = np.array([_ranks(column) for column in draws.reshape(worlds * runs, -1).T]).T.reshape(worlds, runs, -1)
@@ -53,7 +51,7 @@ def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *res
 
 
 def _ranks(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Where each stands; equal ones at the mean of their places."""
+    """Ranks; equal values get the mean of their places."""
     ordered = np.sort(values)
     first, last = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return np.asarray(0.5 * (first + last))

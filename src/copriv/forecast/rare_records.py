@@ -1,13 +1,12 @@
-"""What public rows cannot show, and what it could cost: records of a kind that is rarer than there are public rows.
+"""What outliers could cost that are too rare for public rows to show.
 
-A forecast's band is of records like those that public rows show, with tails that are extrapolated (`tails`). Real tables
-hold more than that: one loan in ten thousand has an income that is six times the next. A kind of record of which there is
-one in RARER·n₀ is missing among n₀ public rows four times out of five, and then nothing in them tells of it. The fitness
-counts such records as they are, while every private answer bounds what they can do to it; so what they cost hardly depends
-on ε, and a forecast far below it holds only where there are none.
+A forecast's band is of records like the public rows, with extrapolated tails (`data.extreme_values`). Real tables hold more:
+one loan in ten thousand has an income six times the next. A kind of record of which there is one in RARER·n₀ is missing
+among n₀ public rows four times out of five. The fitness counts such records in full, while every private answer bounds
+their influence; so their cost hardly depends on ε, and a forecast far below it holds only where there are none.
 
-Nobody can say how far off they are. Said is what one scenario would cost: that one record in RARER·n₀ is LONGER times as
-long as the longest public row, and has the target of a record of usual length. It is in no band and no number of a verdict.
+How far off they are is unknown. This is the cost of one scenario: one record in RARER·n₀ is LONGER times as long as the
+longest public row, and has the target of a record of usual length. It is in no band and no number of a verdict.
 """
 
 from collections.abc import Sequence
@@ -23,12 +22,9 @@ from copriv.problem import Problem
 from copriv.types import Array
 
 RARER = 5
-"""Public rows miss a kind of which there is one in RARER times as many four times out of five."""
+"""Records of the scenario's kind: one in RARER times the number of public rows."""
 LONGER = 3.0
-"""Times the longest public row: of the real tables at hand the longest is 1 to 10 times that of a sample of 1,000."""
-LONGEST = 0.01
-"""Such a record points to where so many of the longest of a world do."""
-WORLDS = 8
+"""Their length over that of the longest public row; in real tables the longest is 1 to 10 times that of a sample of 1,000."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Unseen:
         if number < 1:
             return None
         length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
-        for i, (pool, ended) in enumerate(zip(pools[:WORLDS], models, strict=False)):
+        for i, (pool, ended) in enumerate(zip(pools[:8], models, strict=False)):
             whole = pool.unbounded[0] if pool.pooled is None else pool.pooled
             rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
             among = Records.concatenate([whole, rare])
@@ -76,9 +72,9 @@ class Unseen:
 
 
 def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:
-    """So many records in the place of one of the longest, at this length and with a target of the others."""
+    """`number` records in the direction of one of the longest 1 %, of this length and with the target of any record."""
     lengths = np.abs(rows.features).sum(axis=1)
-    far = np.argsort(lengths)[-max(int(LONGEST * len(rows)), 1) :]
+    far = np.argsort(lengths)[-max(len(rows) // 100, 1) :]
     one = rng.choice(far[lengths[far] > 0]) if (lengths[far] > 0).any() else far[-1]
     x = rows.features[one] * length / max(float(lengths[one]), 1e-300)
     return Records(x[None], rows.target[rng.integers(len(rows), size=1)], np.array([float(number)]))

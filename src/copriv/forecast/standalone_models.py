@@ -1,12 +1,13 @@
-"""What an owner could have without joining, world by world, and how likely joining beats it.
+"""What an owner can have without joining, in each world, and the probability that joining beats it.
 
 In each world the public model has one ψ, an owner's own model another, and the runs of the consortium theirs. Joining pays
-in a run that is below both; the share of worlds and runs in which it is, is the probability that a verdict carries.
+in a run that is below both; the share of such runs over all worlds is the probability of a verdict.
 
-Two ways to the numbers of an owner's own model: `Judgement`, where nobody knows which owner is unlike which, by how many
-records it has and how unlike owners are; `OwnJudgement`, where public rows say whose they are, by fitting it in every world.
+`Judgement` finds an owner's own model from its number of records and the heterogeneity, where it is not known which owner
+differs from which. `OwnJudgement` fits it in every world, where public rows say whose they are.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,25 +23,98 @@ from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 SIZES = 4
-"""Owners' own models are fitted for so many sizes in a world; between them ψ is interpolated."""
+"""Numbers of records for which own models are fitted in each world; between them ψ is interpolated."""
 HOME = 0.05
-"""What finding out at home how far to trust the common model costs, as a part of the better one's error."""
+"""Cost of estimating at home how much weight the common model gets, as a part of the better model's error."""
 CLOSE = (1.0 / 3.0, 2.0 / 3.0)
-"""A probability between these says that it could as well be either way."""
+"""Between these probabilities a verdict is a close call."""
 BETTER = 1.0 - 1e-9
-"""ψ below this part of another is better; nearer, the two are one model and what differs is rounding."""
+"""A ψ below this multiple of another is better; closer ones differ by rounding."""
+
+
+@dataclass(frozen=True)
+class OwnRecords:
+    """What joining means for an owner's own records: ψ there, above the best model of its own population (medians)."""
+
+    alone: float
+    together: float
+    personalized: float
+    """The common model, personalized at home (`copriv.personalize`)."""
+    joining_pays: bool
+    """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
+    personalizing_pays: bool
+    """The one personalized at home does."""
+    joining_pays_probability: float
+    personalizing_pays_probability: float
+    joining_close: bool
+    """See `close_call`."""
+    personalizing_close: bool
+
+
+def close_call(probability: float, *typically: bool) -> bool:
+    """Whether a verdict of this probability is a close call: it is near a half, or the medians shown contradict it."""
+    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """ψ in each world of the public model, and of own models by how many records they are fitted to."""
+class WithoutJoining(ABC):
+    """What owners can have without joining, in each world."""
 
     public: Float[Array, " worlds"]
+    """ψ of the public model."""
+
+    @abstractmethod
+    def kind(self, i: int) -> int:
+        """Owners of one kind are told the same of their own models."""
+
+    @abstractmethod
+    def alone(self, i: int) -> Float[Array, "worlds kinds"]:
+        """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
+
+    @abstractmethod
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """Costs on owner i's own population, above the best model there, of its own model and of the common one."""
+
+    def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
+        """ψ in each world of the better of its own model and the public one."""
+        return np.minimum(self.alone(i), self.public[:, None])
+
+    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
+        """The probability that a run of the consortium is better than both."""
+        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
+
+    def on_own_records(self, together: Assessment, i: int) -> OwnRecords:
+        """Which model serves the owner's own records, from the same runs.
+
+        With costs a of its own model and t of the common one, the personalized model's is at/(a + t) and a little for
+        estimating the weights.
+        """
+        a, t = np.broadcast_arrays(*self.on_own(together, i))
+        both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
+        pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
+        alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
+        return OwnRecords(
+            alone,
+            common,
+            personalized,
+            pays > 0.5,
+            personalizing > 0.5,
+            pays,
+            personalizing,
+            close_call(pays, common < alone),
+            close_call(personalizing, personalized < alone),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement(WithoutJoining):
+    """Of owners of which it is not known how each differs: own models by how many records they are fitted to."""
+
     records: tuple[int, ...]
     """Of each owner."""
     sizes: Float[Array, " sizes"]
     own: Float[Array, "worlds sizes"]
-    """What too few records of its own leave unknown: also the excess of an own model on the owner's own population."""
+    """ψ of an own model of each size, owners being alike; also its excess on the owner's own population."""
     apart: Float[Array, "worlds kinds"]
     """Each kind of owner's heterogeneity; 0 where owners are alike. An owner may be of any kind."""
 
@@ -52,10 +126,7 @@ class Judgement:
         worlds: Sequence[World],
         unlike: Sequence[UnlikeWorld] | None = None,
     ) -> "Judgement":
-        """For owners of these sizes. Their own models are of their own records, which are part of the pool.
-
-        unlike: the same worlds, where owners differ in them.
-        """
+        """For owners of these sizes, whose records are part of the pool. unlike: the same worlds, where owners differ."""
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > SIZES:
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], SIZES)))
@@ -66,44 +137,27 @@ class Judgement:
         return cls(public, tuple(int(n) for n in records), sizes, own, apart)
 
     def kind(self, i: int) -> int:
-        """Owners of one kind are told the same of their own models."""
         return self.records[i]
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world, on everybody's records, of owner i's own model, were it of each kind."""
         return self._unknown(i)[:, None] + self.apart
 
     def _unknown(self, i: int) -> Float[Array, " worlds"]:
-        """ψ in each world of the own model of an owner of this size that is like the others."""
+        """ψ in each world of the own model of an owner of this size that does not differ."""
         if len(self.sizes) == 1:
             return self.own[:, 0]
         x, at = np.log(self.records[i]), np.log(self.sizes)
         return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
 
-    def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world of the better of the two that need nobody."""
-        return np.minimum(self.alone(i), self.public[:, None])
-
-    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
-        """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
-
-    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """The second question: which model serves the owner's *own* records, from heterogeneity and the same runs.
-
-        On its own population, above its own best model there: its own one errs by what its records leave unknown (a);
-        the common one by how unlike it is, and by what privacy and everybody's records leave (t). One made of both at
-        home weighs them by how sure each is, at/(a + t) in every direction alike, and a little for finding the weight.
-        """
-        a, t = self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
-        return _of_both(a, t, t.shape)
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """The owner's heterogeneity adds to the common model's cost, and to nothing of its own model's."""
+        return self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
 
 
 @dataclass(frozen=True, eq=False)
-class OwnJudgement:
-    """The same from worlds that know the owners: each one's model is fitted to the records that it has in a world."""
+class OwnJudgement(WithoutJoining):
+    """Of owners that have records of their own in each world, to which their models are fitted."""
 
-    public: Float[Array, " worlds"]
     worlds: tuple[OwnerWorld, ...]
     everybody: Float[Array, "worlds owners"]
     """ψ of own models on everybody's records."""
@@ -123,68 +177,15 @@ class OwnJudgement:
         return cls(np.array([psi(world.pool, public_model) for world in worlds]), tuple(worlds), everybody, own)
 
     def kind(self, i: int) -> int:
-        """Every owner is a kind of its own."""
         return i
 
     def alone(self, i: int) -> Float[Array, "worlds one"]:
-        """ψ in each world, on everybody's records, of owner i's own model."""
         return self.everybody[:, i : i + 1]
 
-    def without_joining(self, i: int) -> Float[Array, "worlds one"]:
-        """ψ in each world of the better of the two that need nobody."""
-        return np.minimum(self.alone(i), self.public[:, None])
-
-    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
-        """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together < BETTER * self.without_joining(i)))
-
-    def on_own_records(self, together: Assessment, i: int) -> "OwnRecords":
-        """As `Judgement.on_own_records`, with the models that runs ended with tried on the owner's own population."""
-        t = np.array([world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)])
-        return _of_both(self.own[:, i : i + 1], t, t.shape)
-
-
-@dataclass(frozen=True)
-class OwnRecords:
-    """What joining means for an owner's own records: ψ there, above the best model of its own population (medians)."""
-
-    alone: float
-    together: float
-    personalized: float
-    """The common model, personalized at home (`copriv.personalize`)."""
-    joining_pays: bool
-    """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
-    personalizing_pays: bool
-    """The one personalized at home does."""
-    joining_pays_probability: float
-    personalizing_pays_probability: float
-    joining_close: bool
-    """What is known does not tell: see `close_call`."""
-    personalizing_close: bool
-
-
-def close_call(probability: float, *typically: bool) -> bool:
-    """Whether a verdict by this probability is as good as open: near a half, or the medians shown say otherwise."""
-    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
-
-
-def _of_both(a: Array, t: Array, shape: tuple[int, ...]) -> OwnRecords:
-    """From draws of what an owner's own model errs by on its own population (a), and the common one (t)."""
-    a, t = np.broadcast_to(a, shape), np.broadcast_to(t, shape)
-    both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
-    pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
-    alone, together, personalized = (float(np.median(each)) for each in (a, t, both))
-    return OwnRecords(
-        alone,
-        together,
-        personalized,
-        pays > 0.5,
-        personalizing > 0.5,
-        pays,
-        personalizing,
-        close_call(pays, together < alone),
-        close_call(personalizing, personalized < alone),
-    )
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
+        """The models that runs ended with are tried on the owner's own population."""
+        t = [world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)]
+        return self.own[:, i : i + 1], np.array(t)
 
 
 def _own(world: World, records: int, sample: PublicSample) -> float:
@@ -204,7 +205,7 @@ def judged(
     records: Sequence[int],
     worlds: Sequence[World],
     unlike: "Sequence[UnlikeWorld | OwnerWorld] | None",
-) -> Judgement | OwnJudgement:
+) -> WithoutJoining:
     """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
     known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
     if known:

@@ -1,6 +1,6 @@
-"""What a coordinator asks a forecast: what would it take to reach a target, and what if somebody stays away?
+"""Questions to a forecast: what it would take to reach a target (`reach`), and what if some owners stay away (`without`).
 
-Answers are read off the forecast's own curve and worlds, so that they agree with all that it says elsewhere.
+Answers are from the forecast's own curve and worlds, so that they agree with the rest of it.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
-from copriv.forecast.coalition_value import Consortium, least
-from copriv.forecast.forecaster import Forecast
+from copriv.forecast.coalition_value import Consortium, least, least_number
 from copriv.forecast.quantiles import quantiles
+from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 
-MOST = 10_000
-"""More owners than this are not asked for."""
+MOST_MORE_OWNERS = 10_000
 SURE = 0.95
 """The part of worlds and runs in which a target is reached "nearly surely"."""
 
@@ -35,7 +34,7 @@ class Target(Shown):
     records: float | None
     """By how much everybody's records would have to be multiplied; None: no number is enough."""
     more_owners: int | None
-    """How many more owners like the typical one of these (`like`); None: none of up to MOST."""
+    """How many more owners like the typical one of these (`like`); None: not even MOST_MORE_OWNERS."""
     like: tuple[int, float]
     """Records and ε of that owner: the medians."""
 
@@ -70,9 +69,10 @@ def reach(outlook: Forecast, value: float) -> Target:
     """What it takes to reach ψ ≤ value. Raises UsageError unless value is above 0."""
     if not (np.isfinite(value) and value > 0):
         raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
-    members, ψ = outlook.consortium, outlook.recommended.relative_fitness
-    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(float(ψ.median[-1]), 1e-300)
-    like = int(np.median(members.one_by_one().records)), float(np.median(members.one_by_one().epsilon))
+    members = outlook.consortium
+    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(outlook.together, 1e-300)
+    each = members.one_by_one()
+    like = int(np.median(each.records)), float(np.median(each.epsilon))
     by: Literal["public", "together", "nobody"] = "nobody"
     if outlook.public_only <= value:
         by = "public"
@@ -99,7 +99,6 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
     if not stay.any():
         raise UsageError("without: nobody would be left; leave at least one owner in")
     cost, together = float(members.cost(stay)), members.together()
-    alternatives = members.alone() if members.without is None else members.without
     times = least(lambda t: float(replace(members, epsilon=t * members.epsilon).cost(stay)) <= together, 1e-4, 1e4)
     return Without(
         tuple(name for name in known if name in names),
@@ -108,30 +107,23 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         cost - together,
         members.as_records(together) - members.as_records(cost),
         times,
-        {name: bool(cost < other) for name, other, there in zip(known, alternatives, stay, strict=True) if there > 0},
+        {known[i]: bool(cost < members.without_joining[i]) for i in np.flatnonzero(stay)},
     )
 
 
 def _more(members: Consortium, value: float, records: int, epsilon: float) -> int | None:
     """How many more owners of these records and ε it takes; 0 where none are needed."""
 
-    def cost(more: int) -> float:
+    def enough(more: int) -> bool:
         wider = replace(
             members,
             counts=np.append(members.number, 1.0),
-            records=np.append(members.records, float(max(more * records, 1e-300))),
+            records=np.append(members.records, float(more * records)),
             # As many owners of one kind, as one: (κ/ε)² adds up.
-            epsilon=np.append(members.epsilon, epsilon / np.sqrt(max(more, 1e-300))),
+            epsilon=np.append(members.epsilon, epsilon / np.sqrt(more)),
             overlap=np.append(members.overlap, 1.0),
             without=None,
         )
-        return wider.together()
+        return wider.together() <= value
 
-    if members.together() <= value:
-        return 0
-    tried = np.unique(np.round(np.geomspace(1, MOST, 400)).astype(int)).tolist()
-    first = next((i for i, more in enumerate(tried) if cost(more) <= value), None)
-    if first is None:
-        return None
-    span = range(tried[first - 1] + 1 if first else 1, tried[first] + 1)
-    return next(more for more in span if cost(more) <= value)
+    return 0 if members.together() <= value else least_number(enough, MOST_MORE_OWNERS)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 MOST = 1e7
 """Percent: beyond it only one thing matters, that it is out of all proportion."""
@@ -53,8 +54,26 @@ def times(factor: float) -> str:
     return f"{factor:,.2g}" if factor < 100 else f"{float(f'{factor:.2g}'):,.0f}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"; of many, the first three and how many more."""
-    if len(names) > 4:
-        return f"{', '.join(names[:3])} and {len(names) - 3} others"
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """ "a", "a and b", "a, b and c"; of many, the first `most` and how many more."""
+    if len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def short_percent(ratio: float) -> str:
+    """Three significant digits, for a sentence; from ten on as a multiple.
+
+    >>> short_percent(0.01234), short_percent(1234.5)
+    ('1.23 %', '1,234 times')
+    """
+    return f"{100 * ratio:.3g} %" if ratio < 10 else f"{ratio:,.0f} times"
+
+
+def json_ready(value: Any) -> Any:
+    """The value with null in place of numbers that are not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: json_ready(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

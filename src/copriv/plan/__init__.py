@@ -6,9 +6,10 @@ and what its promises cost, `noise_curve` what owners are valued by.
 """
 
 from copriv.mechanisms.laplace import noise_of
+from copriv.plan.candidates import leaves_open
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.planner import plan
 
-__all__ = ["Choice", "NoiseCurve", "Plan", "noise_of", "plan", "plan_one_answer"]
+__all__ = ["Choice", "NoiseCurve", "Plan", "leaves_open", "noise_of", "plan", "plan_one_answer"]

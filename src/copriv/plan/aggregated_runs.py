@@ -1,26 +1,24 @@
-"""Runs of an agreement in a world, whatever the number of owners: N owners cost what a few do.
+"""Simulate an agreement in a world at a cost that does not grow with the number of owners.
 
 Gradients of many owners are answered by bundles of them (`copriv.agreement.equivalent_owners`). Where more than
-DEALT_OWNERS owners answer once, the mechanism itself says what the average of all their answers is made of
-(`OneAnswer.tried`): the model of one owner, over its noise, has a mean m and a spread; that of all is m plus the spread
-times √(Σ w_i² b_i²)/b. Noise is drawn with both signs, so that m is off by no more than what is not linear in it.
+DEALT_OWNERS owners answer once, the average of all their answers is drawn from the answers of one owner of each kind
+(`OneAnswer.tried`): with mean m over its noise and a spread, the average is m plus the spread times √(Σ w_i² b_i²)/b. Noise
+is drawn with both signs, so that the error of m is of second order.
 
-A model fitted to few records is off in the mean too, and averaging does not take that away. An owner's of n_i records is
-−A⁻¹g_i off to first order, of which nothing is left in the average of all, and b/n_i to second (Cox and Snell 1968), of which
-(1 − n_i/n)·b/n_i is: all n records have b/n themselves. So a few hands of n_i records are dealt, and held against all of these
-together, whose first order is the same: the mean of K such models less that of all is (1 − 1/K)·b/n_i.
+A model fitted to n_i records has a bias b/n_i as well (Cox and Snell 1968), which averaging keeps; the model of all n records
+has b/n, so that (1 − n_i/n)·b/n_i is left. It is estimated from K hands of n_i records: the mean of their models less the
+model of all these records together is (1 − 1/K)·b/n_i, since errors of first order cancel.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
-from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner
+from copriv.agreement.equivalent_owners import as_few, bundled_participants, kind_of_owner, numbered
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
@@ -33,16 +31,12 @@ from copriv.simulation.one_answer import common_of
 from copriv.types import Array
 
 DEALT_OWNERS = 16
-"""Up to so many owners each holds records of its own in a world; of more, a few hands are dealt."""
-DRAWN = 16
-"""Answers that the mean over noise is taken from, at least."""
-HANDS = 16
-"""Hands that are dealt in all, but two of each kind at least."""
+"""Up to so many owners each has records of its own in a world; for more, a few hands are dealt."""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """What came of some runs in one world."""
+    """Runs in one world."""
 
     k: Int[np.ndarray, " recorded"]
     relative_fitness: Float[Array, "runs recorded"]
@@ -63,7 +57,8 @@ def runs_in(
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, seed, first_run)
     few = as_few(agreement)
-    problem = world(few) if few is agreement else _mixed(world(few), world, agreement)
+    bundled = few.n_owners < agreement.n_owners
+    problem = _mixed(world(few), world, agreement) if bundled else world(few)
     found = simulate(
         problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
         workers=1,
@@ -72,7 +67,7 @@ def runs_in(
 
 
 def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agreement) -> Problem:
-    """The bundles of groups hold what their members do, where members differ: a group is more like all than one of them."""
+    """The problem of `few` with each bundle of groups holding all records of its members, where members differ."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners or few.pooled is None:
         return few
     held, w, of = world(agreement).unbounded, agreement.weights, bundled_participants(agreement).of_owner
@@ -103,7 +98,7 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
     """The model that a whole step leads to, of all owners' answers, in each run."""
     agreement, mechanism = world.terms, world.terms.mechanism
     assert isinstance(mechanism, OneAnswer)
-    common = replace(common_of(world), feature_bound=_bound(world))
+    common = replace(common_of(world), feature_bound=feature_bound_of(agreement, world.feature_bound))
     setting = Setting(
         agreement.gradient_bound, (1.0,),
         {key: getattr(agreement.agreement, key) for key in ("preconditioner", *mechanism.terms)},
@@ -113,13 +108,13 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
         return draws(rng, law, shape)
 
     groups, centre, away = _groups(world, mechanism), 0.0, 0.0
-    drawn = 2 * -(-max(runs, DRAWN // len(groups)) // 2)
+    drawn = 2 * -(-max(runs, 16 // len(groups)) // 2)
     for one in groups:
         models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
         mean = models.mean(axis=0)
         centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
         if not mechanism.sums_records:
-            hands = max(HANDS // len(groups), 2)
+            hands = max(16 // len(groups), 2)
             centre = centre + one.weight * _off_in_the_mean(mechanism, common, one, setting, hands, rng)
     return np.asarray(centre + away)
 
@@ -127,7 +122,7 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
 def _off_in_the_mean(
     mechanism: OneAnswer, common: Common, one: "_Group", setting: Setting, hands: int, rng: np.random.Generator
 ) -> Float[Array, " p"]:
-    """How far the average of models fitted to as few records as an owner has is from the model of all, without noise."""
+    """The bias of models fitted to as few records as an owner has, against the model of all, without noise."""
     rows, n = one.records, int(one.terms.records.max())
     left = 1.0 - n / rows.total
     if left <= 0.0:
@@ -146,22 +141,17 @@ def _off_in_the_mean(
     return np.asarray(left / (1.0 - 1.0 / hands) * apart)
 
 
-def _bound(world: Problem) -> float:
-    bound = world.feature_bound
-    return feature_bound_of(world.terms, bound if bound is None else float(bound))
-
-
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Owners of the same terms and records: one of them, or all, and what their answers count together."""
+    """Owners of the same terms and records."""
 
     terms: Agreement
-    """Of one of them; of all, where the mechanism adds them up itself."""
+    """Those of one of them; of all, where the mechanism sums their records."""
     records: Records
     weight: float
     """Σ w_i."""
     squares: float
-    """Σ w_i²: what averaging leaves of the spread of one."""
+    """Σ w_i²: the variance of their average over that of one answer."""
 
 
 def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
@@ -169,10 +159,9 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     if mechanism.sums_records:
         return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
     table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
+    kinds = numbered([kind_of_owner(one) for one in agreement.owner_tables])
     names = np.fromiter(map(id, world.owners), dtype=np.int64, count=len(world.owners))
-    _, first, of = np.unique(
-        np.column_stack([names, _places(agreement)[table]]), axis=0, return_index=True, return_inverse=True
-    )
+    _, first, of = np.unique(np.column_stack([names, kinds[table]]), axis=0, return_index=True, return_inverse=True)
     weights = agreement.weights
     sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)
     return [
@@ -181,19 +170,9 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
     ]
 
 
-def _places(agreement: Agreement) -> Int[np.ndarray, " tables"]:
-    """Tables of the same terms have the same place."""
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(kind_of_owner(table), len(known)) for table in agreement.owner_tables])
-
-
 @lru_cache(maxsize=128)
 def _of_one(agreement: Agreement, table: int) -> Agreement:
-    """The agreement with one owner of this table."""
+    """The agreement with one owner of this table; κ holders of a record answer as if ε and δ were ε/κ and δ/κ."""
     kept = agreement.owner_tables[table].model_dump(exclude_none=True, exclude={"count", "weight"})
-    return agreement.replace(owner=[{**kept, "overlap": 1, **_less(kept)}])
-
-
-def _less(owner: dict[str, Any]) -> dict[str, float]:
-    """κ holders of a record are answered for as if ε and δ were so much less."""
-    return {"epsilon": owner["epsilon"] / owner["overlap"], "delta": owner["delta"] / owner["overlap"]}
+    κ = kept["overlap"]
+    return agreement.replace(owner=[{**kept, "overlap": 1, "epsilon": kept["epsilon"] / κ, "delta": kept["delta"] / κ}])

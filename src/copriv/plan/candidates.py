@@ -1,4 +1,4 @@
-"""What a plan may choose from, where the agreement leaves it open: noises, rules, answers, starts."""
+"""The candidates of a plan, where the agreement leaves it open: mechanisms of noise, rules, answers, starts."""
 
 from collections.abc import Sequence
 
@@ -13,6 +13,13 @@ from copriv.rules import Way
 ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
 PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
+_COMMUNICATION = {True: "synchronous", False: "asynchronous"}
+
+
+def leaves_open(agreement: Agreement) -> bool:
+    """Whether a term is "auto", so that the agreement must be planned before it can be run."""
+    terms = agreement.agreement
+    return "auto" in (terms.rule, terms.step, terms.group_size, agreement.model.gradient_bound)
 
 
 def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
@@ -67,17 +74,12 @@ def sizes_of(agreement: Agreement, way: Way) -> tuple[int | None, ...]:
     return (*(2**j for j in range(most.bit_length()) if 2**j < most), most)
 
 
-def fits(agreement: Agreement, answers: int, size: int | None) -> bool:
-    """Whether the run ends within the horizon that was agreed: asked only of groups whose size the plan chooses."""
-    return size is None or answers * participants_of(agreement, size) <= agreement.agreement.horizon
-
-
 def ways_of(agreement: Agreement) -> tuple[Way, ...]:
     """Rules, each in every way in which a plan may use it. Raises AgreementError where the agreed rule has none."""
     terms = agreement.agreement
     if terms.rule == "auto":
         every = [way for rule in rules.ALL for way in rule.ways]
-        return tuple(way for way in every if terms.communication in (_communication(way), "any"))
+        return tuple(way for way in every if terms.communication in ("any", _COMMUNICATION[way.together]))
     rule = rules.named(terms.rule)
     way = rule.way(terms)
     if way is None:
@@ -88,11 +90,8 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
     return (way,)
 
 
-def _communication(way: Way) -> str:
-    return "synchronous" if way.together else "asynchronous"
-
-
 def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
+    """Numbers of answers of each owner to weigh."""
     terms = agreement.agreement
     if terms.answers is not None:
         return (agreement.answers,)
@@ -102,6 +101,7 @@ def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
 
 
 def starts_of(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
+    """Starts to weigh, as `Choice.start` names them."""
     if agreement.agreement.start is not None:
         return ("agreed",)
     return ("zero", "public") if public_start else ("zero",)

@@ -1,4 +1,4 @@
-"""What clipping does to the optimum: candidates for Ξ, and the bias of each on the public rows."""
+"""Candidates for the gradient bound Ξ, and how far clipping at each moves the optimum of the public rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from copriv.types import Array, is_linear
 GRADIENT_BOUNDS = 16
 """Candidates for Ξ: from a tenth of the median public gradient to the largest."""
 CAUTION = 2.0
-"""What the estimated bias is multiplied by when settings are priced: it rests on few records, noise is known."""
+"""Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records."""
 TAIL = 20
 """Public gradients that the tail of their sizes is estimated from."""
 
@@ -67,7 +67,7 @@ def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNois
 
 
 def heavy_tailed(problem: Problem) -> bool:
-    """Whether sizes of gradients may have a tail: not where slopes are bounded, as a classifier's are."""
+    """Whether gradients may have a heavy tail: not where slopes are bounded, as a classifier's are."""
     return not is_linear(problem.loss) or not np.isfinite(problem.loss.slope_bound(np.inf, 1.0))
 
 

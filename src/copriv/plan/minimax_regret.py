@@ -1,13 +1,13 @@
-"""Which setting does not break when owners differ? Chosen by its largest regret over how unlike they may be.
+"""Choose the setting of least maximal regret over how much owners may differ.
 
-A plan made as if owners were alike can be a hundred times off where they are not: an average of models fitted apart is
-the model of nobody, and the more budget there is, the more it shows. Gradients asked at one point do not mind. So the
-best of every kind of setting is run in worlds of unlike owners (`copriv.populations.dealt`), at each of a few levels u of
-the range that is stated (or of what real tables show, where nothing is), and
+A plan made as if owners were alike can cost a hundred times too much where they are not: an average of models that were
+fitted apart is far from the best common one, however large the budget. Gradients at a common point do not have this error.
+So the best of every kind of setting is run in worlds of owners that differ (`copriv.populations.dealt`), at each of a few
+heterogeneities u of the range that is stated (or that real tables show), and
 
     regret of a setting  =  max over u of  ψ(setting, u) / least ψ(any, u),
 
-the least of which is the plan. Where owners are known to be alike nothing of this happens.
+the least of which is the plan. Owners that are known to be alike are not planned for in this way.
 """
 
 import time
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.plan.aggregated_runs import runs_in
-from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.plan.plan_result import Choice, Plan
 from copriv.populations.by_owner import OwnerWorld
 from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
 from copriv.populations.public_sample import PublicSample
@@ -27,19 +27,20 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 SHORT = 8
-"""Settings that are looked at: the best of each kind."""
+"""Settings that are run."""
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of heterogeneity."""
-WORLDS, RUNS = 3, 8
+REGRET_WORLDS, REGRET_RUNS = 3, 8
+"""At each level."""
 LEAST = 1e-12
-"""ψ below this is rounding."""
+"""A ψ below this is rounding."""
 WITHIN = 2.0
 """`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
 
 
 @dataclass(frozen=True, eq=False)
 class Caution:
-    """What was looked at, at which heterogeneity, and what each setting cost there."""
+    """The settings that were run, and what each cost at each heterogeneity."""
 
     heterogeneity: Heterogeneity
     levels: tuple[float, ...]
@@ -48,7 +49,7 @@ class Caution:
     """E ψ of each choice at each level, above the best that any could reach there."""
     chosen: int
     if_alike: Choice
-    """What would be chosen if owners were known to be alike."""
+    """The choice if owners were known to be alike."""
 
     @property
     def regret(self) -> Float[Array, "choices levels"]:
@@ -80,8 +81,7 @@ def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: 
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
     caution = Caution(heterogeneity, levels, short, cost, chosen, found.choice)
     choice, seconds = short[chosen], found.seconds + time.perf_counter() - begun
-    others = [one for one in found.measured if kind_of(one) != kind_of(choice)]
-    runner_up = others[0] if others else None
+    runner_up = next((one for one in found.measured if one.kind != choice.kind), None)
     return replace(found, choice=choice, runner_up=runner_up, caution=caution, seconds=seconds)
 
 
@@ -100,7 +100,7 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
         if len(short) >= SHORT:
             break
         if choice not in short.values():
-            short.setdefault(kind_of(choice), choice)
+            short.setdefault(choice.kind, choice)
     return tuple(list(short.values())[:SHORT])
 
 
@@ -110,19 +110,19 @@ def _worlds(
     """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
-        drawn = sorted(laws.drawn(len(LEVELS) * WORLDS, seed), key=lambda world: world.heterogeneity)
-        parts = [drawn[i * WORLDS : (i + 1) * WORLDS] for i in range(len(LEVELS))]
+        drawn = sorted(laws.drawn(len(LEVELS) * REGRET_WORLDS, seed), key=lambda world: world.heterogeneity)
+        parts = [drawn[i * REGRET_WORLDS : (i + 1) * REGRET_WORLDS] for i in range(len(LEVELS))]
         return {float(np.mean([world.heterogeneity for world in part])): part for part in parts}
     levels = (
         [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
     )
-    return {u: unlike_worlds(sample, problem.terms, u, WORLDS, seed) for u in levels}
+    return {u: unlike_worlds(sample, problem.terms, u, REGRET_WORLDS, seed) for u in levels}
 
 
 def _psi(choice: Choice, worlds: Sequence[UnlikeWorld | OwnerWorld], seed: int) -> float:
     """E ψ of a choice in these worlds."""
     found = [
-        runs_in(world.problem, choice.agreement, RUNS, seed, i * RUNS).relative_fitness[:, -1].mean()
+        runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS).relative_fitness[:, -1].mean()
         for i, world in enumerate(worlds)
     ]
     return float(np.mean(found))

@@ -10,12 +10,12 @@ from copriv.formatting.cards import Shown
 from copriv.types import Array
 
 FARTHEST = 4.0
-"""How far noise may be from what the table says of it: twice or half the budget."""
+"""Largest factor between the noise that runs had and the table's: that of twice or half the budget."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseCurve(Shown):
-    """The least E ψ for owners of noise ν, each ν with its own best setting: what owners are valued by.
+    """The least E ψ as a function of the noise ν, with the best setting for each ν. Owners are valued by it.
 
     >>> import numpy as np
     >>> from copriv.plan import NoiseCurve
@@ -51,12 +51,12 @@ class NoiseCurve(Shown):
         return (self.fixed + self.slope * ν[..., None]).min(axis=-1)
 
     def through(self, noise: float, value: float, start: float) -> "NoiseCurve":
-        """This curve moved so that it is `value` at ν, and `start`, what needs no answers, where noise drowns them.
+        """The curve adjusted to be `value` at ν, and `start`, ψ of the model that runs begin with, for infinite noise.
 
-        Its noise is multiplied, by FARTHEST at most, so that its end without noise stays. What then remains is a multiple:
-        of the settings that are best at ν or with less noise the whole, of flatter ones the less, the nearer they are to
-        learning nothing (in the logarithm of what they cost without noise). Never above `start`: nobody need listen to
-        answers. Where `value` itself is above it, the whole curve is multiplied.
+        First the noise is multiplied, by FARTHEST at most, which keeps the end without noise. What then remains is a factor
+        on the cost: in full for the settings that are best at ν or with less noise, and interpolated (in the logarithm of
+        the cost without noise) to `start` for flatter ones. The curve never exceeds `start`, unless `value` does: then the
+        factor is on the whole curve.
         """
         if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self

@@ -1,9 +1,9 @@
-"""Settings for mechanisms by which each owner answers once, from public information only.
+"""Choose the settings of a mechanism by which each owner answers once, from public information only.
 
-Every candidate is run with the owners' real noise on bootstrap worlds of the public rows (`PublicSample.worlds`): on
-its own rows the public model would look too good a start. All are tried in one world, the best few in all of them.
-Candidates for bounds are quantiles of what the public rows show; for the anchor, what spends a given share of ε on
-curvature. What the agreement fixes stays: a start, a preconditioner, a step, Ξ; and, with its mechanism, the hinge's smoothing.
+Every candidate is run with the owners' noise on bootstrap worlds of the public rows (`PublicSample.worlds`), since the
+public model fits its own rows too well. All are tried in one world, the best few in all of them. Candidates for bounds are
+quantiles of the public rows; for the anchor, those that spend given shares of ε on curvature. What the agreement fixes is
+kept: a start, a preconditioner, a step, Ξ, and, with its mechanism, the hinge's smoothing.
 """
 
 from dataclasses import replace
@@ -26,17 +26,12 @@ from copriv.types import Array, is_linear
 
 Worlds = tuple[Problem, ...]
 
-WORLDS, RUNS = 5, 8
-FIRST_RUNS = 4
-"""Of every candidate, in one world."""
-KEPT = 8
-"""Candidates that are tried in all worlds."""
+SETTING_WORLDS, SETTING_RUNS = 5, 8
+"""In which the best few candidates are tried; all are tried in one world first."""
 BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
 PARTS = (1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
 """Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
 all classification gradients are alike, and quantiles say nothing of how few will matter at the optimum."""
-APART = 1.15
-"""Candidates for Ξ that differ by less than this factor are one."""
 
 
 def plan_one_answer(
@@ -65,7 +60,7 @@ def plan_one_answer(
         model={"gradient_bound": 1.0},
         data={} if B is None else {"feature_bound": B},
     )  # fmt: skip
-    worlds = sample.worlds(WORLDS, seed)
+    worlds = sample.worlds(SETTING_WORLDS, seed)
     chosen, step = base.mechanism, problem.terms.agreement.step
     if not isinstance(chosen, OneAnswer):
         raise AgreementError(f'agreement.mechanism: "{mechanism}" is not one by which owners answer once')
@@ -83,14 +78,14 @@ def plan_one_answer(
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)
         try:
-            cost = _costs(worlds[:1], base, setting, FIRST_RUNS, seed)
+            cost = _costs(worlds[:1], base, setting, SETTING_RUNS // 2, seed)
         except (AgreementError, NotCertified):
             continue  # this anchor leaves no budget for noise, or a fitness too flat for the solver
         first.append((float(cost.min()), len(first), setting))
     best, cheapest = None, np.inf
-    for _, _, setting in sorted(first)[:KEPT]:
+    for _, _, setting in sorted(first)[:8]:
         try:
-            cost = _costs(worlds, base, setting, RUNS, seed)
+            cost = _costs(worlds, base, setting, SETTING_RUNS, seed)
         except NotCertified:
             continue
         if cost.min() < cheapest:
@@ -119,7 +114,7 @@ def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Order) -> lis
     candidates = np.sort(np.concatenate([np.quantile(norms, BOUNDS), norms.max() * np.array(PARTS)]))[::-1]
     kept: list[float] = []
     for Ξ in candidates[candidates > 0]:
-        if not kept or kept[-1] > APART * Ξ:
+        if not kept or kept[-1] > 1.15 * Ξ:
             kept.append(float(Ξ))
     return kept
 

@@ -1,6 +1,6 @@
-"""What was chosen, what came next, and what each promise costs: the plan's result."""
+"""The result of a plan: its choice, the runner-up, and what each promise costs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.formatting.cards import Card, Shown, Table
 from copriv.formatting.frames_and_plots import Columns, Framed
-from copriv.formatting.numbers import percent
+from copriv.formatting.numbers import percent, short_percent
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.rules import named
 from copriv.types import Array
@@ -42,6 +42,17 @@ class Choice(Shown):
     def pure(self) -> bool:
         """Whether δ is 0 for every owner."""
         return all(owner.delta == 0 for owner in self.agreement.owner_tables)
+
+    @property
+    def promises(self) -> dict[str, bool]:
+        """Which promises it keeps: pure ε, one answer of each owner, and no rounds of all owners."""
+        terms = self.agreement
+        return {"pure": self.pure, "one_answer": terms.answers == 1, "asynchronous": not terms.synchronous}
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Choices for which this is the same differ in numbers only."""
+        return (*kind_of(self.agreement), self.start)
 
     def describe(self) -> str:
         """One line in words."""
@@ -98,7 +109,7 @@ class Plan(Shown, Framed):
     alone: float = np.nan
     """ψ of the best owner's own model, without noise."""
     advice: Advice = "join"
-    """ "join"; "close": what is known does not tell; "public": the public rows' own model is the better choice; "alone": an
+    """ "join"; "close": a close call; "public": the public rows' own model is the better choice; "alone": an
     owner's own is: nobody should start."""
 
     def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
@@ -107,8 +118,15 @@ class Plan(Shown, Framed):
         pays: whether it does, for anybody and surely enough, where a forecast has found out; else what is expected of the
             choice says so. close: it does not, but for somebody it could be either way.
         """
-        pays = self.choice.relative_fitness < min(public_only, alone) if pays is None else pays
-        advice: Advice = "join" if pays else "close" if close else "public" if public_only <= alone else "alone"
+        if pays is None:
+            pays = self.choice.relative_fitness < min(public_only, alone)
+        advice: Advice = "alone"
+        if pays:
+            advice = "join"
+        elif close:
+            advice = "close"
+        elif public_only <= alone:
+            advice = "public"
         return replace(self, public_only=public_only, alone=alone, advice=advice)
 
     @property
@@ -116,20 +134,21 @@ class Plan(Shown, Framed):
         """Why nobody should start with this plan, in a sentence, or why that is open; None where it is worth it."""
         if self.advice == "join":
             return None
+        least = short_percent(min(self.public_only, self.alone))
         if self.advice == "close":
             who = "the public rows alone are" if self.public_only <= self.alone else "the best owner's own model is"
             return (
-                f"Whether to start is a close call: {who} expected to be {_percent(min(self.public_only, self.alone))} worse "
-                "than the best one of everybody, and it could as well be either way."
+                f"Whether to start is a close call: {who} expected to be {least} worse than the best one of everybody, and it "
+                "could as well be either way."
             )
         if self.advice == "public":
             return (
-                f"The public rows alone are the better choice: their model is expected to be {_percent(self.public_only)} "
-                "worse than the best one, and costs nobody any privacy."
+                f"The public rows alone are the better choice: their model is expected to be {least} worse than the best one, "
+                "and costs nobody any privacy."
             )
         return (
-            f"Nobody should start: the best owner's own model is expected to be {_percent(self.alone)} worse than the best "
-            "one of everybody, and no terms are expected to do better."
+            f"Nobody should start: the best owner's own model is expected to be {least} worse than the best one of everybody, "
+            "and no terms are expected to do better."
         )
 
     def _card(self) -> Card:
@@ -172,7 +191,7 @@ class Plan(Shown, Framed):
 
     @cached_property
     def curve(self) -> NoiseCurve:
-        """What owners are valued by. It sorts all settings, a million and more."""
+        """The curve that owners are valued by. Made on first use, from a million settings and more."""
         fixed, slope = self.priced
         finite = np.isfinite(fixed) & np.isfinite(slope)
         return NoiseCurve.of(fixed[finite], slope[finite])
@@ -187,24 +206,22 @@ class Plan(Shown, Framed):
 
         Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
         """
-        kept: dict[str, Callable[[Choice], bool]] = {
-            "pure": lambda choice: choice.pure,
-            "one_answer": lambda choice: choice.agreement.answers == 1,
-            "asynchronous": lambda choice: not choice.agreement.synchronous,
-        }
-        found = {}
-        for name, keeps in kept.items():
-            with_it = [choice for choice in self.measured if keeps(choice)]
-            without = [choice for choice in self.measured if not keeps(choice)]
-            if with_it and without:
-                found[name] = (with_it[0], without[0])
-        return found
+        sides = best_by_promise(self.measured, [choice.fitness for choice in self.measured])
+        return {promise: (self.measured[i], self.measured[j]) for promise, (i, j) in sides.items()}
 
 
-def _percent(ψ: float) -> str:
-    return f"{100 * ψ:.3g} %" if ψ < 10 else f"{ψ:.3g} times"
+def best_by_promise(choices: Sequence[Choice], costs: Sequence[float]) -> dict[str, tuple[int, int]]:
+    """For each promise which choice that keeps it costs least, and which that does not; where there are both."""
+    found = {}
+    for promise in ("pure", "one_answer", "asynchronous"):
+        kept = [i for i, choice in enumerate(choices) if choice.promises[promise]]
+        given_up = [i for i, choice in enumerate(choices) if not choice.promises[promise]]
+        if kept and given_up:
+            found[promise] = (min(kept, key=costs.__getitem__), min(given_up, key=costs.__getitem__))
+    return found
 
 
-def kind_of(choice: Choice) -> tuple[Any, ...]:
-    terms = choice.agreement.agreement
-    return terms.mechanism, terms.rule, terms.iterate, terms.window, choice.agreement.answers, choice.start
+def kind_of(agreement: Agreement) -> tuple[Any, ...]:
+    """Terms for which this is the same differ in numbers only."""
+    terms = agreement.agreement
+    return terms.mechanism, terms.rule, terms.iterate, terms.window, agreement.answers

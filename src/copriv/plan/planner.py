@@ -1,7 +1,7 @@
 """The plan: rule, answers, step, bounds and start that cost the least, chosen from public information only.
 
 Every setting is priced by a table (`prices`), which ignores what clipping does on the way. So the best few settings, and
-their neighbours, are run in worlds of the public rows (`finalists`), and the cheapest of those runs is the plan.
+their neighbours, are run in worlds of the public rows (`simulated_refinement`), and the cheapest of those runs is the plan.
 
 Pure ε is what a plan keeps to, unless every owner states a δ above 0. That is the opt-in: normal noise (Ξ in L2),
 composed Laplace noise and models fitted with δ are then weighed beside the pure ones, and where a pure one is chosen
@@ -24,7 +24,6 @@ from copriv.model.threads import on_one_thread
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
-    fits,
     freed,
     noises_of,
     participants_of,
@@ -35,7 +34,7 @@ from copriv.plan.candidates import (
 )
 from copriv.plan.clipping_bias import bounded
 from copriv.plan.minimax_regret import cautious
-from copriv.plan.plan_result import Choice, Plan, kind_of
+from copriv.plan.plan_result import Choice, Plan
 from copriv.plan.prices import Priced, Table, flatness_of
 from copriv.plan.rule_response import response
 from copriv.plan.simulated_refinement import (
@@ -51,8 +50,7 @@ from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
 
 PASSES = 3
-"""How often neighbours of the best are looked at where the table is only near the truth, for the fitness is no quadratic."""
-RUNS = 40
+"""How often neighbours of the best are tried where the fitness is no quadratic, so that the table is approximate."""
 
 
 @on_one_thread
@@ -63,7 +61,7 @@ def plan(
     public_start: bool = True,
     preconditioner: bool = True,
     one_answer: bool | None = None,
-    runs: int = RUNS,
+    runs: int = 40,
     seed: int = 0,
     heterogeneity: Heterogeneity | None = None,
     sample: PublicSample | None = None,
@@ -109,11 +107,12 @@ def plan(
     priced: list[Priced] = []
     for way in ways_of(public.terms):
         for m, size in product(answers_of(public.terms, way), sizes_of(public.terms, way)):
-            if not fits(public.terms, m, size):
-                continue
+            participants = participants_of(public.terms, size)
+            if size is not None and m * participants > public.terms.agreement.horizon:
+                continue  # groups whose size the plan chooses must end within the agreed horizon
             variance = variances_of(public.terms, noises, m)
             for table in tables:
-                priced += table.price(response(way, m, participants_of(public.terms, size)), variance, size)
+                priced += table.price(response(way, m, participants), variance, size)
     if not priced:
         raise AgreementError(
             "agreement.rule: no rule fits the agreed communication; name another, or allow any"
@@ -134,12 +133,12 @@ def plan(
                 raise
             continue  # no setting of it can be kept with these budgets
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
-    others = [choice for choice in ranked if kind_of(choice) != kind_of(ranked[0])]
+    runner_up = next((choice for choice in ranked if choice.kind != ranked[0].kind), None)
     fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
     made = Plan(
-        ranked[0], others[0] if others else None, ranked, flatness_of(first), (fixed, slope),
+        ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope),
         time.perf_counter() - begun,
     )  # fmt: skip
     unlike = heterogeneity or heterogeneity_of(public)

@@ -1,4 +1,4 @@
-"""What every setting would cost by the table: no run, one formula, hundreds of thousands of settings.
+"""Price settings by a formula, without a run: hundreds of thousands of them in a second.
 
 In the unit of f, a setting costs
 
@@ -28,12 +28,12 @@ from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
 IDLE = 1e-3
-"""A direction that costs less than this part of what the costliest does is not worth a longer step."""
+"""Directions that cost less than this part of the costliest one's are not preconditioned."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One start and one preconditioner: what does not depend on the rule."""
+    """One start and one preconditioner, with everything that does not depend on the rule."""
 
     bounded: Bounded
     start: str
@@ -53,8 +53,8 @@ class Table:
         n, n0 = float(problem.terms.records.sum()), self.bounded.problem.unbounded[0].units
         t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
         gained = a * (z**2 + t)
-        # Where nothing is to be gained the inverse of a curvature is loud for nothing: a column that is the same in every
-        # public row has the regulariser's alone, and let noise through a million times as loud as the others.
+        # The inverse of a tiny curvature multiplies noise a million times where nothing is to be gained: a column that is
+        # the same in every public row has the regulariser's curvature alone.
         P = np.where(gained > IDLE * gained.max(), (a / a[-1]) ** -self.γ, 1.0)
         return a, P, z**2, t
 

@@ -1,4 +1,4 @@
-"""How a rule responds to where it starts and to noise, as numbers of one variable.
+"""Tables of how a rule forgets its start and gathers noise, by one variable, its gain.
 
 Without clipping a rule is linear, and in an eigenvector of ∇²f with eigenvalue a it sees only the product g = step·a,
 its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
@@ -6,7 +6,7 @@ its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
     E z² = R_m(g) · E z(0)² + step² · V_m(g) · W,      W the variance that noise has in Σ (n_i/n) Q̄_i.
 
 R and V belong to the rule alone: no data, no budgets, no step. They are tabled once for a grid of gains, and then price
-every consortium by interpolation (`planning`).
+every consortium by interpolation (`prices`).
 
 A way in rounds: its exact recursion. A way in turns: the rule's own code, equal owners who each answer m times in
 random order, averaged over draws of the order; a regulariser counts as part of the gradient.
@@ -27,7 +27,7 @@ from copriv.types import Array
 GAINS = np.geomspace(0.002, 8.0, 64)
 """First step times curvature; a plain descent diverges at 2."""
 FINE = np.geomspace(GAINS[0], GAINS[-1], 8 * 63 + 1)
-"""What is averaged over the uncertainty of a gain bends more sharply near 2."""
+"""Gains of the table averaged over their uncertainty, which has more curvature near 2."""
 MOST_PARTICIPANTS = 32
 """In turns: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
 DRAWS = 32
@@ -107,7 +107,7 @@ def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, parti
     N, rng = participants, np.random.default_rng(0)
     runs = 2 * DRAWS
     order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
-    owner = np.repeat(np.hstack([order, order]), 1, axis=1)
+    owner = np.hstack([order, order])
     quiet = np.arange(runs) < DRAWS
     # One parameter a gain: the rule moves them all at once, and its steps differ only through the slope.
     rule = made(np.full(N, 1.0 / N))
@@ -119,10 +119,7 @@ def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, parti
         state = rule.step(state, participant, GAINS * rule.query(state, participant) + draws)
     z = np.square(rule.model(state))
     # First step α/(1 + 1/N) is counted as α, the agreement's own.
-    return Response(way, answers, 1.0, z[:DRAWS].mean(axis=0), _even(z[DRAWS:].mean(axis=0)))
-
-
-def _even(noise: Float[Array, " gains"]) -> Float[Array, " gains"]:
-    """Neighbouring gains respond alike: a running mean over five of them tames the draws."""
-    padded = np.pad(np.log(noise), 2, mode="edge")
-    return np.asarray(np.exp(np.convolve(padded, np.full(5, 0.2), mode="valid")))
+    # Neighbouring gains respond alike: a running mean over five of them smooths the draws.
+    noise = np.pad(np.log(z[DRAWS:].mean(axis=0)), 2, mode="edge")
+    noise = np.exp(np.convolve(noise, np.full(5, 0.2), mode="valid"))
+    return Response(way, answers, 1.0, z[:DRAWS].mean(axis=0), noise)

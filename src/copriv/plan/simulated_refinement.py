@@ -1,10 +1,9 @@
-"""The cheapest few and their neighbours, run on the public rows: what the table cannot see is measured.
+"""Run the cheapest few settings and their neighbours on the public rows, which measures what the table leaves out.
 
-In bootstrap worlds, with the real n_i and ε_i, clipping and all. Mechanisms by which each owner answers once
-(`one_answer`) are measured in the same worlds.
+In bootstrap worlds, with the real n_i and ε_i and with clipping. Mechanisms by which each owner answers once (`one_answer`)
+are measured in the same worlds.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv import mechanisms
-from copriv.agreement import Agreement
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
-from copriv.plan.candidates import opted_for_delta
+from copriv.plan.candidates import opted_for_delta, starts_of
 from copriv.plan.clipping_bias import Bounded
 from copriv.plan.one_answer import plan_one_answer
 from copriv.plan.plan_result import Choice
@@ -27,20 +25,22 @@ from copriv.types import Array
 
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
-"""Numbers of answers that are run, whatever the table says of them, where the fitness is no quadratic."""
-WORLDS = 6
+"""Numbers of answers of which the best is run in any case where the fitness is no quadratic."""
+FINALIST_WORLDS = 6
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
     """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise.
 
-    The table knows one curvature. Where the fitness has many, the best of several numbers of answers are looked at too.
+    The table has one curvature. Where the fitness has many, the best of each of LOOKED_AT is a finalist too.
     """
     chosen: dict[tuple[Any, ...], Candidate] = {}
     had: set[Any] = set()
     for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
         kind = (p.response.way, p.response.answers, p.group_size, p.table.start, p.mechanism)
-        news = {p.promises} if quadratic or p.response.answers not in LOOKED_AT else {p.promises, p.response.answers}
+        news: set[Any] = {p.promises}
+        if not quadratic:
+            news |= {p.response.answers} & set(LOOKED_AT)
         if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
             chosen[kind] = p.candidate()
             had |= news
@@ -54,22 +54,17 @@ def run_finalists(
     measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
     best = min(finalists, key=lambda c: measured[c.key].fitness)
     for _ in range(passes):
-        near = [candidate for candidate in _neighbours(public.terms, best) if candidate.key not in measured]
+        near = []
+        if public.terms.agreement.step == "auto":
+            near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
+        if public.terms.model.gradient_bound == "auto":
+            near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
+        near = [candidate for candidate in near if candidate.key not in measured]
         measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
         before, best = best, min([best, *near], key=lambda c: measured[c.key].fitness)
         if best is before:
             break
     return best, measured
-
-
-def _neighbours(terms: Agreement, best: Candidate) -> list[Candidate]:
-    """The winner with a longer or shorter step, and a tighter or looser Ξ, where those are free."""
-    near = []
-    if terms.agreement.step == "auto":
-        near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
-    if terms.model.gradient_bound == "auto":
-        near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
-    return near
 
 
 def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
@@ -83,15 +78,13 @@ def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Cho
     )  # fmt: skip
 
 
-def measured_psi(
-    public: Problem, sample: PublicSample, runs: int, seed: int, record_at: Sequence[int] | None = ()
-) -> Float[Array, "runs recorded"]:
-    """ψ of `runs` runs, an equal number in each of WORLDS bootstrap worlds of the public sample."""
-    each = -(-runs // WORLDS)
+def measured_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> Float[Array, "runs recorded"]:
+    """ψ of `runs` runs, an equal number in each of FINALIST_WORLDS bootstrap worlds of the public sample."""
+    each = -(-runs // FINALIST_WORLDS)
     return np.concatenate(
         [
-            runs_in(world.under, public.terms, each, seed, i * each, record_at).relative_fitness
-            for i, world in enumerate(sample.worlds(WORLDS, seed))
+            runs_in(world.under, public.terms, each, seed, i * each).relative_fitness
+            for i, world in enumerate(sample.worlds(FINALIST_WORLDS, seed))
         ]
     )
 
@@ -110,8 +103,10 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     found: list[tuple[OneAnswer, bool]] = []
     for one in mechanisms.ALL:
         if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss):
-            found += [(one, True)] if one.guarantee is not Guarantee.APPROXIMATE else []
-            found += [(one, False)] if opted and one.guarantee is not Guarantee.PURE else []
+            if one.guarantee is not Guarantee.APPROXIMATE:
+                found.append((one, True))
+            if opted and one.guarantee is not Guarantee.PURE:
+                found.append((one, False))
     return found
 
 
@@ -122,29 +117,18 @@ def measure_one_answer(
     public, sample = bounded.problem, bounded.sample
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
-    agreement = plan_one_answer(
-        public,
-        mechanism.name,
-        public_start=public_start,
-        seed=seed,
-        sample=sample,
-    )
+    agreement = plan_one_answer(public, mechanism.name, public_start=public_start, seed=seed, sample=sample)
     # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
     if agreement.n_owners <= DEALT_OWNERS:
-        each = max(-(-runs // (2 * WORLDS)), 1)
-        mean = float(
-            np.mean(
-                [
-                    simulate(
-                        world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1
-                    ).relative_fitness.runs[:, -1]
-                    for world in sample.drawn(WORLDS, seed)
-                ]
-            )
-        )  # fmt: skip
+        each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
+        ends = [
+            simulate(world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1)
+            for world in sample.drawn(FINALIST_WORLDS, seed)
+        ]
+        mean = float(np.mean([one.relative_fitness.runs[:, -1] for one in ends]))
     else:
         mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
-    start = "agreed" if public.terms.agreement.start is not None else "public" if public_start else "zero"
+    start = starts_of(public.terms, public_start)[-1]
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)
 
@@ -152,7 +136,7 @@ def measure_one_answer(
 def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
     """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
     model = public.feasible_set.project(sample.optimum.theta)
-    worlds = sample.worlds(WORLDS, seed)
+    worlds = sample.worlds(FINALIST_WORLDS, seed)
     ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]
     records = public.terms.records
     largest, total = float(records.max()), float(records.sum())

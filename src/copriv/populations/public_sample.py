@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput, NotCertified
-from copriv.model.fitness import Fitness, Optimum, Quadratic, Regularizer
+from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law, World
 from copriv.problem import Problem
@@ -210,16 +210,3 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
     rough = np.array(columns)
     return np.asarray(0.5 * (rough + rough.T))
-
-
-def quadratic_about(problem: Problem) -> Quadratic:
-    """The fitness itself for the squared loss; else its second-order expansion about the optimum."""
-    f = problem.fitness
-    if f.quadratic is not None:
-        return f.quadratic
-    sample = PublicSample(problem)
-    σ, θ = f.regularizer.strength, problem.optimum.theta
-    H = 0.5 * (sample.hessian - σ * np.eye(len(θ)))
-    c = 0.5 * (sample.hessian @ θ)
-    s = problem.optimum.value + 0.5 * float(θ @ sample.hessian @ θ)
-    return Quadratic(H, c, s, Regularizer(σ))

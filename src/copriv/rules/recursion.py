@@ -1,7 +1,7 @@
 """A rule as a linear recursion, where it is one: what an exact forecast needs to know of it.
 
 Without clipping and box, and with the squared loss, every rule here is linear in its state and in the noise. Three
-shapes are known to `forecast.exact`: all answer in each round, the learner keeps a copy of θ for each owner, or it
+shapes are known to `exact`: all answer in each round, the learner keeps a copy of θ for each owner, or it
 keeps the newest answer of each. A rule hands over its shape with its own steps in it.
 """
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Any
@@ -15,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from copriv import __version__
 from copriv.errors import CoprivError, InvalidInput
+from copriv.formatting.numbers import json_ready
 from copriv.ui.i18n import LANGUAGES, preferred, source, texts
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -87,7 +87,7 @@ async def body(request: Request) -> Any:
 def as_json(content: Any, status: int = 200) -> Response:
     """A JSON answer that nobody keeps."""
     # In ASCII: half of a surrogate pair, which a name can hold, is no UTF-8.
-    text = json.dumps(_finite(content), allow_nan=False)
+    text = json.dumps(json_ready(content), allow_nan=False)
     return Response(text, status, {"cache-control": "no-store"}, media_type="application/json")
 
 
@@ -104,18 +104,9 @@ def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], seen: Callable[[
             yield "retry: 1000\n\n"
             while True:
                 found = changes(mine)
-                yield f"data: {json.dumps(_finite(found))}\n\n" if found else ": still here\n\n"
+                yield f"data: {json.dumps(json_ready(found))}\n\n" if found else ": still here\n\n"
                 await asyncio.sleep(BEAT)
         finally:
             seen(-1)
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: null in its place."""
-    if isinstance(value, dict):
-        return {key: _finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

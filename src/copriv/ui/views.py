@@ -17,9 +17,9 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import Forecast, forecast
-from copriv.forecast.assessment import assess
+from copriv.forecast.assessment import assess, worlds_unlike
 from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.forecaster import worlds_unlike
+from copriv.forecast.shapley import shapley_values
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
@@ -228,7 +228,7 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
     together = members.together()
     alone, without = made.alone(members), members.loss_without()
     N = len(alone)
-    shares, errors = members.shapley(samples=400) if N <= MANY else (np.full(N, np.nan), np.zeros(N))
+    shares, errors = shapley_values(members, samples=400) if N <= MANY else (np.full(N, np.nan), np.zeros(N))
     weights, rivals = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
     rows, i = [], -1
     for seat in question.seats:

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from copriv import mechanisms
-from copriv.exact.moments import OwnerKinds
-from copriv.exact.recursion import moments_of
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.mechanisms.gaussian import Gaussian
 from copriv.mechanisms.laplace import Laplace
 from copriv.mechanisms.laplace_composed import LaplaceComposed
@@ -43,8 +42,8 @@ def exact(trial: Trial) -> tuple[float, float]:
     assert recursion is not None
     variance = agreement.mechanism.law(agreement).variance * noise_scales(agreement) ** 2
     owners = OwnerKinds.of(agreement.records, np.sqrt(variance / 2.0))
-    found = moments_of(recursion, q, owners, agreement.agreement.horizon, problem.start, mean_only=True)
-    return float(found.mean[-1] / problem.optimum.value), float(variance[0])
+    found = expected_cost(recursion, q, owners, agreement.agreement.horizon, problem.start)
+    return float(found[-1] / problem.optimum.value), float(variance[0])
 
 
 @dataclass(frozen=True)

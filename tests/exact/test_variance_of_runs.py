@@ -1,18 +1,21 @@
-"""Var f(θ_k) of A1 and A2 against every schedule, each a quadratic form in Laplace draws, written in θ itself."""
+"""Var f(θ_k), by the oracle: against every schedule, each a quadratic form in Laplace draws; and runs against the oracle."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copriv.exact import asynchronous_variance
-from copriv.exact.asynchronous import a1, a2
-from copriv.exact.moments import Directions, OwnerKinds
-from copriv.exact.reduced_runs import simulated_costs
+from copriv import Agreement, simulate
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic, Regularizer
+from copriv.problem import Problem
+from copriv.rules import named
+from copriv.simulation.engine import noise_scales
+from exact_variance import variance_of
+from plain_runs import costs_of_runs
 from recursions import recursion_of
 
-FORECAST = {"A1": a1, "A2": a2}
+RULES = ["A1", "A2"]
 
 
 def problem(rng, p):
@@ -87,12 +90,10 @@ def check(rule, n, b, p, T, seed, caps=None, random_order=False):
     exact, gaussian, marginal, mean = by_schedules(
         rule, quadratic, n, b, step, T, start, schedules_of(caps, len(n), T, random_order)
     )
+    arguments = (recursion_of(rule, step, T), quadratic, OwnerKinds.of(n, b, answers=caps), T, start)
     order = "random order" if random_order else "uniform"
-    found = FORECAST[rule](quadratic, OwnerKinds.of(n, b, answers=caps), step, T, start, rng, order=order)
-    assert (found.kind, found.variance_kind) == ("exact", "exact")
-    assert not found.variance_error.any()
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-10)
-    np.testing.assert_allclose(found.variance, exact, rtol=1e-9, atol=1e-12 * (mean**2).max())
+    np.testing.assert_allclose(expected_cost(*arguments, order), mean, rtol=1e-10)
+    np.testing.assert_allclose(variance_of(*arguments, order), exact, rtol=1e-9, atol=1e-12 * (mean**2).max())
     return exact[-1], gaussian[-1], marginal[-1]
 
 
@@ -117,7 +118,7 @@ def test_variance_under_caps(rule, caps, random_order, seed):
     check(rule, n, b, 2, sum(caps), seed, caps, random_order)
 
 
-@pytest.mark.parametrize("rule", FORECAST)
+@pytest.mark.parametrize("rule", RULES)
 def test_neither_gaussian_noise_nor_independent_directions_would_do(rule):
     exact, gaussian, marginal = check(rule, np.array([1.0, 2.0]), np.array([1.0, 0.4]), 3, 4, 0)
     assert exact > gaussian * (1 + 1e-3)
@@ -125,7 +126,7 @@ def test_neither_gaussian_noise_nor_independent_directions_would_do(rule):
 
 
 @pytest.mark.parametrize("caps", [None, 2])
-@pytest.mark.parametrize("rule", FORECAST)
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("counts", [[7], [6, 2], [5, 1]])
 def test_identical_owners_collapse(rule, counts, caps):
     """Against the same owners with sizes that differ in the tenth place, which are not collapsed."""
@@ -139,9 +140,7 @@ def test_identical_owners_collapse(rule, counts, caps):
     order = "uniform" if caps is None else "random order"
 
     def variance(owners):
-        found = FORECAST[rule](quadratic, owners, step_of(rule, T), T, np.ones(2), rng, order=order)
-        assert found.variance_kind == "exact"
-        return found.variance
+        return variance_of(recursion_of(rule, step_of(rule, T), T), quadratic, owners, T, np.ones(2), order)
 
     together = variance(OwnerKinds.of(n, b, counts=counts, answers=caps))
     sizes = np.repeat(n, counts) * (1 + 1e-10 * np.arange(sum(counts)))
@@ -149,44 +148,64 @@ def test_identical_owners_collapse(rule, counts, caps):
     np.testing.assert_allclose(together, apart, rtol=1e-8, atol=1e-13 * together.max())
 
 
-@pytest.mark.parametrize("rule", FORECAST)
+@pytest.mark.parametrize("rule", RULES)
 def test_many_identical_owners_are_few_labels(rule):
     """Beyond the labels of one class: against runs, where owners return (12 owners, 40 events)."""
     rng = np.random.default_rng(1)
     quadratic, T, runs = problem(rng, 3), 40, 40_000
     owners = OwnerKinds.of([2.0], [0.7], counts=[12])
-    arguments = (quadratic, owners, step_of(rule, T) / 4, T, np.ones(3), rng)
-    exact = FORECAST[rule](*arguments)
-    costs = simulated_costs(
-        recursion_of(rule, step_of(rule, T) / 4, T), Directions.of(quadratic, owners, np.ones(3)), owners, T, runs, rng
-    )
-    fourth = ((costs - costs.mean(axis=0)) ** 4).mean(axis=0)
-    error = np.sqrt(np.maximum(fourth - costs.var(axis=0) ** 2, 0) / runs)
-    assert exact.variance_kind == "exact"
-    assert (np.abs(exact.variance - costs.var(axis=0)) <= 4.9 * error + 1e-12 * exact.mean.max() ** 2).all()
+    step, start = step_of(rule, T) / 4, np.ones(3)
+    recursion = recursion_of(rule, step, T)
+    exact, mean = (of(recursion, quadratic, owners, T, start) for of in (variance_of, expected_cost))
+    costs = costs_of_runs(rule, quadratic, np.full(12, 2.0), np.full(12, 0.7), step, T, start, runs, rng)
+    assert (np.abs(exact - costs.var(axis=0)) <= 4.9 * error_of_variance(costs) + 1e-12 * mean.max() ** 2).all()
 
 
 def test_unequal_noise_within_a_weight_does_not_enter_by_its_average():
     rng = np.random.default_rng(5)
     quadratic = problem(rng, 2)
     apart, average = OwnerKinds.of([4.0] * 2, [0.1, 2.0]), OwnerKinds.of([4.0], [np.sqrt(4.01 / 2)], counts=[2])
-    for rule, forecast in FORECAST.items():
-        one, other = (forecast(quadratic, o, step_of(rule, 6), 6, np.ones(2), rng) for o in (apart, average))
-        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-11)
-        assert one.variance[-1] > other.variance[-1] * 1.05
+    for rule in RULES:
+        recursion = recursion_of(rule, step_of(rule, 6), 6)
+        one, other = (expected_cost(recursion, quadratic, o, 6, np.ones(2)) for o in (apart, average))
+        np.testing.assert_allclose(one, other, rtol=1e-11)
+        one, other = (variance_of(recursion, quadratic, o, 6, np.ones(2)) for o in (apart, average))
+        assert one[-1] > other[-1] * 1.05
         check(rule, np.array([4.0, 4.0]), np.array([0.1, 2.0]), 2, 4, 5)
 
 
-def test_what_is_out_of_reach_is_simulated_and_says_so(monkeypatch):
-    rng = np.random.default_rng(6)
-    quadratic, other = problem(rng, 2), problem(rng, 2)
-    pooled = Quadratic(
-        0.5 * (quadratic.H + other.H), 0.5 * (quadratic.c + other.c), 0.5 * (quadratic.s + other.s), Regularizer(0.3)
+def error_of_variance(costs):
+    """The standard error of the variance of runs."""
+    fourth = ((costs - costs.mean(axis=0)) ** 4).mean(axis=0)
+    return np.sqrt(np.maximum(fourth - costs.var(axis=0) ** 2, 0) / len(costs))
+
+
+@pytest.mark.parametrize(("rule", "step"), [("S1", 3.0), ("S2", 0.3), ("A1", 1.0), ("A2", 0.2)])
+def test_simulated_runs_spread_as_far_as_the_oracle_says(rule, step):
+    """The noise and the schedules of `simulate`; noise half as large again would be seen."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20, 2))
+    y = X @ [1.0, -1.0] + 0.1 * rng.normal(size=20)
+    T, runs = 6, 20_000
+    owners = [{"name": f"o{i}", "records": 20, "epsilon": 120.0 * (1 + 0.5 * i)} for i in range(3)]
+    agreement = Agreement.of(
+        {
+            "agreement": {"rule": rule, "horizon": T, "step": step},
+            "model": {"loss": "squared", "regularization": 0.5, "gradient_bound": 300.0, "theta_max": 1e6},
+            "data": {"feature_bound": 0.0},
+            "owner": owners,
+        }
     )
-    different = OwnerKinds.of([4.0, 4.0], [0.1, 0.2], data=[quadratic, other])
-    found = a2(pooled, different, 0.2, 5, np.ones(2), rng)
-    assert (found.kind, found.variance_kind) == ("exact", "simulated")
-    assert found.variance_error[1:].all()
-    monkeypatch.setattr(asynchronous_variance, "MOST_HELD", 100.0)
-    found = a2(quadratic, OwnerKinds.of([4.0, 5.0], [0.1, 0.2]), 0.2, 5, np.ones(2), rng)
-    assert (found.kind, found.variance_kind) == ("exact", "simulated")
+    problem = Problem.of(agreement, [(X, y)] * 3, (X, y))
+    found = simulate(problem, runs=runs, record_at=None, alone=False, workers=1)
+    assert found.clipped == 0
+    costs = found.relative_fitness.runs * problem.optimum.value
+    quadratic, recursion = problem.fitness.quadratic, named(rule).recursion(agreement)
+
+    def exact(times):
+        kinds = OwnerKinds.of(agreement.records, times * noise_scales(agreement))
+        return variance_of(recursion, quadratic, kinds, T, problem.start)
+
+    off = 4.9 * error_of_variance(costs) + 1e-12 * costs.max() ** 2
+    assert (np.abs(exact(1.0) - costs.var(axis=0)) <= off).all()
+    assert abs(exact(1.5)[-1] - costs.var(axis=0)[-1]) > off[-1]

@@ -1,11 +1,11 @@
-"""Var f(θ_k) of A1 and A2, exactly: fourth moments over the noise and over who talks.
+"""Var f(θ_k) of linear rules, exactly: fourth moments over the noise and over who talks. The oracle for spreads of runs.
 
     Var f(θ_k) = ¼ Σ_jl a_j a_l E z_j² z_l² − (E f − f*)²
 
 All directions hear the same participant and rotated Laplace noise, so E z_j² z_l² is no product: each pair j ≤ l is followed
 by itself. With shared data a direction's state is y = (1, θ, S, x_1, x_2, …), x the owners' memories and S = Σ ω_i x_i,
 and an event is y ← Fy + gξ. So E[y_a y_b · y'_c y'_d], ′ the direction l, obeys a closed linear recursion, given the
-counts of `asynchronous_events`. The noise brings (V = 2b², κ = 12b⁴, G as in `synchronous`)
+counts of `answer_counts`. The noise brings (V = 2b², κ = 12b⁴, G as in `_in_rounds`)
 
     E ξ² = V,     E ξ² ξ'² = V² + κ G_jl,  with 2V² more for j = l,     odd moments 0.
 
@@ -17,22 +17,21 @@ Exact to rounding, which is relative to the square of the mean: about 1e-13 of i
 scale here: the variance of an owner's new noise goes with that of its memory, so that an average would not do.
 """
 
-import math
 from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.exact.asynchronous_events import NEGLIGIBLE, CopiesEvent, Counts, MemoryEvent, choices
-from copriv.exact.moments import Directions, Integers
+from copriv.exact.answer_counts import CopiesEvent, Counts, MemoryEvent, Order, caps_of
+from copriv.exact.asynchronous_by_counts import NEGLIGIBLE
+from copriv.exact.linear_system import Directions, Integers, OwnerKinds
+from copriv.model.fitness import Quadratic
+from copriv.rules.recursion import InRounds, Recursion, WithMemory
 from copriv.types import Array
 
 LABELS = 4
 """Owners of one class that an entry of four factors can name."""
-
-MOST_HELD = 2e7
-"""Numbers that one event may lead to."""
 
 ONE, MODEL, SUM = 0, 1, 2
 """The first labels of y; SUM is there only where a class can have more owners than labels."""
@@ -41,32 +40,70 @@ Row = tuple[int, ...]
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-def work(d: Directions, counts: Counts, most: float) -> float:
-    """About how many nanoseconds `variances` takes; infinite above `most`."""
-    base, total = _base(counts), 0.0
-    pairs = len(d.curvature) * (len(d.curvature) + 1) / 2
-    if (
-        math.isinf(counts.visits(MOST_HELD))
-        or pairs * _entries_of(base + sum(_sizes(counts, counts.first))) > MOST_HELD
-    ):
-        return math.inf
-    for moves in _walk(counts):
-        held = 0.0
-        new = base > SUM  # else a first answer and a later one are taken together
-        for after, joined, _ in {(a, int(counts.successor[c]), new and counts.slot[c] < 0) for _, c, _, a in moves}:
-            sizes = _sizes(counts, after)
-            labels = base + sum(sizes)
-            numbers = pairs * _entries_of(labels)
-            total += 3e5 + numbers * (2.0 + 0.4 * labels + 2.7 * (sizes[joined] - 1) + 5.0 * new)
-            held += numbers
-        if total > most or held > MOST_HELD:
-            return math.inf
-    return total
+def variance_of(
+    recursion: Recursion,
+    quadratic: Quadratic,
+    owners: OwnerKinds,
+    horizon: int,
+    start: object,
+    order: Order = "uniform",
+) -> Float[Array, " k"]:
+    """Var f(θ_k) after k updates, k = 0, 1, …; identical owners are best given as one kind."""
+    d, rotation = Directions.of(quadratic, start), np.linalg.eigh(quadratic.hessian)[1]
+    squares = np.square(rotation)
+    mixing = squares.T @ squares
+    if isinstance(recursion, InRounds):
+        return _in_rounds(d, mixing, owners, recursion)
+    remembers = isinstance(recursion, WithMemory)
+    counts = Counts.of(owners, caps_of(owners, horizon, order), horizon, order, remembers)
+    if isinstance(recursion, WithMemory):
+        event: CopiesEvent | MemoryEvent = MemoryEvent(d, counts, recursion.step)
+    else:
+        event = CopiesEvent(d, counts, recursion.step, recursion.learner_step)
+    found = _in_turns(d, mixing, counts, event)
+    return np.pad(found, (0, horizon + 1 - len(found)), mode="edge")
 
 
-def variances(d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -> Float[Array, " k"]:
-    """Var f(θ_k) for k = 0 … horizon. Needs `d.shared`, and `counts` with `noise_apart`."""
-    recursion = _Recursion(d, counts, event)
+def _in_rounds(d: Directions, mixing: Array, owners: OwnerKinds, recursion: InRounds) -> Float[Array, " k"]:
+    """With ξ = z − E z and D = diag(a), noise of variance V and fourth cumulant κ in every direction,
+
+        Var ½zᵀDz = μᵀDΣDμ + ½ tr(DΣDΣ) + ¼ Σ_jj' a_j a_j' G_jj' K_jj',   G_jj' = Σ_l U_lj² U_lj'²,
+
+    where K_jj' = κ Σ_t r_tj² r_tj'², r_tj the response of z_j to the noise of round t.
+    """
+    a, p, steps, average = d.curvature, len(d.curvature), recursion.steps, recursion.average
+    scale = owners.weights * owners.noise_scale
+    V = 2.0 * float(owners.counts @ scale**2)
+    κ = 12.0 * float(owners.counts @ scale**4)
+    mixing = np.outer(a, a) * mixing
+    states, out = (1, 0) if average is None else (2, 1)
+    square = out * states + out
+    μ = np.repeat(d.start[:, None], states, axis=1)
+    Σ = np.zeros((p, states, states))
+    K = np.zeros((p, states**2, p, states**2))
+    variance = np.empty(len(steps) + 1)
+    F, g = np.zeros((p, states, states)), np.zeros(states)
+    for k in range(len(steps) + 1):
+        m, s = μ[:, out], Σ[:, out, out]
+        gaussian = float((a**2) @ (m**2 * s + 0.5 * s**2))
+        variance[k] = gaussian + 0.25 * float((mixing * K[:, square, :, square]).sum())
+        if k == len(steps):
+            break
+        F[:, 0, 0], g[0] = 1.0 - steps[k] * a, -steps[k]
+        if average is not None:
+            F[:, 1, 0], F[:, 1, 1] = average[k], 1.0 - average[k]
+        μ = np.einsum("jab,jb->ja", F, μ)
+        Σ = F @ Σ @ F.transpose(0, 2, 1) + V * np.outer(g, g)
+        FF = np.einsum("jab,jcd->jacbd", F, F).reshape(p, states**2, states**2)
+        gg = np.outer(g, g).reshape(-1)
+        K = (FF @ K.reshape(p, states**2, -1)).reshape(p * states**2, p, states**2)
+        K = np.einsum("rjb,jab->rja", K, FF).reshape(p, states**2, p, states**2)
+        K += κ * gg[:, None, None] * gg
+    return variance
+
+
+def _in_turns(d: Directions, mixing: Array, counts: Counts, event: CopiesEvent | MemoryEvent) -> Float[Array, " k"]:
+    recursion = _Recursion(d, mixing, counts, event)
     live = {counts.first: recursion.start()}
     found = [0.0]
     for k, moves in enumerate(_walk(counts), start=1):
@@ -82,7 +119,7 @@ def variances(d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -
             live[after] = live.get(after, 0.0) + _join(answered, after, joined, sizes, recursion.base, counts)
         live = {after: recursion.move(moments, k, after) for after, moments in live.items()}
         found.append(recursion.variance(live, counts))
-    return np.array(found + found[-1:] * (counts.horizon - counts.events))
+    return np.array(found)
 
 
 def _walk(counts: Counts) -> Iterator[list[tuple[Row, int, float, Row]]]:
@@ -91,10 +128,7 @@ def _walk(counts: Counts) -> Iterator[list[tuple[Row, int, float, Row]]]:
     for _ in range(counts.events):
         rows, states = list(live), np.array(list(live), dtype=np.int64)
         moves, reached = [], dict[Row, float]()
-        for c, here, chance in choices(counts, states):
-            to = states[here].copy()
-            to[:, c] -= 1
-            to[:, counts.successor[c]] += 1
+        for c, here, chance, to in counts.choices(states):
             for i, q, after in zip(here.tolist(), chance.tolist(), map(tuple, to.tolist()), strict=True):
                 moves.append((rows[i], c, q, after))
                 reached[after] = reached.get(after, 0.0) + q * live[rows[i]]
@@ -152,11 +186,10 @@ class _Linear:
 class _Recursion:
     """E[y_a y_b · y'_c y'_d; counts] as an array (pairs of directions) × (pairs a ≤ b) × (pairs c ≤ d)."""
 
-    def __init__(self, d: Directions, counts: Counts, event: CopiesEvent | MemoryEvent) -> None:
+    def __init__(self, d: Directions, mixing: Array, counts: Counts, event: CopiesEvent | MemoryEvent) -> None:
         self._d, self._counts, self._event = d, counts, event
         self._j, self._l = np.triu_indices(len(d.curvature))
-        squares = np.square(d.rotation)
-        self._mixing = (squares.T @ squares)[self._j, self._l]
+        self._mixing = mixing[self._j, self._l]
         self._same = np.flatnonzero(self._j == self._l)
         self._talks: dict[tuple[int, int, bool], _Linear] = {}
         self.base = _base(counts)
@@ -196,10 +229,10 @@ class _Recursion:
         F, g = np.zeros((p, last + 1, last + own)), np.zeros(last + 1)
         F[:, range(last), range(last)] = 1.0
         constant, model_part, own_part, g[last] = self._event.memory(kind)
-        F[:, last, ONE], F[:, last, MODEL] = constant[:, 0], model_part[:, 0, 0]
+        F[:, last, ONE], F[:, last, MODEL] = constant, model_part
         changed = [last]
         if own:
-            F[:, last, last] = own_part[:, 0, 0]
+            F[:, last, last] = own_part
         if self.base > SUM:
             ω = float(self._counts.owners.weights[kind])
             F[:, SUM] += ω * F[:, last]
@@ -208,8 +241,8 @@ class _Recursion:
                 F[:, SUM, last] -= ω
             changed.append(SUM)
         if isinstance(self._event, CopiesEvent):
-            constant, keep, own_keep, _ = self._event.model(0, kind, np.array([self._counts.first]))
-            F[:, MODEL, ONE], F[:, MODEL, MODEL], F[:, MODEL, last] = constant[:, 0], keep, own_keep
+            constant, keep, own_keep, _ = self._event.model(0, np.array([self._counts.first]))
+            F[:, MODEL, ONE], F[:, MODEL, MODEL], F[:, MODEL, last] = constant, keep, own_keep
             changed.append(MODEL)
         return _Linear(F, np.array(changed), g)
 
@@ -219,9 +252,9 @@ class _Recursion:
             return moments
         counts, sizes = self._counts, _sizes(self._counts, after)
         labels = self.base + sum(sizes)
-        constant, keep, _, pull = self._event.model(k, 0, np.array([after]))
+        constant, keep, _, pull = self._event.model(k, np.array([after]))
         F = np.repeat(np.eye(labels)[None], len(self._d.curvature), axis=0)
-        F[:, MODEL, ONE], F[:, MODEL, MODEL] = constant[:, 0], keep
+        F[:, MODEL, ONE], F[:, MODEL, MODEL] = constant, keep
         if self.base > SUM:
             F[:, MODEL, SUM] = pull[0, 0] / counts.owners.weights[counts.kind[counts.slot == 0]]
         else:
@@ -239,10 +272,6 @@ class _Recursion:
             second += moments[self._same, θθ, 0]
         twice = np.where(self._j == self._l, 0.25, 0.5)
         return max(0.0, float(twice * a[self._j] * a[self._l] @ fourth) - float(0.5 * a @ second) ** 2)
-
-
-def _entries_of(labels: int) -> int:
-    return (labels * (labels + 1) // 2) ** 2
 
 
 def _base(counts: Counts) -> int:

@@ -1,0 +1,115 @@
+"""The input of an exact forecast: the owners by kind, and the fitness in the eigenvectors of its second derivative."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.errors import InvalidInput
+from copriv.model.fitness import Quadratic
+from copriv.types import Array
+from copriv.validation import finite_array
+
+Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerKinds:
+    """The owners, as kinds of identical ones: a million identical owners are one kind with count 1,000,000.
+
+    Their records are taken to share one H and c.
+    """
+
+    records: Float[Array, " kinds"]
+    """n_i of one owner of the kind."""
+    noise_scale: Float[Array, " kinds"]
+    """b_i of the Laplace draw on each coordinate of an answer; a law of variance v is one of scale √(v/2) here."""
+    counts: Int[Integers, " kinds"]
+    answers: Int[Integers, " kinds"] | None = None
+    """The cap m_i that an owner enforces; None where nobody has one."""
+
+    @classmethod
+    def of(cls, records: object, noise_scale: object, counts: object = None, answers: object = None) -> "OwnerKinds":
+        """Check and wrap; `answers` may be one number for all. Raises InvalidInput."""
+        n = finite_array("records", records, 1)
+        b = finite_array("noise_scale", noise_scale, 1)
+        N = _whole("counts", np.ones(len(n)) if counts is None else counts, len(n))
+        m = None if answers is None else _whole("answers", np.broadcast_to(np.asarray(answers), n.shape), len(n))
+        if len(n) == 0 or len(b) != len(n):
+            raise InvalidInput(
+                f"owners: {len(n)} numbers of records, {len(b)} noise scales; each kind of owner needs one of each"
+            )
+        if not (n > 0).all() or not (b >= 0).all():
+            raise InvalidInput("owners: every kind needs more than 0 records and a noise scale of 0 or more")
+        return cls(n, b, N, m)
+
+    @property
+    def number(self) -> int:
+        """N, all owners."""
+        return int(self.counts.sum())
+
+    @cached_property
+    def weights(self) -> Float[Array, " kinds"]:
+        """ω_i = n_i/n of one owner of each kind; Σ counts·ω = 1."""
+        return self.records / float(self.counts @ self.records)
+
+    def caps(self, horizon: int) -> Int[Integers, " kinds"] | None:
+        """The caps, or None where no owner can reach its own within `horizon` events."""
+        return None if self.answers is None or (self.answers >= horizon).all() else self.answers
+
+    def merged(self, caps: Int[Integers, " kinds"] | None = None) -> tuple["OwnerKinds", Integers | None]:
+        """Owners of equal weight, and cap, as one kind of their mean noise variance, which is all that a mean needs."""
+        alike = self.records[:, None] if caps is None else np.column_stack([self.records, caps])
+        same, group = np.unique(alike, axis=0, return_inverse=True)
+        number = np.bincount(group.reshape(-1), weights=self.counts)
+        share = np.bincount(group.reshape(-1), weights=self.counts * self.records)
+        # ω²b² is what the noise adds; its sum over the group is kept.
+        noise = np.bincount(group.reshape(-1), weights=self.counts * (self.records * self.noise_scale) ** 2)
+        records = share / number
+        kinds = OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64))
+        return kinds, None if caps is None else same[:, 1].astype(np.int64)
+
+
+def _whole(name: str, value: object, length: int) -> Integers:
+    array = finite_array(name, value, 1)
+    if len(array) != length or not (array >= 1).all() or not (array == np.round(array)).all():
+        raise InvalidInput(f"{name}: need {length} whole numbers of at least 1, not {array.tolist()!r}")
+    return array.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """The fitness in z = Uᵀ(θ − θ*), U the eigenvectors of A: its cost is ½ Σ a_j z_j², and directions never meet.
+
+    An owner's answer without noise is `slope`·z + `offset` in each direction.
+    """
+
+    curvature: Float[Array, " p"]
+    optimum: Float[Array, " p"]
+    """Uᵀθ*."""
+    start: Float[Array, " p"]
+    sigma: float
+    """The regulariser's strength."""
+
+    @classmethod
+    def of(cls, quadratic: Quadratic, start: object) -> "Directions":
+        """Diagonalise once. Raises InvalidInput on a start of the wrong length."""
+        p, θ0 = len(quadratic.c), finite_array("start", start, 1)
+        if len(θ0) != p:
+            raise InvalidInput(f"start: needs {p} numbers, not {len(θ0)}")
+        a, U = np.linalg.eigh(quadratic.hessian)
+        θstar = quadratic.free_minimum()
+        return cls(a, U.T @ θstar, U.T @ (θ0 - θstar), quadratic.regularizer.strength)
+
+    @property
+    def slope(self) -> Float[Array, " p"]:
+        return self.curvature - self.sigma
+
+    @property
+    def offset(self) -> Float[Array, " p"]:
+        return -self.sigma * self.optimum
+
+    def cost(self, mean: Float[Array, " p"], variance: Float[Array, " p"]) -> float:
+        """E f(θ) − f(θ*) from mean and variance of z."""
+        return 0.5 * float(self.curvature @ (mean**2 + variance))
