@@ -89,8 +89,7 @@ class OwnerWorld:
         best, law = self.best[i], self.laws[i]
         if best is None:
             return np.full(len(models), HOPELESS)
-        rows = law.with_intercept() if self.pool.terms.model.intercept else law
-        return np.clip(self.pool.fitness_of(rows).value(models) / best.value - 1.0, 0.0, HOPELESS)
+        return np.clip(self.pool.fitness_of(self.pool.as_agreed(law)).value(models) / best.value - 1.0, 0.0, HOPELESS)
 
     @cached_property
     def _shared(self) -> tuple[Records, ...]:
@@ -177,7 +176,8 @@ class OwnerLaws:
         made: list[OwnerWorld] = []
         for attempt in range((TRIED + 1) * number):
             world = self._draw(np.random.default_rng([seed, 8, attempt]))
-            made += [world] if world is not None else []
+            if world is not None:
+                made.append(world)
             if len(made) == number:
                 return tuple(made)
         raise InvalidInput(
@@ -213,7 +213,7 @@ class OwnerLaws:
         if self._classes_of_a_law:
             z = law.logits(rng, table.features)
             populations = tuple(
-                _of_odds(table.features, size * one / one.sum(), z + whole_of(table, problem) @ far)
+                _of_odds(table.features, size * one / one.sum(), z + problem.as_agreed(table).features @ far)
                 for one, far, size in zip(laws, away[:-1], n, strict=True)
             )
         else:
@@ -253,7 +253,7 @@ class OwnerLaws:
 
     def _said(self, away: Float[Array, "owners p"], table: Records, row: Int[np.ndarray, " made"]) -> Array:
         """What the model of each row's own owner says of it beyond the common one; row: which public row it is made of."""
-        return np.asarray(np.sum(whole_of(table, self.sample.problem) * away[self._whose[row]], axis=1))
+        return np.asarray(np.sum(self.sample.problem.as_agreed(table).features * away[self._whose[row]], axis=1))
 
     def _less(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
         """Everybody's rows as they would be if all owners had the common model, which they say alone.
@@ -265,7 +265,7 @@ class OwnerLaws:
         if isinstance(problem.loss, Squared | Huber):
             return Records(rows.features, targets - theirs, weight)
         if isinstance(problem.loss, Logistic):
-            z = targets * (whole_of(rows, problem) @ self.sample.optimum.theta)
+            z = targets * (problem.as_agreed(rows).features @ self.sample.optimum.theta)
             weight = weight * expit(z) / expit(z + targets * theirs)
         return Records(rows.features, targets, weight)
 
@@ -280,7 +280,7 @@ class OwnerLaws:
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
         x, y, weight, theirs = law.features[some], law.target[some], law.weight[some], theirs[some]
         weight = size * weight / weight.sum()
-        whole = whole_of(law, problem)[some]
+        whole = problem.as_agreed(law).features[some]
         if isinstance(problem.loss, Squared | Huber):
             y = y + whole @ away - theirs
             now = best_on(problem, Records(x, y, weight), common + away)
@@ -314,11 +314,6 @@ def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directi
     return np.asarray((x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept]))
 
 
-def whole_of(rows: Records, problem: Problem) -> Float[Array, "rows p"]:
-    """Features as the model sees them."""
-    return rows.with_intercept().features if problem.terms.model.intercept else rows.features
-
-
 def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
     some = weight > 0
     return Records(table.features[some], table.target[some], weight[some])
@@ -326,9 +321,8 @@ def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
 
 def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
     """The best model of records without the intercept's column, as the problem fits models; None: there is no finite one."""
-    rows = records.with_intercept() if problem.terms.model.intercept else records
     try:
-        return problem.fitness_of(rows).minimum(near, accuracy)
+        return problem.fitness_of(problem.as_agreed(records)).minimum(near, accuracy)
     except NotCertified:
         return None
 

@@ -112,19 +112,9 @@ def unlike_worlds_at(
     made = []
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
-        made.append(_dealt(world.pool, deal, level, bundles.of_owner))
+        s = deal.steepness(level)
+        made.append(UnlikeWorld(world.pool, deal.shares(s), deal.apart(s), deal.heterogeneity(s), bundles.of_owner))
     return tuple(made)
-
-
-def _dealt(pool: Problem, deal: "_Deal", heterogeneity: float, bundle: Int[np.ndarray, " owners"]) -> UnlikeWorld:
-    low, high = 0.0, STEEPEST
-    if heterogeneity <= 0 or len(deal.size) < 2:
-        high = 0.0
-    elif deal.heterogeneity(high) > heterogeneity:
-        for _ in range(14):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if deal.heterogeneity(middle) < heterogeneity else (low, middle)
-    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.heterogeneity(high), bundle)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +159,18 @@ class _Deal:
                 break
             level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
         return np.asarray(softmax(level + steepness * self.places, axis=0))
+
+    def steepness(self, heterogeneity: float) -> float:
+        """s at which the deal has this heterogeneity, by bisection; `STEEPEST` where the rows do not allow as much."""
+        if heterogeneity <= 0 or len(self.size) < 2:
+            return 0.0
+        low, high = 0.0, STEEPEST
+        if self.heterogeneity(high) <= heterogeneity:
+            return high
+        for _ in range(14):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.heterogeneity(middle) < heterogeneity else (low, middle)
+        return high
 
     def heterogeneity(self, steepness: float) -> float:
         """Σ size_j · u_j."""

@@ -31,8 +31,6 @@ from copriv.types import Array
 
 SURE = 0.05
 """Of each tail: ranges hold with 90 %."""
-SURE_ERRORS = 1.645
-"""Standard errors of a normal number, the same."""
 
 
 @dataclass(frozen=True)
@@ -125,12 +123,10 @@ def diagnose(
         off = sample.wobble**2 * float(d @ A @ d)
         one = 1.0 / (float(np.trace(inverse)) * noise[i] + off + 1e-300)
         total[i] += one * (answer - plain @ d)
-        weight[i], squares[i], moved[i], many = (
-            weight[i] + one,
-            squares[i] + one**2,
-            moved[i] + one * off**0.5,
-            many + 1,
-        )
+        weight[i] += one
+        squares[i] += one**2
+        moved[i] += one * off**0.5
+        many += 1
     given = weight > 0
     w = np.where(given, agreement.weights, 0.0)
     if given.sum() < 2 or w.sum() <= 0:
@@ -155,7 +151,7 @@ def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0
 
     wobble: by which part of itself A is off, and with it all that is measured by it.
     """
-    wide = float(np.exp(SURE_ERRORS * wobble))
+    wide = float(np.exp(1.645 * wobble))  # 90 % of a normal number lie within 1.645 standard errors
     expected_high = chance * float(chdtri(p, SURE)) / p
     if noise <= 0:
         return Distance(raw, raw / wide, raw * wide, chance, expected_high)

@@ -56,8 +56,6 @@ KINKS = 40_000
 MOST_SYNTHETIC = 5000
 EXACTLY = 1e-9
 """A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
-EXACT_DRAW = 10**9
-"""Units from which on `some_of` draws by normal laws: the exact one counts no further."""
 COPIES = 300
 """Rows that stand for the tail in a world."""
 ALONE = 0.9
@@ -91,15 +89,9 @@ def some_of(rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: 
     """So many of the units that stand `counts` times each, without replacement."""
     if number >= counts.sum():
         return counts.copy()
-    if counts.sum() >= EXACT_DRAW:
-        return _some_of_very_many(rng, counts, number)
-    return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
-
-
-def _some_of_very_many(
-    rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int
-) -> Int[np.ndarray, " rows"]:
-    """The same where there are more units than the exact law can count: row by row, each hypergeometric law as a normal one."""
+    if counts.sum() < 10**9:  # the most that numpy's exact law can count
+        return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
+    # Row by row, each hypergeometric law as a normal one.
     drawn, left = np.zeros_like(counts), int(counts.sum())
     for row, count in enumerate(counts.tolist()):
         share = count / left if left else 0.0
@@ -160,10 +152,13 @@ class Law:
             return True
         if self.observations < PLENTY * self.problem.n_parameters:
             return False
-        if self.labels:
-            return True
+        return self.labels or not self._fitted_exactly
+
+    @property
+    def _fitted_exactly(self) -> bool:
+        """Whether a model fits the rows so well that they are too few. Raises NotCertified where there is no best one."""
         nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
-        return self.problem.optimum.value > EXACTLY * nothing
+        return self.problem.optimum.value <= EXACTLY * nothing
 
     @cached_property
     def events(self) -> int:
@@ -179,8 +174,7 @@ class Law:
         if self.events < PLENTY * self.problem.n_parameters:
             return True
         try:
-            nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
-            return self.problem.optimum.value <= EXACTLY * nothing
+            return self._fitted_exactly
         except NotCertified:
             return True
 
@@ -295,8 +289,16 @@ class Law:
     def _spread_over(
         self, counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"] | int
     ) -> tuple[Int[np.ndarray, " made"], Array]:
-        """Rows that are found several times as so many different ones, at most; copies of one row stay copies of it."""
-        return _copies(counts, np.ones_like(counts) if self.copied else np.minimum(counts, copies))
+        """Split each row's count over at most `copies` rows: the row that each one repeats, and whole weights.
+
+        Where public rows are copies of few, each row stays one.
+        """
+        copies = np.ones_like(counts) if self.copied else np.minimum(counts, copies)
+        at = np.repeat(np.arange(len(counts)), copies)
+        weight = np.floor(counts[at] / copies[at])
+        rest = counts - np.bincount(at, weights=weight, minlength=len(counts))
+        weight[np.concatenate([[0], np.cumsum(copies)[:-1]])] += rest
+        return at, weight
 
     @cached_property
     def targets(self) -> Array:
@@ -312,7 +314,7 @@ class Law:
     @cached_property
     def _fit(self) -> tuple[Array, Array, Array]:
         """Residuals, leverages and predictions of a least-squares fit to the rows (not to their copies)."""
-        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        x = self.problem.as_agreed(self.rows).features
         U, s, _ = np.linalg.svd(x, full_matrices=False)
         U = U[:, s > 1e-10 * max(float(s[0]), 1e-300)]
         fitted = U @ (U.T @ self.rows.target)
@@ -325,7 +327,7 @@ class Law:
         Not those of the law, which has a constant whatever is agreed: beyond the rows it would be off by as much as they
         are longer, and clipping would seem to cost a model what no record does.
         """
-        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        x = self.problem.as_agreed(self.rows).features
         return np.asarray(np.linalg.lstsq(x, self.rows.target, rcond=1e-10)[0][: self.rows.features.shape[1]])
 
     @cached_property
@@ -398,24 +400,8 @@ class Law:
         return Records(made.features[some], made.target[some], counts[some].astype(np.float64))
 
 
-def _copies(
-    counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"]
-) -> tuple[Int[np.ndarray, " made"], Array]:
-    """Which row each of so many copies is, and whole weights that add up to the counts."""
-    at = np.repeat(np.arange(len(counts)), copies)
-    weight = np.floor(counts[at] / copies[at])
-    weight[np.concatenate([[0], np.cumsum(copies)[:-1]])] += counts - np.bincount(
-        at, weights=weight, minlength=len(counts)
-    )
-    return at, weight
-
-
 def _both_classes(x: Array, weight: Array, chance: Array) -> Records:
     """Each row as either class, as often as it is."""
     return Records(
         np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), np.concatenate([weight * chance, weight * (1.0 - chance)])
     )
-
-
-def _whole(x: Array, intercept: bool) -> Array:
-    return np.column_stack([x, np.ones(len(x))]) if intercept else x

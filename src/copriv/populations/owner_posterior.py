@@ -161,7 +161,9 @@ def posterior(
     sample: PublicSample, rows_of: Sequence[Sequence[int]]
 ) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
     """Draws of u_i, and of each owner's best model less the common one; last of public rows that are of nobody here."""
-    groups = [*rows_of, _of_nobody(sample, rows_of)]
+    of_somebody = {row for rows in rows_of for row in rows}
+    of_nobody = [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
+    groups = [*rows_of, of_nobody]
     evidence, c = evidence_of(sample, groups), 2.0 * sample.optimum.value / sample.problem.n_parameters
     rng = np.random.default_rng([len(rows_of), 12])
     f = sample.optimum.value
@@ -187,12 +189,6 @@ def posterior(
         levels[:, i] = LEVELS[at_level]
         away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
     return levels[:, :-1], away - _of_all(evidence, groups, away, sample.metric)[:, None, :]
-
-
-def _of_nobody(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> list[int]:
-    """Public rows that are of none of these owners."""
-    of_somebody = {row for rows in rows_of for row in rows}
-    return [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
 
 
 def _of_all(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput, NotCertified
-from copriv.model.fitness import Fitness, Optimum, Quadratic, Regularizer
+from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.populations.law import EXACTLY, Law, World
 from copriv.problem import Problem
@@ -131,29 +131,24 @@ class PublicSample:
                 "forecast: one public row does not tell how far targets lie from a model of them: bring two or more, and "
                 "ten for each parameter where there are as many"
             )
-        if (number, seed) not in self._made:
-            made: list[World] = []
-            lost = 0
-            near = self.optimum.theta
-            while len(made) < number:
-                world = self.law.draw((seed, 2, len(made) + lost))
-                try:
-                    optimum = world.pool.fitness.minimum(near)
-                except NotCertified:
-                    optimum = None
-                if optimum is not None and optimum.value > nothing_left(world.pool):
-                    made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
-                    continue
-                lost += 1
-                if lost > TRIED * number:
-                    n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
-                    raise InvalidInput(
-                        f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and "
-                        "ψ is relative to a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring "
-                        "more records"
-                    )
-            self._made[number, seed] = tuple(made)
-        return self._made[number, seed]
+        if (number, seed) in self._made:
+            return self._made[number, seed]
+        made: list[World] = []
+        for attempt in range((TRIED + 1) * number):
+            world = self.law.draw((seed, 2, attempt))
+            try:
+                optimum = world.pool.fitness.minimum(self.optimum.theta)
+            except NotCertified:
+                continue
+            if optimum.value > nothing_left(world.pool):
+                made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
+            if len(made) == number:
+                return self._made.setdefault((number, seed), tuple(made))
+        n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
+        raise InvalidInput(
+            f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and ψ is relative to "
+            "a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring more records"
+        )
 
     @cached_property
     def wobble(self) -> float:
@@ -161,11 +156,8 @@ class PublicSample:
         a, U = np.linalg.eigh(self.hessian)
         root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
         worlds = [self.law.draw((0, 3, i)).pool for i in range(BOOTSTRAPS)]
-        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in worlds]
+        off = [root.T @ curvature_of(world.fitness, self.optimum.theta) @ root - np.eye(len(a)) for world in worlds]
         return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
-
-    def _hessian_of(self, world: Problem) -> Array:
-        return curvature_of(world.fitness, self.optimum.theta)
 
     @cached_property
     def unexplained(self) -> float:
@@ -210,16 +202,3 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     columns = [(f.gradient(theta + h * e) - f.gradient(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))]
     rough = np.array(columns)
     return np.asarray(0.5 * (rough + rough.T))
-
-
-def quadratic_about(problem: Problem) -> Quadratic:
-    """The fitness itself for the squared loss; else its second-order expansion about the optimum."""
-    f = problem.fitness
-    if f.quadratic is not None:
-        return f.quadratic
-    sample = PublicSample(problem)
-    σ, θ = f.regularizer.strength, problem.optimum.theta
-    H = 0.5 * (sample.hessian - σ * np.eye(len(θ)))
-    c = 0.5 * (sample.hessian @ θ)
-    s = problem.optimum.value + 0.5 * float(θ @ sample.hessian @ θ)
-    return Quadratic(H, c, s, Regularizer(σ))

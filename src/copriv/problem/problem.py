@@ -204,22 +204,23 @@ class Problem(Shown):
     def owners(self) -> tuple[Records, ...]:
         """Each owner's records as they are answered from; equal objects stay one object."""
         if self.stand_in and self.pooled is None:
-            return (self._as_agreed(self.unbounded[0]),) * len(self.unbounded)
+            return (self.as_agreed(self.unbounded[0]),) * len(self.unbounded)
         distinct = dict(zip(map(id, self.unbounded), self.unbounded, strict=True))
-        made = {name: self._as_agreed(records) for name, records in distinct.items()}
+        made = {name: self.as_agreed(records) for name, records in distinct.items()}
         return tuple(map(made.__getitem__, map(id, self.unbounded)))
 
     @cached_property
     def public(self) -> Records | None:
         """The learner's own records, made in the same way."""
-        return None if self.unbounded_public is None else self._as_agreed(self.unbounded_public)
+        return None if self.unbounded_public is None else self.as_agreed(self.unbounded_public)
 
     @cached_property
     def held_out(self) -> Records | None:
         """Records that no owner trained on, made in the same way."""
-        return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
+        return None if self.unbounded_held_out is None else self.as_agreed(self.unbounded_held_out)
 
-    def _as_agreed(self, records: Records) -> Records:
+    def as_agreed(self, records: Records) -> Records:
+        """The records with the intercept's column, where the agreed model has one."""
         return records.with_intercept() if self.terms.model.intercept else records
 
     def on_public(self) -> "Problem":
@@ -295,7 +296,7 @@ class Problem(Shown):
     def fitness(self) -> Fitness:
         """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
         if self.pooled is not None:
-            return self.fitness_of(self._as_agreed(self.pooled))
+            return self.fitness_of(self.as_agreed(self.pooled))
         if self.stand_in:
             return self.fitness_of(self.owners[0])
         return self.fitness_of(Records.concatenate(self.owners))
