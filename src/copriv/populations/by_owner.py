@@ -1,29 +1,25 @@
-"""Worlds in which public rows say whose they are: each owner's records are drawn from its own rows and from everybody's.
+"""Worlds for strata: each owner's records are drawn from a mixture of its own public rows and of everybody's.
 
-Where strata of the public rows are the owners (by name, or by `owner.stratum`), a world need not guess who is unlike whom.
-An owner's law is taken as a draw from a Dirichlet process about everybody's, P_i ~ DP(α_i, P): α_i is how many of
-everybody's rows its own population is worth knowing by. Given its own public rows that is again one,
+Used where strata of the public rows are the owners (by name, or by `owner.stratum`). Owner i's law is a draw of a Dirichlet
+process about the pooled law, P_i ~ DP(α_i, P). Given its n_i⁰ public rows the posterior is again one,
 
     P_i | rows  ~  DP(α_i + n_i⁰,  (α_i P + Σ own rows) / (α_i + n_i⁰)),
 
-so that few rows of its own leave an owner near everybody, and many make it itself: partial pooling, with its uncertainty.
+which is partial pooling: with few rows of its own an owner is near the pooled law, with many near its own rows.
 
-What α_i is. Features say it by themselves, the same for all owners: the means of owners' rows spread by 1/α + 1/n_i⁰ in the
-direction in which they differ most. (On average over directions would be less: owners sorted by one feature of twelve would
-be given everybody's rows, and these would hold an owner's own model in a place where it has no rows.)
+α is estimated from the features, the same for all owners: the means of owners' rows have variance 1/α + 1/n_i⁰ in the
+direction in which they differ most. (An average over directions would be too small where owners are sorted by one feature.)
 
-How far its best model is from the common one its own rows say, and the other owners' (`copriv.populations.owner_posterior`).
+How far an owner's best model θ_i is from θ* has a posterior of its own (`copriv.populations.owner_posterior`). A mixture of
+rows does not have θ_i as its best model, so targets of the mixture are adjusted until it has: each row is shifted from its
+own owner's model to owner i's, by a draw of d_i = θ_i − θ*, and θ* is itself drawn, from rows shifted to it. Logistic losses
+reweight the classes instead. Logistic models with few rows per parameter draw classes from the posterior at θ* + d_i, because a
+fit would overfit the observed ones (decision 0015). Other losses (the hinge, a user's own) use α_i = κ/(u_i f(θ*)) instead: an
+optimum over α rows costs κ/α (`public_sample`).
 
-A mixture of rows has the best model of nobody: everybody's rows hold it back where an owner's own do not reach. So a law's
-targets are bent until its best model is a draw of θ* + d, d of all owners' rows together being nothing: each row is moved
-from its own owner's model to this one's, and θ* itself is drawn from rows that are moved to it. Where a loss does
-not say how (the hinge, a user's own), α_i = κ/(u_i f(θ*)) instead: an optimum over α rows is off by κ/α (`public_sample`).
-Classes that a logistic model's fit has few rows a parameter of are those of a law, θ* + d with θ* drawn from the posterior:
-what rows have of them, a fit would follow (decision 0015).
-
-From P_i come the owner's n_i records, from them its own model, from all of them the pool and θ*: ψ, own losses, verdicts and
-runs are then of one and the same world. The hierarchical Dirichlet process is Teh et al. (2006); with a posterior that only
-draws weights of rows seen it is the Bayesian bootstrap (Rubin 1981), owner by owner.
+From P_i come the owner's n_i records and its own model, and from all records the pool and θ*, so that ψ, own losses, verdicts
+and runs refer to the same world. The model is a hierarchical Dirichlet process (Teh et al. 2006) with a bootstrap posterior
+(Rubin 1981) for each owner.
 """
 
 from dataclasses import dataclass, replace
@@ -47,54 +43,53 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 LEAST_ROWS = 3
-"""A population is worth at least so many rows a parameter: fewer would be fitted by its model, and be nobody's."""
+"""Least α_i + n_i⁰ per parameter: with less, an owner's model would interpolate its law."""
 LONG = 3.0
-"""Of a feature's length, in spreads, what counts for how owners differ: a few very long rows are nobody's law."""
+"""Standard deviations at which the lengths of features are cut off for α, so that a few outliers do not decide it."""
 MOST_ROWS = 1e4
-"""Of everybody's for an owner's features: as good as alike."""
+"""Largest α, at which owners are as good as alike."""
 MOST_OWNERS = 200
-"""Beyond, public rows tell how unlike owners are, and not which: an own model an owner and world takes too long."""
+"""Most owners that are told apart: each costs a fit per world. Strata of more say only how much owners differ."""
 HOPELESS = 1e6
-"""ψ of a model that has no finite optimum: it counts as this."""
+"""ψ of an owner's model without a finite optimum, and the largest ψ."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnerWorld:
-    """Everybody's records, and whose they are: a draw from what strata of public rows allow."""
+    """A posterior draw of all records and of the owner of each, given strata of the public rows."""
 
     pool: Problem
-    """All records together, in every owner's place; its optimum is known."""
+    """All records, in every owner's place; its optimum is known."""
     held: tuple[Records, ...]
     """Each owner's records, before the intercept."""
     laws: tuple[Records, ...]
-    """Each owner's own population: the law its records are drawn from."""
+    """The law that each owner's records are drawn from."""
     apart: Float[Array, " owners"]
-    """Each owner's heterogeneity: ψ of its own population's best model on everybody's records."""
+    """Heterogeneity of each owner: ψ of its law's best model on all records."""
     heterogeneity: float
-    """Of all, by records."""
+    """Mean over owners, weighted by records."""
     best: tuple[Optimum | None, ...]
-    """Each population's own best model; None where it has no finite one."""
+    """The best model of each owner's law; None where there is no finite one."""
     bundle: Int[np.ndarray, " owners"]
-    """Of each owner (`copriv.agreement.equivalent_owners`): a run of many is one of their bundles."""
+    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`)."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The owners of `agreement` in this world, in its order, or their bundles."""
+        """The problem of `agreement`'s owners (or their bundles) in this world, in its order."""
         parts = self._shared
         place = self.bundle.tolist() if agreement.n_owners == len(self.held) else range(agreement.n_owners)
         owners = tuple(parts[i % len(parts)] for i in place)
         return replace(self.pool.under(agreement), unbounded=owners, pooled=self.pool.unbounded[0])
 
     def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
-        """ψ of models on owner i's own population, above the best there; HOPELESS where it has no best one."""
+        """ψ of models on owner i's own law; HOPELESS where it has no best model."""
         best, law = self.best[i], self.laws[i]
         if best is None:
             return np.full(len(models), HOPELESS)
-        rows = law.with_intercept() if self.pool.terms.model.intercept else law
-        return np.clip(self.pool.fitness_of(rows).value(models) / best.value - 1.0, 0.0, HOPELESS)
+        return np.clip(self.pool.fitness_of(self.pool.as_agreed(law)).value(models) / best.value - 1.0, 0.0, HOPELESS)
 
     @cached_property
     def _shared(self) -> tuple[Records, ...]:
-        """Each owner's records; of many owners those of a bundle together."""
+        """Records of each owner, or of each bundle where owners are bundled."""
         if len(np.unique(self.bundle)) == len(self.held):
             return self.held
         members = [np.flatnonzero(self.bundle == k) for k in range(int(self.bundle.max()) + 1)]
@@ -102,7 +97,7 @@ class OwnerWorld:
 
 
 def knows_owners(problem: Problem) -> bool:
-    """Whether public rows say for two owners or more which of them are theirs, and owners are not too many to be told apart."""
+    """Whether strata of the public rows are known for two owners or more, of at most `MOST_OWNERS`."""
     if problem.strata is None or not 2 <= problem.terms.n_owners <= MOST_OWNERS:
         return False
     if any(table.count is not None for table in problem.terms.owner_tables):
@@ -113,13 +108,13 @@ def knows_owners(problem: Problem) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class OwnerLaws:
-    """What public rows with strata say of each owner's law."""
+    """The posterior of each owner's law, given public rows with strata."""
 
     sample: PublicSample
 
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], ...]:
-        """Each owner's own public rows."""
+        """Indices of each owner's public rows."""
         problem = self.sample.problem
         assert problem.strata is not None
         return tuple(
@@ -128,28 +123,28 @@ class OwnerLaws:
 
     @cached_property
     def usable(self) -> bool:
-        """Whether worlds are drawings of public rows, one row an observation: else strata cannot be followed into them."""
+        """Whether worlds resample distinct public rows, so that each row of a world has a stratum."""
         law = self.sample.law
         told = law.plenty and (not law.few_events or self._classes_of_a_law)
         return told and len(law.rows) == len(law.raw)
 
     @cached_property
     def _classes_of_a_law(self) -> bool:
-        """Whether rows say enough of what features are like, and too little of classes to be taken as they are."""
+        """Whether rows are many enough for the features and too few for the classes, which are then drawn from a model."""
         law, p = self.sample.law, self.sample.problem.n_parameters
         return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
 
     @property
-    def _bends(self) -> bool:
+    def _adjusts_targets(self) -> bool:
         return isinstance(self.sample.problem.loss, Squared | Huber | Logistic)
 
     @cached_property
     def _of_features(self) -> float:
-        """α of the features alone, the same for all owners.
+        """α of the features, the same for all owners.
 
-        In the direction in which owners lie furthest apart their means spread by 1/α, in units of all rows', and by what
-        chance adds there: the largest eigenvalue of N means' noise, (1 + √(q/N))²/n_i⁰ of q directions (Marchenko and Pastur
-        1967). Directions are those of features and of how long each is: owners may differ in width alone.
+        In the direction of the largest variance between owners' means it is 1/α plus sampling noise, in units of the
+        variance of all rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰
+        (Marchenko and Pastur 1967). Directions include absolute values, as owners may differ in variance alone.
         """
         x = _uncorrelated(self.sample.problem.unbounded[0].features)
         z = _uncorrelated(np.column_stack([x, np.minimum(np.abs(x), LONG)]))
@@ -166,18 +161,19 @@ class OwnerLaws:
 
     @cached_property
     def heterogeneity(self) -> Heterogeneity:
-        """u of all owners by records: median and 90 % of its posterior."""
+        """Mean u over owners, weighted by records: posterior median and 90 % interval."""
         away, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
         apart = 0.5 * np.sum((away @ self.sample.metric) * away, axis=2) / self.sample.optimum.value
         low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
         return Heterogeneity(value, low, high, "strata")
 
     def drawn(self, number: int, seed: int) -> tuple[OwnerWorld, ...]:
-        """Worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing."""
+        """Draw worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ is undefined."""
         made: list[OwnerWorld] = []
         for attempt in range((TRIED + 1) * number):
             world = self._draw(np.random.default_rng([seed, 8, attempt]))
-            made += [world] if world is not None else []
+            if world is not None:
+                made.append(world)
             if len(made) == number:
                 return tuple(made)
         raise InvalidInput(
@@ -195,15 +191,15 @@ class OwnerLaws:
         u, away = (part[t] for part in self._posterior)
         κ, p = sample.information / sample.optimum.value, problem.n_parameters
         own = np.array([len(mine) for mine in self._rows])
-        # Bent laws need everybody's rows for what features look like; others for what their best model is, too.
-        α = np.full(len(n), self._of_features) if self._bends else κ / u
+        # Adjusted laws pool rows for the features only, others for the best model too.
+        α = np.full(len(n), self._of_features) if self._adjusts_targets else κ / u
         α = np.maximum(α, np.maximum(LEAST_ROWS * p - own, 1e-3))
         shape = α[:, None] * base
         for i, place in enumerate(map(list, self._rows)):
             shape[i, place] += rows.weight[place]
         laws = rng.standard_gamma(shape)
         laws /= laws.sum(axis=1, keepdims=True)
-        # First to see which rows are in the tail of so large a pool, then those that are dealt.
+        # A first draw finds which rows of the tail are in a pool of this size; records are drawn below.
         counts = rng.multinomial(n, laws).sum(axis=0)
         kept = np.flatnonzero(counts)
         table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
@@ -213,16 +209,16 @@ class OwnerLaws:
         if self._classes_of_a_law:
             z = law.logits(rng, table.features)
             populations = tuple(
-                _of_odds(table.features, size * one / one.sum(), z + whole_of(table, problem) @ far)
+                _of_odds(table.features, size * one / one.sum(), z + problem.as_agreed(table).features @ far)
                 for one, far, size in zip(laws, away[:-1], n, strict=True)
             )
         else:
-            common = best_on(problem, self._less(away, base), near)
+            common = best_on(problem, self._without_deviations(away, base), near)
             if common is None:
                 return None
-            near, theirs = common.theta, self._said(away, table, row)
+            near, theirs = common.theta, self._deviation_of(away, table, row)
             populations = tuple(
-                self._bent(Records(table.features, table.target, one), near, far, theirs, float(size))
+                self._adjusted(Records(table.features, table.target, one), near, far, theirs, float(size))
                 for one, far, size in zip(laws, away[:-1], n, strict=True)
             )
         held = tuple(
@@ -245,42 +241,42 @@ class OwnerLaws:
 
     @cached_property
     def _whose(self) -> Int[np.ndarray, " rows"]:
-        """The first owner that each public row is of; the last place is nobody's."""
+        """Index of the first owner of each public row; the number of owners for rows of none."""
         whose = np.full(len(self.sample.problem.unbounded[0]), len(self._rows))
         for i in reversed(range(len(self._rows))):
             whose[list(self._rows[i])] = i
         return whose
 
-    def _said(self, away: Float[Array, "owners p"], table: Records, row: Int[np.ndarray, " made"]) -> Array:
-        """What the model of each row's own owner says of it beyond the common one; row: which public row it is made of."""
-        return np.asarray(np.sum(whole_of(table, self.sample.problem) * away[self._whose[row]], axis=1))
+    def _deviation_of(self, away: Float[Array, "owners p"], table: Records, row: Int[np.ndarray, " made"]) -> Array:
+        """xᵀd of each row under its own owner's deviation d; row: the public row that it is made of."""
+        return np.asarray(np.sum(self.sample.problem.as_agreed(table).features * away[self._whose[row]], axis=1))
 
-    def _less(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
-        """Everybody's rows as they would be if all owners had the common model, which they say alone.
+    def _without_deviations(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
+        """All rows as they would be if every owner had the common model.
 
-        Else what owners differ by would count as noise of the common model, and once more where laws of owners are drawn.
+        Otherwise differences between owners would count as noise of the common model, and again in the owners' laws.
         """
         problem, rows, targets = self.sample.problem, self.sample.law.rows, self.sample.law.targets
-        theirs = self._said(away, rows, np.arange(len(rows)))
+        theirs = self._deviation_of(away, rows, np.arange(len(rows)))
         if isinstance(problem.loss, Squared | Huber):
             return Records(rows.features, targets - theirs, weight)
         if isinstance(problem.loss, Logistic):
-            z = targets * (whole_of(rows, problem) @ self.sample.optimum.theta)
+            z = targets * (problem.as_agreed(rows).features @ self.sample.optimum.theta)
             weight = weight * expit(z) / expit(z + targets * theirs)
         return Records(rows.features, targets, weight)
 
-    def _bent(
+    def _adjusted(
         self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], theirs: Array, size: float
     ) -> Records:
-        """An owner's law, its targets (or how often each class is) such that its best model is common + away.
+        """Adjust the targets (or class weights) of an owner's law so that its best model is common + away.
 
-        Each row is moved from its own owner's model (which says `theirs` more than the common one) to this one's, its own
-        rows by what is left: what other owners differ by is no noise of this one's records.
+        Each row is shifted from its own owner's model (`theirs` above the common one) to this owner's, so that differences
+        between other owners are no noise of its records; a fit then corrects what is left.
         """
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
         x, y, weight, theirs = law.features[some], law.target[some], law.weight[some], theirs[some]
         weight = size * weight / weight.sum()
-        whole = whole_of(law, problem)[some]
+        whole = problem.as_agreed(law).features[some]
         if isinstance(problem.loss, Squared | Huber):
             y = y + whole @ away - theirs
             now = best_on(problem, Records(x, y, weight), common + away)
@@ -296,27 +292,22 @@ class OwnerLaws:
 
 
 def _of_odds(x: Array, weight: Array, z: Array) -> Records:
-    """Rows as both classes, as often as these log odds have it."""
+    """Rows with both classes, weighted by the probabilities of these log odds."""
     often = np.concatenate([weight * expit(z), weight * expit(-z)])
     both = Records(np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), often)
     return _part(both, np.where(often > 1e-9 * weight.max(), often, 0.0))
 
 
 def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
-    """Rows less their mean in coordinates that are uncorrelated and of variance 1; what does not vary is left out."""
+    """Whiten rows: centred, uncorrelated and of variance 1; constant directions are left out."""
     spread = x.std(axis=0)
     varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
-    x = x[:, varied] / spread[varied]  # which directions vary is no question of columns' units
+    x = x[:, varied] / spread[varied]  # so that the rank does not depend on units
     if not x.shape[1]:
         return x
     a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
     kept = a > 1e-9 * max(float(a[-1]), 1e-300)
     return np.asarray((x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept]))
-
-
-def whole_of(rows: Records, problem: Problem) -> Float[Array, "rows p"]:
-    """Features as the model sees them."""
-    return rows.with_intercept().features if problem.terms.model.intercept else rows.features
 
 
 def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
@@ -325,14 +316,13 @@ def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
 
 
 def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
-    """The best model of records without the intercept's column, as the problem fits models; None: there is no finite one."""
-    rows = records.with_intercept() if problem.terms.model.intercept else records
+    """The best model of records without the intercept's column; None where there is no finite one."""
     try:
-        return problem.fitness_of(rows).minimum(near, accuracy)
+        return problem.fitness_of(problem.as_agreed(records)).minimum(near, accuracy)
     except NotCertified:
         return None
 
 
 def psi(pool: Problem, theta: Float[Array, " p"]) -> float:
-    """ψ on everybody's records of a world; no more than HOPELESS."""
+    """ψ on all records of a world, at most HOPELESS."""
     return float(np.clip(float(pool.fitness.value(theta)) / pool.optimum.value - 1.0, 0.0, HOPELESS))

@@ -1,16 +1,15 @@
-"""Worlds in which owners differ: the public rows, dealt out unequally.
+"""Worlds in which owners differ and no strata are known: a pool, allocated to the owners unequally.
 
-The public rows are a sample of everybody's records together. A world takes them as the whole pool (drawn again, as a
-bootstrap does) and deals each row to the owners by soft shares,
+The public rows are a sample of all owners' records. A world's pool is drawn from them as where owners are alike
+(`PublicSample.drawn`), and each of its rows is shared by the owners,
 
     share of owner j in row k  ∝  w_j · exp(c_j + s·t_jk),        Σ_j share_jk = 1,
 
-t_jk where row k stands, from least to most, along a random direction of owner j through features and scores (∇ℓ at θ*).
-s = 0 deals everybody the same; as s grows owners come to differ in what their records look like *and* in what their best
-model is, while all of them together stay the public sample: nothing is added to what is known, only who holds what.
-s is set so that the owners' heterogeneity is the one asked for. `heterogeneity` says what that number is.
+with t_jk the normal score of row k along a random direction of owner j through features and gradients ∇ℓ at θ*. At s = 0 all
+owners have the same law; as s grows they differ in their features and in their best models, while the pool is unchanged. s is
+set so that the owners have the heterogeneity asked for (`copriv.terms.heterogeneity`).
 
-Many owners share a few directions (`KINDS`): a run's cost does not grow with owners that are alike.
+Many owners share a few directions (`KINDS`), so that the cost of a run does not grow with their number.
 """
 
 from collections.abc import Sequence
@@ -30,15 +29,15 @@ from copriv.terms.heterogeneity import Heterogeneity, from_strata, unknown
 from copriv.types import Array
 
 KINDS = 8
-"""Directions in one world."""
+"""Directions, and kinds of owners, in one world."""
 STEEPEST = 30.0
-"""The largest s: rows all but cut into parts."""
+"""Largest s, at which nearly every row is one owner's."""
 MOST_ROUNDS = 500
-"""Of fitting the kinds' sizes: steep deals need many."""
+"""Most iterations for the sizes c_j; more are needed at a large s."""
 
 
 def heterogeneity_of(problem: Problem) -> Heterogeneity:
-    """What is known of the owners' heterogeneity: stated in the agreement, estimated from strata of public rows, or unknown."""
+    """The owners' heterogeneity: stated in the agreement, estimated from strata of public rows, or the prior."""
     stated = problem.terms.data.heterogeneity
     if stated is not None:
         return Heterogeneity.stated(stated)
@@ -54,7 +53,7 @@ def heterogeneity_of(problem: Problem) -> Heterogeneity:
 
 
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
-    """What strata of the public rows say of each owner; None where they are none of the owners, or too few."""
+    """The owners' laws given strata of the public rows; None where these are not the owners, or rows are too few."""
     if not knows_owners(sample.problem):
         return None
     laws = OwnerLaws(sample)
@@ -64,7 +63,7 @@ def laws_of(sample: PublicSample) -> OwnerLaws | None:
 def worlds_of(
     sample: PublicSample, agreement: Agreement, heterogeneity: Heterogeneity, number: int, seed: int = 0
 ) -> "tuple[UnlikeWorld | OwnerWorld, ...]":
-    """Worlds over all that heterogeneity may be: of the owners themselves, where public rows say whose they are."""
+    """Draw worlds: of the owners themselves where strata are known, else over quantiles of the heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
         return laws.drawn(number, seed)
@@ -74,20 +73,20 @@ def worlds_of(
 
 @dataclass(frozen=True, eq=False)
 class UnlikeWorld:
-    """The pool of a world with how much of each row every kind of owner holds; `problem` makes a consortium of it."""
+    """A pool, and the share of each row that every kind of owner holds."""
 
     pool: Problem
-    """All records together, in every owner's place; its optimum is known."""
+    """All records, in every owner's place; its optimum is known."""
     shares: Float[Array, "kinds records"]
     apart: Float[Array, " kinds"]
-    """Each kind's own heterogeneity: ψ of its own population's best model on everybody's records."""
+    """Heterogeneity of each kind: ψ of its law's best model on all records."""
     heterogeneity: float
-    """Of all: less than asked for where the rows do not allow as much."""
+    """Mean over kinds, weighted by size; less than asked for where the rows do not allow as much."""
     bundle: Int[np.ndarray, " owners"]
-    """Of each owner (`copriv.agreement.equivalent_owners`): many owners of one kind are dealt to by bundles."""
+    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`)."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The owners of `agreement` in this world, or their bundles: bundle i is of kind i mod KINDS."""
+        """The problem of `agreement`'s owners (or their bundles) in this world; bundle i is of kind i mod KINDS."""
         rows, N = self.pool.unbounded[0], agreement.n_owners
         kinds = [Records(rows.features, rows.target, rows.weight * share) for share in self.shares]
         place = self.bundle.tolist() if len(self.bundle) == N else range(N)
@@ -112,29 +111,19 @@ def unlike_worlds_at(
     made = []
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
-        made.append(_dealt(world.pool, deal, level, bundles.of_owner))
+        s = deal.steepness(level)
+        made.append(UnlikeWorld(world.pool, deal.shares(s), deal.apart(s), deal.heterogeneity(s), bundles.of_owner))
     return tuple(made)
-
-
-def _dealt(pool: Problem, deal: "_Deal", heterogeneity: float, bundle: Int[np.ndarray, " owners"]) -> UnlikeWorld:
-    low, high = 0.0, STEEPEST
-    if heterogeneity <= 0 or len(deal.size) < 2:
-        high = 0.0
-    elif deal.heterogeneity(high) > heterogeneity:
-        for _ in range(14):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if deal.heterogeneity(middle) < heterogeneity else (low, middle)
-    return UnlikeWorld(pool, deal.shares(high), deal.apart(high), deal.heterogeneity(high), bundle)
 
 
 @dataclass(frozen=True, eq=False)
 class _Deal:
-    """Where every row stands along each kind's direction, and what makes a deal's heterogeneity a number."""
+    """Normal scores of all rows along each kind's direction, and the heterogeneity of their allocation."""
 
     places: Float[Array, "kinds records"]
     weight: Float[Array, " records"]
     size: Float[Array, " kinds"]
-    """Each kind's part of all records."""
+    """Share of all records that each kind holds."""
     gradients: Float[Array, "records p"]
     hessian: Float[Array, "p p"]
     optimum: float
@@ -148,7 +137,7 @@ class _Deal:
         g = f.loss.gradients(best.theta, x, y)
         share = weight / weight.sum()
         g = g - share @ g
-        # Both parts count alike: what records look like, and what their best model is.
+        # Features and gradients count alike.
         directions = [_whitened(part, share) for part in (x - share @ x, g)]
         p = x.shape[1]
         along = sum(part @ rng.normal(size=(p, len(size))) for part in directions)
@@ -160,7 +149,7 @@ class _Deal:
         return cls(places, weight, size, g, hessian, best.value)
 
     def shares(self, steepness: float) -> Float[Array, "kinds records"]:
-        """How much of each row every kind holds; all of them together hold what was agreed."""
+        """Share of each row that every kind holds, with the agreed sizes in all."""
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
         for _ in range(MOST_ROUNDS if steepness > 0 else 0):
@@ -169,6 +158,18 @@ class _Deal:
                 break
             level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
         return np.asarray(softmax(level + steepness * self.places, axis=0))
+
+    def steepness(self, heterogeneity: float) -> float:
+        """Find the s of this heterogeneity by bisection; `STEEPEST` where the rows do not allow as much."""
+        if heterogeneity <= 0 or len(self.size) < 2:
+            return 0.0
+        low, high = 0.0, STEEPEST
+        if self.heterogeneity(high) <= heterogeneity:
+            return high
+        for _ in range(14):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self.heterogeneity(middle) < heterogeneity else (low, middle)
+        return high
 
     def heterogeneity(self, steepness: float) -> float:
         """Σ size_j · u_j."""
@@ -183,6 +184,6 @@ class _Deal:
 
 
 def _whitened(rows: Float[Array, "records p"], share: Float[Array, " records"]) -> Float[Array, "records p"]:
-    """Rows in coordinates in which they are uncorrelated and of variance 1; what does not vary is left out."""
+    """Whiten centred rows under these weights; constant directions are set to 0."""
     a, U = np.linalg.eigh((rows * share[:, None]).T @ rows)
     return np.asarray(rows @ (U * np.where(a > 1e-10 * max(a[-1], 1e-300), 1.0 / np.sqrt(np.maximum(a, 1e-300)), 0.0)))

@@ -1,18 +1,16 @@
-"""What do the answers of a run say of the owners? How unlike they are, and how far the public rows are from all of them.
+"""Diagnose a run from its answers: the owners' heterogeneity, and how far the public rows are from their records.
 
-Answers are public once given, so nothing is spent on this. A gradient answered at θ_k tells one at any other point, as far
-as curvature is the public rows': Q_i(θ) ≈ Q̄_ik − A(θ_k − θ). Moved to one θ, an owner's answers are averaged, and noise falls
-by their number. Then
+Answers are public once given, so this spends no budget. A gradient answered at θ_k is moved to a common θ by the public
+curvature, Q_i(θ) ≈ Q̄_ik − A(θ_k − θ), and an owner's answers are averaged there, which reduces the noise. Then
 
-* the spread of owners' gradients beyond noise and beyond what n_i records leave open is their heterogeneity
+* the variance of owners' gradients beyond noise and beyond the sampling error of n_i records gives their heterogeneity
   (`heterogeneity.from_answers`);
-* the mean of all of them less the public rows' own, D, is how far the public rows' best model is from everybody's:
-  ½DᵀA⁻¹D/f(θ*), less what noise makes of it. It is held against ½tr(A⁻¹S)(1/n₀ + 1/n)/f(θ*), that of rows drawn at random, S
-  the covariance of gradients where they are compared.
+* with D the mean over owners less the public rows' own gradient, ½DᵀA⁻¹D/f(θ*) less the noise in it is the ψ of the public
+  rows' best model. It is compared with ½tr(A⁻¹S)(1/n₀ + 1/n)/f(θ*), that of rows drawn at random, S the covariance of
+  gradients at θ.
 
-An answer counts the less the further it was asked from there, as A is known to a part only (`PublicSample.wobble`). Both rest
-on A being the owners' curvature too, and on gradients that were hardly clipped; mechanisms that answer with something
-else than gradients say nothing here.
+Answers from further away get less weight, because A is known with an error (`PublicSample.wobble`). Both assume that the
+owners have curvature A and that gradients were hardly clipped. Mechanisms whose answers are no gradients are not diagnosed.
 """
 
 from collections.abc import Iterable
@@ -30,32 +28,30 @@ from copriv.terms.heterogeneity import LEAST, Heterogeneity, from_answers
 from copriv.types import Array
 
 SURE = 0.05
-"""Of each tail: ranges hold with 90 %."""
-SURE_ERRORS = 1.645
-"""Standard errors of a normal number, the same."""
+"""Probability of each tail: intervals have 90 %."""
 
 
 @dataclass(frozen=True)
 class Distance:
-    """How far the public rows are from everybody's records: the ψ there of the public rows' best model."""
+    """Distance of the public rows from the owners' records: ψ there of the public rows' best model, with its 90 % interval."""
 
     value: float
     low: float
     high: float
     expected: float
-    """Were they drawn at random from what the owners' records are drawn from."""
+    """Of public rows drawn at random from the owners' population."""
     expected_high: float
-    """One such sample in twenty is further off."""
+    """95 % quantile of the same."""
 
     @property
     def as_assumed(self) -> bool:
-        """Whether they may be a random sample, by what was heard."""
+        """Whether the answers are consistent with public rows that are a random sample."""
         return self.low <= self.expected_high
 
 
 @dataclass(frozen=True)
 class HeterogeneityDiagnosis:
-    """Beside what was assumed before the run."""
+    """Heterogeneity and distance found from answers, and the heterogeneity assumed before the run."""
 
     heterogeneity: Heterogeneity
     assumed: Heterogeneity
@@ -64,7 +60,7 @@ class HeterogeneityDiagnosis:
 
     @property
     def wrong(self) -> str:
-        """What was assumed and is not so, and what to do; "" where nothing speaks against it."""
+        """Assumptions that the answers contradict, and what to do; "" where there are none."""
         u, before, said = self.heterogeneity, self.assumed, []
         if u.low > max(before.high, LEAST):
             said.append(
@@ -121,16 +117,14 @@ def diagnose(
     many = 0
     for owner, asked, answer in answers:
         i, d = place[owner], asked - theta
-        # Moved by a curvature that is off by a part `wobble` of itself: answers from afar count for less.
+        # The curvature has the relative error `wobble`, so answers from further away get less weight.
         off = sample.wobble**2 * float(d @ A @ d)
         one = 1.0 / (float(np.trace(inverse)) * noise[i] + off + 1e-300)
         total[i] += one * (answer - plain @ d)
-        weight[i], squares[i], moved[i], many = (
-            weight[i] + one,
-            squares[i] + one**2,
-            moved[i] + one * off**0.5,
-            many + 1,
-        )
+        weight[i] += one
+        squares[i] += one**2
+        moved[i] += one * off**0.5
+        many += 1
     given = weight > 0
     w = np.where(given, agreement.weights, 0.0)
     if given.sum() < 2 or w.sum() <= 0:
@@ -153,16 +147,16 @@ def diagnose(
 def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0.0) -> Distance:
     """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all: p·raw/noise is noncentral χ².
 
-    wobble: by which part of itself A is off, and with it all that is measured by it.
+    wobble: relative error of A, and so of every distance in its metric.
     """
-    wide = float(np.exp(SURE_ERRORS * wobble))
+    wide = float(np.exp(1.645 * wobble))  # 90 % of a normal number lie within 1.645 standard errors
     expected_high = chance * float(chdtri(p, SURE)) / p
     if noise <= 0:
         return Distance(raw, raw / wide, raw * wide, chance, expected_high)
     seen = p * raw / noise
 
     def holding(probability: float) -> float:
-        """The distance at which as little, or as much, is seen with this probability."""
+        """The distance at which a value up to the one seen has this probability."""
         if chndtr(seen, p, 0.0) <= probability:
             return 0.0
         return float(chndtrinc(seen, p, probability)) * noise / p

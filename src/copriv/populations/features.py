@@ -1,6 +1,6 @@
-"""What features of the owners' records may be, as far as public rows tell: rows drawn again, made where they are few.
+"""The law of features, given public rows: a bootstrap, smoothed where rows are few.
 
-`Law` (in `copriv.populations.law`) draws worlds of them, with targets of `copriv.populations.targets`.
+`copriv.populations.law.Law` draws worlds from it, with targets of `copriv.populations.targets`.
 """
 
 from dataclasses import dataclass
@@ -13,40 +13,39 @@ from copriv.populations.targets import levels_of
 from copriv.types import Array
 
 MOVED = 0.3
-"""How far a row of few is moved towards another one."""
+"""Share s by which a row is moved towards another one where rows are few (`FeatureLaw.drawn`)."""
 APART = 20.0
-"""How far rows that such a world has many times are moved, each another way: so many times as rows lie apart on a line,"""
+"""Distance by which repeated rows are moved apart, in units of the spacing of rows on a line."""
 FURTHEST = 0.1
-"""but no more than this share of their spread: what classes depend on may be a direction that moved rows do not keep."""
+"""Largest such distance as a share of the spread: classes may depend on a direction that moving would destroy."""
 INTENSITIES = np.geomspace(1e-4, 0.9, 40)
-"""How far correlations of few rows may be shrunk."""
+"""Grid of shrinkage intensities of the correlations."""
 OFF = np.geomspace(1e-5, 1e5, 41)
-"""How far means of columns may be off 0 (its square, in units of spread)."""
+"""Grid of prior variances of the column means, in units of the squared spread."""
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureLaw:
-    """Of rows x, and of levels that none of them has."""
+    """The law of features given rows x, unseen levels included."""
 
     x: Array
-    """Features of public rows, copies put together."""
+    """Features of the distinct public rows."""
     unseen: Int[np.ndarray, " levels"]
-    """Columns of zeros beside columns of zeros and ones: levels that no public row has, and that the pool may.
+    """Columns that are 0 in every row, beside columns of zeros and ones: levels that may occur in the pool.
 
-    A column of zeros among numbers is taken for what it is: constant.
+    Without such neighbours a column of zeros counts as constant.
     """
 
     @classmethod
     def of(cls, x: Array, modelled: bool) -> "FeatureLaw":
-        """modelled: whether something says what targets of levels are that no row has."""
+        """modelled: whether there is a model for the targets of unseen levels; without one there are none."""
         some = modelled and levels_of(x).any()
         return cls(x, np.flatnonzero(~x.any(axis=0)) if some else np.zeros(0, dtype=np.int64))
 
     def with_unseen(self, rng: np.random.Generator) -> Array:
-        """Features of the rows, and below them one more row for each level that none has.
+        """The rows, and below them one row for each unseen level (the rule of succession).
 
-        That is the rule of succession: each row, and each level once more, has a share of the law that is exponential.
-        Such a row is like another one but for its level; where each row has one level in all, in the other's place.
+        An added row is a copy of a random one with the level set; where each row has exactly one level, its own is unset.
         """
         x = self.x
         if not len(self.unseen):
@@ -58,16 +57,14 @@ class FeatureLaw:
         return np.vstack([x, more])
 
     def drawn(self, rng: np.random.Generator, number: int, law: Array, records: float = np.inf) -> Array:
-        """Rows drawn by their weights, few of them twice, and some numbers in them taken from other rows.
-
-        They stand for so many `records`, which have means as near to the law's.
+        """Draw `number` smoothed rows by the weights `law`; column means vary as those of `records` rows do.
 
         In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = `MOVED`, m the
-        mean. Variances and correlations stay, and a table of few rows has as many different ones as the pool would:
-        else targets that differ on equal rows make noise of what a model could fit.
+        mean. Variances and correlations are unchanged, and rows are distinct as they would be in the pool: with equal rows
+        of different targets, what a model could fit would look like noise.
 
-        With a share b of the numbers drawn anew from their column, columns keep their law, binary ones and counts too, and
-        correlations fall by (1 − b)², which is 1 − `intensity`.
+        A share b of the entries is replaced by draws from their column: marginal laws stay, and correlations fall by
+        (1 − b)² = 1 − `intensity`.
         """
         x, law = self.with_unseen(rng), law / law.sum()
         chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self.intensity)
@@ -81,15 +78,16 @@ class FeatureLaw:
         return made - by_chance + self._towards_zero(rng, numbers, mean)
 
     def _towards_zero(self, rng: np.random.Generator, numbers: Bool[np.ndarray, " p"], mean: Array) -> Array:
-        """What to add to columns of numbers, so that many means off 0 by chance are not taken for means that are off 0.
+        """Shift that shrinks the column means towards 0 (empirical Bayes), by column.
 
-        Means of n rows are off by p/n in all, in units of spread, and drawn again by as much more: a model without a
-        constant would find one in them. Under a prior N(0, v) of each, means are N(0, v + a/n) along a direction of
-        correlations with spread a, which tells v; the share v/(v + a/n) of what is seen stays.
+        The means of n rows have a total squared error of p/n in units of the spread, and redrawn rows twice that: a model
+        without an intercept would find one in them. Under a prior N(0, v) of each, means are N(0, v + a/n) along an
+        eigenvector of the correlations of eigenvalue a. v is drawn from its likelihood on the grid `OFF`, and the share
+        v/(v + a/n) of each observed mean is kept.
         """
         x = self.x
         at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
-        # Columns whose mean is 0 were given it, on these rows: where it is in the pool is as unknown as it ever was.
+        # A column with mean 0 was centred on these very rows, which says nothing of its mean in the pool.
         told = numbers & _varied(x) & (np.abs(at) > 1e-9 * spread)
         shift = np.zeros(x.shape[1])
         if told.sum() < 2:
@@ -107,10 +105,7 @@ class FeatureLaw:
         return shift
 
     def little_apart(self, rng: np.random.Generator, x: Array) -> Array:
-        """The same rows, each moved towards another one, by less where that is far from all: its length is of few rows.
-
-        Along rows, because columns that vary together then still do.
-        """
+        """Move each row by a small multiple of another, centred one, which keeps correlations; less for an outlier."""
         rows = self.x
         numbers = np.array([2 * len(np.unique(column)) > len(column) for column in rows.T], dtype=bool)
         away = rows - rows.mean(axis=0)
@@ -122,10 +117,10 @@ class FeatureLaw:
 
     @cached_property
     def intensity(self) -> float:
-        """α: correlations R count as (1 − α)R + αI, as likely as rows left out one by one make it.
+        """Shrinkage intensity α of the correlations R, (1 − α)R + αI, by the leave-one-out normal likelihood.
 
-        What an unknown parameter costs depends on the directions in which rows hardly vary, and likelihood sees those; the
-        least squared error (Ledoit and Wolf) sees the others, and would widen a direction of correlated columns tenfold.
+        The cost of an unknown parameter depends on directions of little variance, which the likelihood weighs. The least
+        squared error (Ledoit and Wolf 2004) weighs the others, and inflates directions of little variance tenfold.
         With G = (1 − α)·R·n/(n − 1) + αI, β = (1 − α)·n/(n − 1)² and r = zᵀG⁻¹z the others of a row have, about their own
         mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
         """

@@ -1,32 +1,29 @@
-"""Worlds: what the owners' records may be, as far as the learner's public rows can tell.
+"""Posterior draws ("worlds") of the owners' records, given the learner's public rows, where owners are alike.
 
-A *world* is one answer to three questions, drawn together, and everything that a forecast says is a mean, a quantile or a
-share over worlds:
+A world is drawn in three steps, and a forecast's means, quantiles and shares are over worlds:
 
-1. the population: the law that public rows and owners' records come from (`Law`, one draw of it a world);
-2. the pool: the n records of all owners, a sample of that law with an optimum of its own (`World.pool`);
-3. the deal: which of them are whose (`World.dealt`).
+1. a population: a draw of the law that public rows and owners' records come from (`Law`);
+2. a pool: the n records of all owners, a sample of that law with an optimum of its own (`World.pool`);
+3. an allocation of the pool's records to the owners (`World.dealt`).
 
-Public rows decide the law, and how surely depends on how many there are for a parameter:
+How the law is drawn depends on the number of public rows per parameter:
 
-* *Plenty* (`PLENTY` and more a parameter): the Bayesian bootstrap. Rows get Dirichlet weights, which is the posterior of the
-  law under no prior at all. What a fit has made of their targets is undone first: residuals of a regression are divided by
-  1 − leverage, and classes (up to `CLASSES` rows a parameter, four to an event of the rarer one), targets of rows that
-  stand alone and those of levels that no row has are drawn from the posterior of a model. Lengths and residuals beyond
-  those seen are drawn from the extrapolated tail (`tails`), whose shape is drawn within its error. Where events are few
-  (`few_events`), features are as plentiful as rows are, and only classes are not.
-* *Few*: resampling a table that a model fits (nearly) exactly would say that the best fitness is (nearly) 0. So targets
-  are drawn given features, from the posterior of a linear (or logistic) model under a weak prior whose width is itself
-  unknown, uniform in the logit of R²; and features from the rows, moved towards one another and smoothed towards
-  uncorrelated ones as far as left-out rows make likely, so that there are more directions than rows. Rows made stand
-  for more records than there are of them, and leave a fit as much noise to follow as those records would.
+* Many (`PLENTY` or more): the Bayesian bootstrap (Rubin 1981). Rows get Dirichlet weights. Overfitting of the targets is
+  corrected first: residuals of a regression are divided by 1 − leverage. Targets are drawn from the posterior of a model for
+  rows of high leverage, for levels that no row has, and for classes with fewer than `CLASSES` rows per parameter (four rows
+  count per event of the rarer class). Lengths and residuals in the tail are drawn from an extrapolated tail
+  (`copriv.data.extreme_values`), whose shape is drawn within its error. Where only events are few (`few_events`), features
+  are still drawn by the bootstrap.
+* Few: a bootstrap of a table that a model fits (nearly) exactly would give a best fitness of (nearly) 0. Targets are drawn
+  given features, from the posterior of a linear or logistic model under a weak prior whose width is unknown (uniform in the
+  logit of R²). Features are drawn from the rows, moved towards one another and with correlations shrunk by leave-one-out
+  likelihood, so that there are more directions than rows. The noise is scaled so that a fit to the rows drawn overfits as
+  much as a fit to the records that they stand for.
 
-Rows that stand several times because somebody copied them are one observation, and the pool is copied alike.
+Duplicated public rows count as one observation, and the pool has as many duplicates.
 
-What features are like where rows are few, and levels that none has: `copriv.populations.features`. What targets of
-given features are under the posterior: `copriv.populations.targets`.
-
-Worlds in which owners differ are made of these: `copriv.populations.dealt`, `copriv.populations.by_owner`.
+See `copriv.populations.features` for the law of features and `copriv.populations.targets` for that of targets.
+Owners that differ: `copriv.populations.dealt`, `copriv.populations.by_owner`.
 """
 
 from dataclasses import dataclass, replace
@@ -45,37 +42,35 @@ from copriv.problem import Problem
 from copriv.types import Array
 
 PLENTY = 10
-"""Public rows a parameter from which the bootstrap is used."""
+"""Public rows per parameter from which the bootstrap is used."""
 CLASSES = 100
-"""Rows a parameter (`Law.events`) from which their classes are taken as they are. A fit to n₀ of them looks κ/n₀ better than it
-is, and that of a world to the same ones again; a best fitness is small where classes hardly overlap, and κ/n₀ is much of it."""
+"""Rows per parameter (`Law.events`) from which observed classes are used. Below, they are drawn from a model: a fit to n₀ rows
+overfits by κ/n₀, a world's fit to them by as much again, and κ/n₀ is large beside the small f(θ*) of separable classes."""
 SYNTHETIC = 1500
 """Rows of a world where public rows are few."""
 KINKS = 40_000
-"""Numbers in them of a loss with a kink: it has one at every row, and runs end as far from the best model as rows lie apart."""
+"""Rows times parameters of such a world for a loss with a kink, whose runs end about as far from θ* as rows lie apart."""
 MOST_SYNTHETIC = 5000
 EXACTLY = 1e-9
-"""A best fitness below this share of f(0) says that the rows are too few, not that the model is perfect."""
-EXACT_DRAW = 10**9
-"""Units from which on `some_of` draws by normal laws: the exact one counts no further."""
+"""Share of f(0) below which a best fitness means too few rows, not a perfect model."""
 COPIES = 300
-"""Rows that stand for the tail in a world."""
+"""Rows that represent the tail in a world."""
 ALONE = 0.9
-"""The leverage above which a row is what a fit follows: it says nothing of how far off another like it would be."""
+"""Leverage above which a row's residual is not used: the fit interpolates it."""
 LONGER = 2.0
-"""Residuals are made longer so many times at most: of a row that a fit follows halfway, its own noise would be magnified."""
+"""Largest factor by which residuals are inflated: a larger one would magnify the noise of rows of high leverage."""
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """One world: a problem with the pool in every owner's place."""
+    """A draw of the pool, as a problem that has it in every owner's place."""
 
     pool: Problem
     """Its optimum is known."""
     seed: tuple[int, ...]
 
     def dealt(self) -> Problem:
-        """The same pool, each record one owner's: drawn without replacement, owners alike."""
+        """Allocate the pool's records to the owners at random, without replacement."""
         raw, terms = self.pool.unbounded[0], self.pool.terms
         rng, left = np.random.default_rng([*self.seed, 7]), np.rint(raw.weight).astype(np.int64)
         hands = []
@@ -88,18 +83,12 @@ class World:
 
 
 def some_of(rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int) -> Int[np.ndarray, " rows"]:
-    """So many of the units that stand `counts` times each, without replacement."""
+    """Draw `number` units without replacement from rows that stand for `counts` units each."""
     if number >= counts.sum():
         return counts.copy()
-    if counts.sum() >= EXACT_DRAW:
-        return _some_of_very_many(rng, counts, number)
-    return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
-
-
-def _some_of_very_many(
-    rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int
-) -> Int[np.ndarray, " rows"]:
-    """The same where there are more units than the exact law can count: row by row, each hypergeometric law as a normal one."""
+    if counts.sum() < 10**9:  # the most that numpy's exact law can count
+        return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
+    # Row by row, by the normal approximation of each conditional hypergeometric law.
     drawn, left = np.zeros_like(counts), int(counts.sum())
     for row, count in enumerate(counts.tolist()):
         share = count / left if left else 0.0
@@ -112,7 +101,7 @@ def _some_of_very_many(
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """What public rows say of the law of all records; `draw` gives a table that may be the pool's, with counts."""
+    """The posterior of the law of all records, given the public rows."""
 
     problem: Problem
     """With the public sample in every owner's place."""
@@ -124,7 +113,7 @@ class Law:
 
     @cached_property
     def rows(self) -> Records:
-        """The public rows, copies put together: `weight` is how often each stands."""
+        """The public rows, duplicates merged; `weight` counts them."""
         raw = self.raw
         together = np.column_stack([raw.features, raw.target])
         distinct = len(np.unique(together, axis=0))
@@ -135,12 +124,12 @@ class Law:
 
     @property
     def copied(self) -> bool:
-        """Whether rows are copies, as those of the pool then are."""
+        """Whether public rows have duplicates; the pool then has them too."""
         return len(self.rows) < len(self.raw)
 
     @property
     def observations(self) -> int:
-        """How many rows there are, copies counted once."""
+        """Number of distinct public rows."""
         return len(self.rows)
 
     @cached_property
@@ -150,37 +139,39 @@ class Law:
 
     @cached_property
     def modelled(self) -> bool:
-        """Whether the loss is one of ours, so that it says what targets are like; else rows are only drawn again."""
+        """Whether the loss implies a model of the targets; rows are only resampled where it does not."""
         return isinstance(self.problem.loss, Squared | Huber | OfMargin)
 
     @cached_property
     def plenty(self) -> bool:
-        """Whether the rows can speak for themselves: of classes, their features can."""
+        """Whether there are enough rows for the bootstrap (of classes: of their features)."""
         if not self.modelled:
             return True
         if self.observations < PLENTY * self.problem.n_parameters:
             return False
-        if self.labels:
-            return True
+        return self.labels or not self._fitted_exactly
+
+    @property
+    def _fitted_exactly(self) -> bool:
+        """Whether a model fits the rows so well that they are too few. Raises NotCertified where there is no best one."""
         nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
-        return self.problem.optimum.value > EXACTLY * nothing
+        return self.problem.optimum.value <= EXACTLY * nothing
 
     @cached_property
     def events(self) -> int:
-        """How many rows their classes are worth: four of the rarer one, if it is rare."""
+        """Effective number of rows for classes: four per event of the rarer one, at most all rows."""
         rarer = int(min((self.rows.target > 0).sum(), (self.rows.target < 0).sum()))
         return min(self.observations, 4 * rarer)
 
     @cached_property
     def few_events(self) -> bool:
-        """Whether there are too few of a class to be taken as they are, or it is apart from the other without a row between."""
+        """Whether a class has too few events for the bootstrap, or the classes are separable."""
         if not self.labels or not self.modelled:
             return False
         if self.events < PLENTY * self.problem.n_parameters:
             return True
         try:
-            nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
-            return self.problem.optimum.value <= EXACTLY * nothing
+            return self._fitted_exactly
         except NotCertified:
             return True
 
@@ -191,31 +182,31 @@ class Law:
         return (Classes if self.plenty else ClassesOfFew)(self.rows)
 
     def logits(self, rng: np.random.Generator, x: Array) -> Array:
-        """Of classes: log odds of rows under one draw of the posterior of a model of them."""
+        """Log odds of rows under one posterior draw of the model of classes."""
         assert isinstance(self._model, Classes)
         return self._model.logits(rng, x)
 
     @cached_property
     def features(self) -> FeatureLaw:
-        """What the rows say of features."""
+        """The law of features."""
         return FeatureLaw.of(self.rows.features, self.modelled)
 
     @property
     def unseen(self) -> Int[np.ndarray, " levels"]:
-        """Levels that no public row has, and that the pool may."""
+        """Columns of levels that occur in no public row and may occur in the pool."""
         return self.features.unseen
 
     @cached_property
     def smoothed(self) -> Records:
-        """What to plan on: the public rows, or where they are few a table of the posterior's mean, of the same weight.
+        """Rows to plan on: the public rows, or where they are few a table of the posterior mean, of the same total weight.
 
-        With one more row for each level that none of them has: a plan that took its curvature to be nothing would let
-        noise through there ten thousand times as loud.
+        One row is added for each level that no public row has: with curvature 0 there, a plan would amplify noise in that
+        direction ten thousand times.
         """
         rng = np.random.default_rng(0)
         if self.plenty and self.few_events:
             assert isinstance(self._model, Classes)
-            # Features of the rows as they are: what classes depend on may be a direction that moved rows do not keep.
+            # Rows are not moved here: classes may depend on a direction that moving would destroy.
             x = self.features.with_unseen(rng)
             often = np.append(self.rows.weight, np.ones(len(self.unseen)))
             return _both_classes(x, often * self.raw.total / often.sum(), self._model.chance(x))
@@ -236,7 +227,7 @@ class Law:
         return Records(x, self._model.expected(rng, x), np.full(M, share))
 
     def draw(self, seed: tuple[int, ...]) -> World:
-        """A world: law, pool and optimum."""
+        """Draw a world; its optimum is not computed yet."""
         rng, n = np.random.default_rng(seed), int(self.problem.terms.records.sum())
         table = self._bootstrap(rng, n) if self.plenty else self._posterior(rng, n)
         pool = replace(
@@ -258,7 +249,7 @@ class Law:
                 again = replace(again, features=self.features.little_apart(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
-            # Of copies each has the class of the one that they are copies of; a kink lies where a row of one class does.
+            # Duplicates share one class; so do all units of a row where the loss has a kink there.
             if isinstance(self._model, Classes) and not self.copied and not self._kinked:
                 again = self._model.told(rng, again.features, again.weight)
             else:
@@ -272,20 +263,20 @@ class Law:
 
     @property
     def _different(self) -> int:
-        """How many rows of a world are made, that nobody has seen."""
+        """Number of distinct synthetic rows of a world."""
         many = min(KINKS // self.problem.n_parameters, MOST_SYNTHETIC) if self._kinked else 0
         return max(SYNTHETIC, many)
 
     @cached_property
     def _anew(self) -> Bool[np.ndarray, " rows"]:
-        """Rows whose targets are drawn in every world: those that a fit follows wherever they are, and levels that none has."""
+        """Rows whose targets are redrawn in every world: rows of high leverage, few classes, and unseen levels."""
         own = self._fit[1] > ALONE if self.modelled else np.zeros(self.observations, dtype=bool)
         if self.labels:
             own |= self.modelled and self.events < CLASSES * self.problem.n_parameters
         return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
-        """How often each row is in the pool; where rows are copies of few, as few of them are."""
+        """How often each row is in the pool; where public rows have duplicates, in two stages, so that the pool has as many."""
         if not self.copied:
             return np.asarray(rng.multinomial(n, law))
         originals = max(round(n * len(self.rows) / self.raw.total), 1)
@@ -295,14 +286,22 @@ class Law:
     def _spread_over(
         self, counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"] | int
     ) -> tuple[Int[np.ndarray, " made"], Array]:
-        """Rows that are found several times as so many different ones, at most; copies of one row stay copies of it."""
-        return _copies(counts, np.ones_like(counts) if self.copied else np.minimum(counts, copies))
+        """Split each row's count over at most `copies` rows: the row that each one repeats, and whole weights.
+
+        Where public rows have duplicates, rows are not split.
+        """
+        copies = np.ones_like(counts) if self.copied else np.minimum(counts, copies)
+        at = np.repeat(np.arange(len(counts)), copies)
+        weight = np.floor(counts[at] / copies[at])
+        rest = counts - np.bincount(at, weights=weight, minlength=len(counts))
+        weight[np.concatenate([[0], np.cumsum(copies)[:-1]])] += rest
+        return at, weight
 
     @cached_property
     def targets(self) -> Array:
-        """Targets of `rows` as far from the fit to all others as they are.
+        """Targets of `rows`, with residuals as they are from the fit to all other rows: divided by 1 − leverage.
 
-        A fit makes residuals shorter by √(1 − leverage), in the mean, and the fit of a world to the same rows does it again.
+        A fit shrinks residuals by √(1 − leverage) in the mean, and the fit of a world to the same rows does so again.
         """
         if self.labels or not self.modelled:
             return self.rows.target
@@ -311,8 +310,8 @@ class Law:
 
     @cached_property
     def _fit(self) -> tuple[Array, Array, Array]:
-        """Residuals, leverages and predictions of a least-squares fit to the rows (not to their copies)."""
-        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        """Residuals, leverages and predictions of the least-squares fit to the distinct rows."""
+        x = self.problem.as_agreed(self.rows).features
         U, s, _ = np.linalg.svd(x, full_matrices=False)
         U = U[:, s > 1e-10 * max(float(s[0]), 1e-300)]
         fitted = U @ (U.T @ self.rows.target)
@@ -320,17 +319,17 @@ class Law:
 
     @cached_property
     def _slopes(self) -> Array:
-        """Of the agreed model's fit, by which targets go on where rows are longer than any that was seen.
+        """Coefficients of the agreed model's fit, which extrapolate targets to rows longer than any public one.
 
-        Not those of the law, which has a constant whatever is agreed: beyond the rows it would be off by as much as they
-        are longer, and clipping would seem to cost a model what no record does.
+        Those of `_model` would not do: it always has a constant, and its error would grow with the length of the rows and
+        be taken for a cost of clipping.
         """
-        x = _whole(self.rows.features, self.problem.terms.model.intercept)
+        x = self.problem.as_agreed(self.rows).features
         return np.asarray(np.linalg.lstsq(x, self.rows.target, rcond=1e-10)[0][: self.rows.features.shape[1]])
 
     @cached_property
     def _numbers(self) -> Bool[np.ndarray, " p"]:
-        """Columns that can be longer than they were seen: not those of a level, in whatever unit, or of a constant."""
+        """Columns with more than two values, whose range may exceed the public one."""
         return np.array([len(np.unique(column)) > 2 for column in self.rows.features.T], dtype=bool)
 
     def _lengths(self, x: Array) -> Array:
@@ -347,9 +346,9 @@ class Law:
     def with_tails(
         self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]
     ) -> tuple[Records, Int[np.ndarray, " made"]]:
-        """The rows, those in a tail in several copies, each as long (or as far off) as the tail may have it.
+        """Replace rows in a tail by several, with lengths or residuals drawn from the extrapolated tail.
 
-        And which of the rows given each of those made is.
+        Returns the table, and for each of its rows the row given that it is made of.
         """
         same = np.arange(len(x))
         if not self.modelled:
@@ -398,24 +397,8 @@ class Law:
         return Records(made.features[some], made.target[some], counts[some].astype(np.float64))
 
 
-def _copies(
-    counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"]
-) -> tuple[Int[np.ndarray, " made"], Array]:
-    """Which row each of so many copies is, and whole weights that add up to the counts."""
-    at = np.repeat(np.arange(len(counts)), copies)
-    weight = np.floor(counts[at] / copies[at])
-    weight[np.concatenate([[0], np.cumsum(copies)[:-1]])] += counts - np.bincount(
-        at, weights=weight, minlength=len(counts)
-    )
-    return at, weight
-
-
 def _both_classes(x: Array, weight: Array, chance: Array) -> Records:
-    """Each row as either class, as often as it is."""
+    """Each row with both classes, weighted by their probability."""
     return Records(
         np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), np.concatenate([weight * chance, weight * (1.0 - chance)])
     )
-
-
-def _whole(x: Array, intercept: bool) -> Array:
-    return np.column_stack([x, np.ones(len(x))]) if intercept else x

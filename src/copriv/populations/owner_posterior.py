@@ -1,24 +1,23 @@
-"""How far is each owner's best model from the common one? What its own public rows say, and what the other owners' add.
+"""Posterior of each owner's heterogeneity and of its best model, from its own public rows and the other owners'.
 
-Near θ* an owner's mean gradient over its n_i⁰ public rows is m_i = −A_i d_i and noise of covariance φ_i A_i/n_i⁰, with
-d_i = θ_i − θ*, A_i and A the curvature of its rows and of everybody's. In coordinates in which A is 1 and A_i is
-diagonal, λ, these are p independent numbers. Before the rows are seen,
+Let d_i = θ_i − θ* for owner i, A_i and A the curvature at θ* of its rows and of all. The mean gradient over its n_i⁰ public
+rows at θ* is m_i = −A_i d_i plus noise of covariance φ_i A_i/n_i⁰. In coordinates with A = 1 and A_i = diag(λ) these are p
+independent numbers. The prior is
 
     d  ~  N(0, u_i c (λ + 1/n_i⁰)^(−γ) + 2f(θ*) s eeᵀ),      c = 2f(θ*)/p,
 
-so that E ½dᵀAd = u_i f(θ*) where λ = 1 and s = 0. e is the direction in which a model says the same more of every record:
-owners differ in their level (a base rate, a wage) before they differ in anything else; s says how much more, and is as
-likely 0 as not. γ says what narrow rows do to a model. At γ = 0 it is as far off in a direction in which an owner's records
-hardly differ as in any other; at γ = 1 it is off by as much as costs its *own* records the same in every direction, and
-everybody's all the more: owners that are sorted by a feature have slopes of their own where records of theirs hardly
-differ. Rows of all owners say which; five values between are as likely at first. (1/n_i⁰: of a direction in which
-no row of its own lies, it is not known to be narrower than that.)
+so that E ½dᵀAd = u_i f(θ*) where λ = 1 and s = 0.
 
-Of a loss with a kink A_i is as large as the rows near it say, and shaped as gradients and features are (`_of_a_kink`).
+- e is the direction of a shift that is the same for every record: owners often differ in their level (a base rate, a wage)
+  more than in anything else. s is the variance of that shift; the prior probability of s = 0 is a half.
+- γ is the dependence on curvature. At γ = 0 deviations are as large in directions in which an owner's records hardly vary as
+  in others. At γ = 1 they cost its own records the same in every direction, and all records more: owners that are sorted by
+  a feature have their own slopes where their records hardly vary. The prior is uniform on five values.
+- 1/n_i⁰ bounds λ from below in directions that none of its rows has.
 
-Owners of one table are alike in how unlike they are: log u_i is normal about a common middle with a common width, both
-unknown, under the prior of tables that nothing is known of (`heterogeneity.unknown`). u_i, γ and s are on grids, exactly;
-d given them is normal.
+For a loss with a kink, A_i has the size given by the rows near the kink and the shape of gradients and features
+(`_of_a_kink`). log u_i is normal with a common mean and width, both unknown, whose prior is that of a table without strata
+(`heterogeneity.unknown`). u_i, γ and s are on grids, summed over exactly; d given them is normal.
 """
 
 from collections import Counter
@@ -36,36 +35,36 @@ from copriv.terms.heterogeneity import LEAST, unknown
 from copriv.types import Array
 
 LEVELS = np.geomspace(LEAST, 30.0, 90)
-"""u_i is on this grid."""
+"""Grid of u_i."""
 MIDDLES = np.geomspace(3e-4, 10.0, 27)
 WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
-"""Of log u_i between owners of a table, as the groups of real ones have it: 0.4 to 1.3."""
+"""Grid of the standard deviation of log u_i between owners of one table; 0.4 to 1.3 in groups of real tables."""
 USUAL = 1.5
-"""Of log u between tables whose rows come in groups (regions, payers, grades, ages): 1.25 as measured, and more."""
+"""Prior standard deviation of log u between tables; 1.25 measured over tables grouped by region, payer, grade and age."""
 NARROW = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
-"""γ is on this grid."""
+"""Grid of γ."""
 SHIFTS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
-"""u of owners that differ in their level alone: s is on this grid."""
+"""Grid of s."""
 MISSED = 0.1
-"""Of a level's variance, what columns may miss to be one."""
+"""Share of a level's variance that the columns may leave unexplained."""
 MIXING = 10
-"""An owner's own estimate of its noise counts for as many rows as it has, everybody's for so many."""
+"""Rows that the pooled estimate of φ counts for, beside an owner's own."""
 DRAWS = 400
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """An owner's own rows, in coordinates in which everybody's curvature is 1 and its own is diagonal."""
+    """An owner's public rows, in coordinates in which the pooled curvature is 1 and its own diagonal."""
 
     basis: Float[Array, "p p"]
     """V: θ_i − θ* = V d, VᵀAV = 1, VᵀA_iV = diag(curvature)."""
     curvature: Float[Array, " p"]
     pull: Float[Array, " p"]
-    """Vᵀm, m the mean gradient of its rows at θ*: about −curvature·d, and noise of variance noise·curvature."""
+    """Vᵀm, m the mean gradient of its rows at θ*: −curvature·d plus noise of variance noise·curvature."""
     noise: float
     rows: int
     shift: Float[Array, " p"]
-    """What a model does that says the same more of every record, at a cost of one, in these coordinates."""
+    """The direction e of a common shift of all predictions, scaled to unit cost eᵀAe."""
 
     @property
     def _seen(self) -> Any:
@@ -76,7 +75,7 @@ class Evidence:
         return self.curvature + 1.0 / max(self.rows, 1)
 
     def log_likelihood(self, variance: Float[Array, " levels"], narrow: float, apart: float) -> Float[Array, " levels"]:
-        """Of d ~ N(0, variance · width^(−narrow) + apart · shift shiftᵀ), at each variance."""
+        """Log likelihood under d ~ N(0, variance · width^(−narrow) + apart · shift shiftᵀ), at each variance."""
         λ, z = self.curvature[self._seen], self.pull[self._seen]
         total = variance[:, None] * λ**2 / self._width[self._seen] ** narrow + self.noise * λ
         along = λ * self.shift[self._seen]
@@ -91,7 +90,7 @@ class Evidence:
         narrow: Float[Array, " draws"],
         apart: Float[Array, " draws"],
     ) -> Float[Array, "draws p"]:
-        """Draws of θ_i − θ*, one at each prior: how much of the shift first, and then what else there is given that."""
+        """Draw θ_i − θ* once for each prior: the amount of the shift, then the rest given it."""
         prior = self._width ** narrow[:, None] / variance[:, None]
         λ, z = self.curvature, np.where(self._seen, self.pull, 0.0)
         total = np.where(self._seen, λ**2 / prior + self.noise * λ, np.inf)
@@ -104,7 +103,7 @@ class Evidence:
 
 
 def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple[Evidence, ...]:
-    """rows_of: the places of each owner's own rows among the public ones."""
+    """Summarize each owner's rows; rows_of: their indices among the public rows."""
     problem = sample.problem
     r = problem.owners[0]
     g = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
@@ -128,7 +127,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
         φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
         λ, V = scipy.linalg.eigh(A, A_all)
-        # θ* is of these rows too: of its own noise an owner sees what is not in it.
+        # θ* is fitted to these rows too, which removes their share of the noise.
         noise = φ / len(rows) * (1.0 - len(rows) / len(g))
         pull, along = V.T @ g[rows].mean(axis=0), V.T @ A_all @ shift
         found.append(Evidence(V, np.maximum(λ, 0.0), pull, max(noise, 1e-300), len(rows), along))
@@ -136,7 +135,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
 
 
 def _of_level(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
-    """What says the same more of every row, at a cost of one; nothing where no model does (no intercept, no such columns)."""
+    """Direction of a shift common to all rows, scaled to unit cost; 0 where the columns do not span a constant."""
     one = np.ones(len(x))
     shift = np.asarray(np.linalg.lstsq(x, one, rcond=1e-10)[0], dtype=np.float64)
     cost = float(shift @ hessian @ shift)
@@ -146,11 +145,9 @@ def _of_level(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[
 
 
 def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]) -> Array:
-    """As much curvature as the rows near a kink have, in the mean of these shapes.
+    """Curvature of the size of A with the mean shape of `shapes` (second moments of gradients and of features).
 
-    Those rows are few of an owner's few: what they leave flat, its mean gradient is not still in, and would look as if its
-    best model were a thousand times as far off as it is. How its gradients vary says where a kink holds records, and how
-    its features do, where there are fewer of these than parameters.
+    Few rows of an owner are near a kink. In directions that they leave flat, A would overstate its deviation a thousandfold.
     """
     sizes = [float(np.sum(inverse * shape)) for shape in (A, *shapes)]
     parts = [shape / size for shape, size in zip(shapes, sizes[1:], strict=True) if size > 0]
@@ -160,8 +157,10 @@ def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], in
 def posterior(
     sample: PublicSample, rows_of: Sequence[Sequence[int]]
 ) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
-    """Draws of u_i, and of each owner's best model less the common one; last of public rows that are of nobody here."""
-    groups = [*rows_of, _of_nobody(sample, rows_of)]
+    """Draws of u_i, and of each owner's θ_i − θ*; the last group are public rows of no owner."""
+    of_somebody = {row for rows in rows_of for row in rows}
+    of_nobody = [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
+    groups = [*rows_of, of_nobody]
     evidence, c = evidence_of(sample, groups), 2.0 * sample.optimum.value / sample.problem.n_parameters
     rng = np.random.default_rng([len(rows_of), 12])
     f = sample.optimum.value
@@ -186,25 +185,18 @@ def posterior(
         at_level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
         away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
-    return levels[:, :-1], away - _of_all(evidence, groups, away, sample.metric)[:, None, :]
+    return levels[:, :-1], away - _mean_deviation(evidence, groups, away, sample.metric)[:, None, :]
 
 
-def _of_nobody(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> list[int]:
-    """Public rows that are of none of these owners."""
-    of_somebody = {row for rows in rows_of for row in rows}
-    return [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
-
-
-def _of_all(
+def _mean_deviation(
     evidence: Sequence[Evidence],
     groups: Sequence[Sequence[int]],
     away: Float[Array, "draws groups p"],
     metric: Float[Array, "p p"],
 ) -> Float[Array, "draws p"]:
-    """What all public rows together have of these: θ* is their best model, so that Σ n_i⁰A_i(θ_i − θ*) = 0.
+    """Mean deviation Σ n_i⁰A⁻¹A_i(θ_i − θ*)/n⁰ of each draw, which is 0 by definition of θ* and is to be subtracted.
 
-    Drawn owner by owner, the sum is as far from nothing as θ* itself is unknown; worlds draw θ* too, and would have the
-    pool's best model twice as uncertain as it is.
+    Otherwise the error of θ* would count twice, as worlds draw θ* too.
     """
     times = Counter(map(tuple, groups))  # rows of a stratum that several owners are of
     rows = np.array([one.rows / times[tuple(group)] for one, group in zip(evidence, groups, strict=True)])

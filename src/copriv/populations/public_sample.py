@@ -1,13 +1,12 @@
-"""What the public sample says about the fitness that will be trained, and how far it may be wrong.
+"""Estimates of the fitness, its optimum and curvature from the public sample, and their sampling error.
 
-The learner's n₀ public records and the owners' n records are taken as draws from one population. With ∇ℓ at θ* of
-covariance S and A = ∇²f, an optimum over n records is off the population's by about
+The learner's n₀ public records and the owners' n records are modelled as draws from one population. With ∇ℓ at θ* of
+covariance S and A = ∇²f, an optimum over n records has the asymptotic law
 
     θ* ~ N(θ_population, A⁻¹ S A⁻¹ / n),      so  E f(θ) − f(θ*) = ½ tr(S A⁻¹)·(1/n₁ + 1/n₂) = κ·(1/n₁ + 1/n₂)
 
-for two independent samples: what `alone` and `public_only` are made of (κ is `information`). Where one sample is part
-of the other, as an owner is of the pool,
-the sum is 1/n_i − 1/n. For a loss with a kink no finite sample has a ∇²f; A is then that of f with the kink smoothed.
+for two independent samples, on which `alone` and `public_only` rest (κ is `information`). Where one sample is part of
+the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss with a kink, A is that of a smoothed f.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,15 +24,15 @@ from copriv.types import Array, is_linear
 
 BOOTSTRAPS = 20
 TRIED = 3
-"""Worlds that are drawn for each that is kept, where the pool of some has no best fitness above 0."""
+"""Worlds that may be rejected per world kept, because their pool has no best fitness above 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicSample:
-    """The fitness over the learner's own records: optimum, curvature, and the spread of optima.
+    """The fitness over the public records: its optimum, curvature, and the covariance of optima.
 
-    Where the rows are few for the parameters, they are smoothed first (`worlds.Law.smoothed`): the public model is then
-    that of the posterior's mean, and not one that fits every row.
+    Where rows are few for the parameters they are smoothed first (`Law.smoothed`), so that the public model is that of the
+    posterior mean and does not interpolate the rows.
     """
 
     problem: Problem
@@ -47,12 +46,12 @@ class PublicSample:
 
     @cached_property
     def law(self) -> Law:
-        """What the rows say of the law of all records."""
+        """The posterior of the law of all records."""
         return Law(self.problem)
 
     @cached_property
     def smooth(self) -> Problem:
-        """The problem on the rows that a plan is made on."""
+        """The problem on the rows that a plan is made on (`Law.smoothed`)."""
         law = self.law
         if law.plenty and not law.few_events and not len(law.unseen):
             return self.problem
@@ -71,9 +70,9 @@ class PublicSample:
 
     @cached_property
     def hessian(self) -> Float[Array, "p p"]:
-        """A = ∇²f at the optimum; for a loss with a kink, of f smoothed over the spread of its optima.
+        """A = ∇²f at the optimum; for a loss with a kink, of a smoothed f.
 
-        Directions in which no public record differs count as if they hardly did: what is divided by stays finite.
+        Eigenvalues are at least 1e-7 of the largest, so that A can be inverted.
         """
         f = self.smooth.fitness
         A = curvature_of(f, self.optimum.theta)
@@ -83,8 +82,7 @@ class PublicSample:
 
     @cached_property
     def metric(self) -> Float[Array, "p p"]:
-        """A as it is where columns vary, however different their units: `hessian` takes one three thousand times as
-        narrow as another for one that does not."""
+        """A without the eigenvalue floor of `hessian` where it is well conditioned but for the columns' units."""
         A = curvature_of(self.smooth.fitness, self.optimum.theta)
         unit = np.sqrt(np.diag(A))
         if not (unit > 0).all():
@@ -105,7 +103,7 @@ class PublicSample:
 
     @cached_property
     def information(self) -> float:
-        """κ = ½ tr(A·A⁻¹SA⁻¹), in the unit of f: what n records leave unknown costs κ/n."""
+        """κ = ½ tr(A·A⁻¹SA⁻¹), in the unit of f: estimating θ from n records costs κ/n."""
         return 0.5 * float(np.sum(self.hessian * self.spread))
 
     def alone(self, records: float, total: float) -> float:
@@ -117,43 +115,38 @@ class PublicSample:
         return self.information * (1.0 / self.problem.unbounded[0].units + 1.0 / total) / self.optimum.value
 
     def worlds(self, number: int, seed: int = 0) -> "tuple[Problem, ...]":
-        """What the owners' records may be like: the pool of each world, in every owner's place."""
+        """The pools of `drawn`, each in every owner's place."""
         return tuple(world.pool for world in self.drawn(number, seed))
 
     def drawn(self, number: int, seed: int = 0) -> "tuple[World, ...]":
-        """Worlds with their optimum, the same for every rule that is tried in them.
+        """Draw worlds with their optimum; equal arguments give the same worlds, for every rule that is tried in them.
 
-        Raises InvalidInput where most have no best fitness above 0, so that ψ would mean nothing, and where one row is
-        all that is known of numbers: how far off a model of them is would be taken for nothing.
+        Raises InvalidInput where most have no best fitness above 0, so that ψ is undefined, and where a single public row
+        leaves the noise of numeric targets unknown.
         """
         if self.law.modelled and not self.law.labels and self.law.observations < 2:
             raise InvalidInput(
                 "forecast: one public row does not tell how far targets lie from a model of them: bring two or more, and "
                 "ten for each parameter where there are as many"
             )
-        if (number, seed) not in self._made:
-            made: list[World] = []
-            lost = 0
-            near = self.optimum.theta
-            while len(made) < number:
-                world = self.law.draw((seed, 2, len(made) + lost))
-                try:
-                    optimum = world.pool.fitness.minimum(near)
-                except NotCertified:
-                    optimum = None
-                if optimum is not None and optimum.value > nothing_left(world.pool):
-                    made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
-                    continue
-                lost += 1
-                if lost > TRIED * number:
-                    n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
-                    raise InvalidInput(
-                        f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and "
-                        "ψ is relative to a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring "
-                        "more records"
-                    )
-            self._made[number, seed] = tuple(made)
-        return self._made[number, seed]
+        if (number, seed) in self._made:
+            return self._made[number, seed]
+        made: list[World] = []
+        for attempt in range((TRIED + 1) * number):
+            world = self.law.draw((seed, 2, attempt))
+            try:
+                optimum = world.pool.fitness.minimum(self.optimum.theta)
+            except NotCertified:
+                continue
+            if optimum.value > nothing_left(world.pool):
+                made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
+            if len(made) == number:
+                return self._made.setdefault((number, seed), tuple(made))
+        n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
+        raise InvalidInput(
+            f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and ψ is relative to "
+            "a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring more records"
+        )
 
     @cached_property
     def wobble(self) -> float:
@@ -161,11 +154,8 @@ class PublicSample:
         a, U = np.linalg.eigh(self.hessian)
         root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
         worlds = [self.law.draw((0, 3, i)).pool for i in range(BOOTSTRAPS)]
-        off = [root.T @ self._hessian_of(world) @ root - np.eye(len(a)) for world in worlds]
+        off = [root.T @ curvature_of(world.fitness, self.optimum.theta) @ root - np.eye(len(a)) for world in worlds]
         return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
-
-    def _hessian_of(self, world: Problem) -> Array:
-        return curvature_of(world.fitness, self.optimum.theta)
 
     @cached_property
     def unexplained(self) -> float:
@@ -181,17 +171,14 @@ class PublicSample:
 
 
 def nothing_left(pool: Problem) -> float:
-    """A best fitness up to this is none: 1e-12; of targets in a large unit, whose squares are small, a part of f(0).
-
-    Of the squared loss alone, whose best fitness is exact however small it is.
-    """
+    """Largest best fitness that counts as 0: 1e-12, or for the squared loss `EXACTLY` of f(0) where that is less."""
     if pool.fitness.quadratic is None:
         return 1e-12
     return min(1e-12, EXACTLY * float(pool.fitness.value(np.zeros(pool.n_parameters))))
 
 
 def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
-    """∇²f at θ: whole for the squared loss, else by differences of slopes; a kink is spread over a tenth of predictions."""
+    """∇²f at θ: exact for the squared loss, else by finite differences, across a tenth of the predictions' range at a kink."""
     if f.quadratic is not None:
         return f.quadratic.hessian
     r = f.records
@@ -200,7 +187,7 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     if is_linear(loss):
         z = r.features @ theta
         wide = max(float(np.ptp(z)), 1e-6)
-        # Predictions that are all but one number would make a kink there as sharp as they are close.
+        # Nearly constant predictions would make the difference across a kink unbounded.
         if not loss.smooth:
             wide = max(wide, 0.5 * float(np.ptp(r.target)))
         h = (1e-4 if loss.smooth else 0.1) * wide

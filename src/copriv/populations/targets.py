@@ -1,7 +1,7 @@
-"""What targets of given features may be, as a posterior says it: a linear model of numbers, a logistic one of classes.
+"""Posterior of targets given features: a linear model of numbers, a logistic one of classes.
 
-Under a weak prior whose width is itself unknown, so that few rows of many columns promise no perfect model. `Law` (in
-`copriv.populations.law`) draws targets from it where public rows are few, or a fit has made what they are.
+The prior is weak and of unknown width, so that few rows of many columns do not imply a perfect model. `Law` (in
+`copriv.populations.law`) draws targets from it where public rows are few or a fit interpolates them.
 """
 
 import numpy as np
@@ -13,25 +13,24 @@ from copriv.model.records import Records
 from copriv.types import Array, Whole
 
 RATIOS = 1.0 / (1.0 + np.exp(-np.linspace(-5.0, 7.5, 26)))
-"""The R² that a weak prior thinks possible: even steps of their logit."""
+"""Grid of R² for the prior, uniform in the logit."""
 SHARE = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818,
                   0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])  # fmt: skip
 STEEP = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391,
                   0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])  # fmt: skip
 """1/(1 + exp(−u)) = Σ share·Φ(steep·u), within 3e-9 (Monahan and Stefanski 1992)."""
 CONSTANT = 0.04
-"""The prior's precision of the constant of log odds."""
+"""Prior precision of the intercept of the log odds."""
 CHAINS, SWEEPS = 32, 150
-"""Of the posterior of classes of few rows: chains and their length; every fourth of the last two thirds is kept."""
+"""Chains of `ClassesOfFew` and their length; every fourth draw of the last two thirds is kept."""
 PASSES, DAMPED = 60, 0.7
-"""Of matching moments: at most so many, each so far towards what it finds."""
+"""Largest number of passes of expectation propagation, and its damping."""
 
 
 class Linear:
-    """Features less their mean, in units of their spread; θ ~ N(0, a width that is unknown), and a constant.
+    """A linear model of standardized features, with θ ~ N(0, unknown width) and an intercept.
 
-    The law of targets has a constant whether or not the agreed model has one: a model without is then off by what its
-    columns can make of it, which is no noise. And a width in units of spread is not used up by columns' means.
+    It has an intercept whether or not the agreed model has one: what a model without one misses is bias, not noise.
     """
 
     def __init__(self, rows: Records) -> None:
@@ -40,19 +39,19 @@ class Linear:
         varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
         self.unit = np.where(varied, 1.0 / np.where(varied, spread, 1.0), 0.0)
         levels = levels_of(x)
-        if levels.any():  # a level that no row has does as much as those that some have
+        if levels.any():  # an unseen level has the prior effect of a seen one
             self.unit[~x.any(axis=0)] = np.median(self.unit[levels])
         self.centre = x.mean(axis=0)
         self.z, self.mean = (x - self.centre) * self.unit, np.zeros(x.shape[1] + 1)
 
     def predicted(self, x: Array, theta: Array) -> Array:
-        """Predictions by θ in these units, its constant last."""
+        """Predictions by θ in standardized units, intercept last."""
         steep = self.unit * theta[:-1]
         return np.asarray(x @ steep + (theta[-1] - float(self.centre @ steep)))
 
 
 class Regression(Linear):
-    """y = c + zᵀθ + noise of variance σ²; c flat, σ² unknown; conjugate given the width, which is on a grid."""
+    """y = c + zᵀθ + noise of variance σ²; flat prior on c, σ² unknown; conjugate given the width, which is on a grid."""
 
     def __init__(self, rows: Records) -> None:
         super().__init__(rows)
@@ -80,12 +79,12 @@ class Regression(Linear):
         self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
 
     def expected(self, rng: np.random.Generator, x: Array) -> Array:
-        """Targets under the posterior's mean."""
+        """Targets at the posterior mean of θ, with noise."""
         noise = self.noise * rng.choice(self.shape, size=len(x))
         return np.asarray(self.predicted(x, self.mean) + _as_of(noise, x, np.inf))
 
     def drawn(self, rng: np.random.Generator, x: Array, records: float = 0.0) -> Array:
-        """Targets under one draw of θ and of the noise, of rows that stand for so many records."""
+        """Targets under one draw of θ and of the noise, of rows that stand for `records` records."""
         k = rng.choice(len(self.λ), p=self.weight)
         noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
         g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
@@ -95,10 +94,9 @@ class Regression(Linear):
         return np.asarray(self.predicted(x, theta) + _as_of(noise, x, records))
 
     def _noise(self, rng: np.random.Generator, number: int) -> Array:
-        """Noise of variance about 1: residuals under Dirichlet weights, the long ones as long as their tail may have them.
+        """Noise of variance about 1: residuals under Dirichlet weights, those in the tail drawn from its extrapolation.
 
-        For normal residuals the variance is then as uncertain as that of so many of them, 2/n; for skewed ones by more, and
-        it is what few rows say least of.
+        Its variance is as uncertain as an estimate from n residuals: 2/n for normal ones, more for heavy tails.
         """
         law = rng.standard_exponential(len(self.shape))
         law /= law.sum()
@@ -110,9 +108,9 @@ class Regression(Linear):
 
 
 def _as_of(noise: Array, x: Array, records: float) -> Array:
-    """Noise of rows x of which a fit makes as much as of `records` that they stand for, and leaves as much.
+    """Rescale the noise of M rows so that a fit to them overfits as much as a fit to the `records` they stand for.
 
-    A fit of p numbers to M rows takes p/M of their noise for signal, and to n records p/n.
+    A fit of p parameters to M rows explains p/M of their noise, and to n records p/n.
     """
     M, p = len(x), x.shape[1] + 1
     if records <= M or p >= M:
@@ -124,10 +122,10 @@ def _as_of(noise: Array, x: Array, records: float) -> Array:
 
 
 class Classes(Linear):
-    """P(y = 1) = 1/(1 + exp(−zᵀθ)); Laplace's approximation for each width of the prior, weighed by its evidence."""
+    """Logistic regression: Laplace's approximation for each width of the prior, weighted by its evidence."""
 
     WIDTHS = (0.03, 0.2, 1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
-    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
+    """Prior E (zᵀθ)², from hardly any signal to classes that hardly overlap."""
 
     def __init__(self, rows: Records) -> None:
         super().__init__(rows)
@@ -171,9 +169,9 @@ class Classes(Linear):
         return np.where(rng.random(len(x)) < expit(self.logits(rng, x)), 1.0, -1.0)
 
     def told(self, rng: np.random.Generator, x: Array, counts: Array) -> Records:
-        """So many records of each row, each with a class of its own, under one draw of θ.
+        """`counts` records of each row, each with a class of its own, under one draw of θ.
 
-        One class for all of a row would leave a fit as much noise to follow as if there were no more records than rows.
+        One class for all records of a row would make a fit overfit as if there were only as many records as rows.
         """
         positive = rng.binomial(np.rint(counts).astype(np.int64), expit(self.logits(rng, x)))
         often = np.concatenate([positive, counts - positive]).astype(np.float64)
@@ -181,21 +179,21 @@ class Classes(Linear):
         return Records(np.vstack([x, x])[some], np.repeat([1.0, -1.0], len(x))[some], often[some])
 
     def chance(self, x: Array) -> Array:
-        """P(y = 1) of rows that a plan is made on."""
+        """P(y = 1) at the posterior mean of θ."""
         return np.asarray(np.clip(expit(self.predicted(x, self.mean)), 1e-9, 1 - 1e-9))
 
 
 class ClassesOfFew(Classes):
-    """P(y = 1) = 1/(1 + exp(−zᵀθ)) with θ ~ N(0, a width that is unknown): draws of the posterior of both, by chains.
+    """Logistic regression with θ ~ N(0, unknown width), by MCMC: for (nearly) separable classes.
 
-    Laplace's approximation stands at the mode, and where classes are (nearly) apart the mode is nowhere near the mass of the
-    posterior: margins of 40 count as ones of 10, and a wide prior as unlikely. Chains begin at normal laws of matched moments
-    (`Sites`), one for each width, and take elliptical steps about them (Murray, Adams and MacKay 2010; Nishihara, Murray and
-    Adams 2014) in turn with draws of the width, once with θ held and once with the direction of θ.
+    There the posterior mode, where Laplace's approximation stands, is far from the posterior mass: it understates margins
+    by a factor of four, and the evidence of wide priors. Chains start at expectation propagation's approximations (`Sites`),
+    one per width, and alternate elliptical slice steps about them (Murray, Adams and MacKay 2010; Nishihara, Murray and
+    Adams 2014) with draws of the width, given the direction of θ and then given θ.
     """
 
     WIDTHS = tuple((4.0 * RATIOS / (1.0 - RATIOS))[::2].tolist())
-    """E (zᵀθ)²: from hardly any signal to classes that hardly overlap."""
+    """Prior E (zᵀθ)², from hardly any signal to classes that hardly overlap."""
 
     def __init__(self, rows: Records) -> None:
         Linear.__init__(self, rows)
@@ -218,7 +216,7 @@ class ClassesOfFew(Classes):
         self.mean = self.draws.mean(axis=0)
 
     def _stepped(self, rng: np.random.Generator, theta: Array, k: Whole) -> Array:
-        """Each chain a step along an ellipse about the normal law of its width."""
+        """One elliptical slice step per chain, about the normal approximation at its width."""
         m, other = self.means[k], np.asarray(rng.normal(size=theta.shape))
         white = _each(self.inverse[k], theta - m)
         away, beside = theta - m, _each(self.bases[k], other)
@@ -251,7 +249,7 @@ class ClassesOfFew(Classes):
         return np.asarray(m + np.cos(angle)[:, None] * away + np.sin(angle)[:, None] * beside)
 
     def _widths(self, rng: np.random.Generator, theta: Array, k: Whole) -> tuple[Array, Whole]:
-        """A width for each chain, first with the direction of θ held and then with θ held."""
+        """Draw the width of each chain, given the direction of θ and then given θ."""
         p, W = self.z.shape[1], np.array(self.WIDTHS)
         steep, constant = theta[:, :-1] @ self.signed[:, :-1].T, theta[:, -1:] * self.signed[:, -1]
         told = [log_expit(np.sqrt(w / W[k])[:, None] * steep + constant).sum(axis=1) for w in W]
@@ -265,7 +263,7 @@ class ClassesOfFew(Classes):
         return self.predicted(x, np.asarray(self.draws[rng.integers(len(self.draws))]))
 
     def chance(self, x: Array) -> Array:
-        """P(y = 1) of rows under the whole posterior: the model that is fitted to it costs least in the mean."""
+        """Posterior mean of P(y = 1)."""
         found = np.mean([expit(self.predicted(x, theta)) for theta in self.draws], axis=0)
         return np.asarray(np.clip(found, 1e-9, 1 - 1e-9))
 
@@ -275,25 +273,25 @@ def _each(matrices: Array, vectors: Array) -> Array:
 
 
 def _chosen(rng: np.random.Generator, log: Array) -> Whole:
-    """One column a row, by their weights."""
+    """Draw one column per row, by log weights (Gumbel-max)."""
     return np.asarray(np.argmax(log + rng.gumbel(size=log.shape), axis=1))
 
 
 class Sites:
-    """The terms 1/(1 + exp(−zᵀθ)) of rows z (times their classes), each as a normal one of zᵀθ with the same moments."""
+    """Expectation propagation (Minka 2001) for the likelihood Π 1/(1 + exp(−zᵀθ)), rows z times their classes."""
 
     def __init__(self, z: Array) -> None:
         self.z = z
         self.precision, self.pull = np.zeros(len(z)), np.full(len(z), 0.5)
 
     def matched(self, prior: Array) -> tuple[Array, Array, float]:
-        """Mean and precision of θ, and the log evidence, under a normal prior of so much precision (Minka 2001)."""
+        """Mean and precision of θ, and the log evidence, under a normal prior of this diagonal precision."""
         for _ in range(PASSES):
             H = (self.z * self.precision[:, None]).T @ self.z + np.diag(prior)
             inverse, b = np.linalg.inv(H), self.z.T @ self.pull
             mean = inverse @ b
             at, spread = self.z @ mean, ((self.z @ inverse) * self.z).sum(axis=1)
-            without = 1.0 / (1.0 / spread - self.precision)  # spread and mean of zᵀθ by all others
+            without = 1.0 / (1.0 / spread - self.precision)  # cavity variance and mean of zᵀθ
             others = without * (at / spread - self.pull)
             log, slope, bend = _moments(others, without)
             off = np.abs(others + without * slope - at).max() / np.sqrt(spread.max())
@@ -309,7 +307,7 @@ class Sites:
 
 
 def _moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    """log E 1/(1 + exp(−u)) of u ~ N(mean, variance), and its first and second derivative by the mean."""
+    """log E 1/(1 + exp(−u)) for u ~ N(mean, variance), and its first and second derivatives in the mean."""
     s = STEEP / np.sqrt(1.0 + np.square(STEEP) * variance[:, None])
     a = s * mean[:, None]
     log = logsumexp(np.log(SHARE) + log_ndtr(a), axis=1)
@@ -319,11 +317,11 @@ def _moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
 
 
 def tail_of(sizes: Array) -> Tail | None:
-    """The tail of sizes, where it is one: of numbers that differ."""
+    """The tail of `sizes`; None where too few of the largest differ."""
     top = np.sort(sizes)[-max(len(sizes) // 10, 10) :]
     return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
 
 
 def levels_of(x: Array) -> Bool[np.ndarray, " p"]:
-    """Columns of zeros and ones, both of them."""
+    """Columns that hold zeros and ones, and both."""
     return np.asarray(((x == 0.0) | (x == 1.0)).all(axis=0) & (np.ptp(x, axis=0) > 0.0))

@@ -1,4 +1,4 @@
-"""An agreement and its records, made into numbers: what simulations and forecasts work on.
+"""An agreement and its records as arrays, for simulations and forecasts.
 
 `Problem.load` runs the data pipeline that the agreement names; `Problem.of` takes arrays. Both leave an agreement in
 which Ξ is a number: "proved" becomes the bound that follows from the declared bounds on x, y and Θ.
@@ -28,7 +28,7 @@ from copriv.types import Array, Loss
 
 @dataclass(frozen=True, eq=False)
 class Problem(Shown):
-    """Owners' bounded records, the learner's public sample, the fitness: all that a run needs.
+    """Owners' bounded records, the learner's public sample and the fitness.
 
     Records are kept as they came, and bounded (and given an intercept) as the agreement says: `under` gives the same
     records under other terms. `source` is "real", "resampled", "simulated", "given" or "public"; `description` says
@@ -54,16 +54,16 @@ class Problem(Shown):
     stand_in: bool = False
     """Whether the records are a public sample standing in for records that are not to be touched."""
     pooled: Records | None = None
-    """Where owners that differ are stood in for: their records together, unbounded. `under` deals them out again."""
+    """All records together, unbounded, where the owners of a simulated world differ."""
     strata: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None
-    """Which owner or stratum each public row is of, where that is known: an index a row."""
+    """Index of the owner or stratum of each public row, where known."""
     strata_names: tuple[str, ...] = ()
-    """What the strata are called. One that is called as an owner is, or as it says (`owner.stratum`), is of its records."""
+    """Names of the strata; an owner's is the one with its name, or the one that it names (`owner.stratum`)."""
     known_optimum: Optimum | None = None
-    """θ* of these very records under this fitness, where somebody has found it before."""
+    """θ* of these records under this fitness, where it was computed before."""
 
     def __post_init__(self) -> None:
-        # Stand-ins are made of one sample, and may be for a hundred thousand owners.
+        # Stand-ins share one sample, and there may be a hundred thousand.
         p = {records.n_parameters for records in (self.unbounded[:1] if self.stand_in else self.unbounded)}
         if len(p) > 1:
             raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
@@ -202,24 +202,25 @@ class Problem(Shown):
 
     @cached_property
     def owners(self) -> tuple[Records, ...]:
-        """Each owner's records as they are answered from; equal objects stay one object."""
+        """Each owner's records as agreed; owners that share one object still do."""
         if self.stand_in and self.pooled is None:
-            return (self._as_agreed(self.unbounded[0]),) * len(self.unbounded)
+            return (self.as_agreed(self.unbounded[0]),) * len(self.unbounded)
         distinct = dict(zip(map(id, self.unbounded), self.unbounded, strict=True))
-        made = {name: self._as_agreed(records) for name, records in distinct.items()}
+        made = {name: self.as_agreed(records) for name, records in distinct.items()}
         return tuple(map(made.__getitem__, map(id, self.unbounded)))
 
     @cached_property
     def public(self) -> Records | None:
         """The learner's own records, made in the same way."""
-        return None if self.unbounded_public is None else self._as_agreed(self.unbounded_public)
+        return None if self.unbounded_public is None else self.as_agreed(self.unbounded_public)
 
     @cached_property
     def held_out(self) -> Records | None:
         """Records that no owner trained on, made in the same way."""
-        return None if self.unbounded_held_out is None else self._as_agreed(self.unbounded_held_out)
+        return None if self.unbounded_held_out is None else self.as_agreed(self.unbounded_held_out)
 
-    def _as_agreed(self, records: Records) -> Records:
+    def as_agreed(self, records: Records) -> Records:
+        """The records with the intercept's column, where the agreed model has one."""
         return records.with_intercept() if self.terms.model.intercept else records
 
     def on_public(self) -> "Problem":
@@ -238,7 +239,7 @@ class Problem(Shown):
 
     @property
     def stratum_of_owner(self) -> tuple[int | None, ...]:
-        """The stratum of public rows that each owner's records are like; None where none is known to be.
+        """Index of each owner's stratum of the public rows; None where it has none.
 
         Raises AgreementError where an owner names a stratum that no public row is of.
         """
@@ -254,7 +255,7 @@ class Problem(Shown):
 
     @property
     def proved_gradient_bound(self) -> float:
-        """What ‖∇ℓ‖₁ cannot exceed over Θ, by the bounds on features and target; infinite where there is none."""
+        """Bound on ‖∇ℓ‖₁ over Θ by those on features and target; infinite where there is none."""
         if self.feature_bound is None or not np.isfinite(self.target_bound):
             return np.inf
         reach = self.feature_bound + float(self.terms.model.intercept)
@@ -293,9 +294,9 @@ class Problem(Shown):
 
     @cached_property
     def fitness(self) -> Fitness:
-        """The pooled fitness: over all owners' records, each weighing the same. What ψ is about."""
+        """The pooled fitness over all owners' records, each of equal weight, which ψ is relative to."""
         if self.pooled is not None:
-            return self.fitness_of(self._as_agreed(self.pooled))
+            return self.fitness_of(self.as_agreed(self.pooled))
         if self.stand_in:
             return self.fitness_of(self.owners[0])
         return self.fitness_of(Records.concatenate(self.owners))
@@ -313,7 +314,7 @@ def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
 
 
 def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
-    """An index a row in place of labels, and the labels. Raises DataError where there are not as many as public rows."""
+    """Index of each row's label, and the labels. Raises DataError where there are not as many as public rows."""
     labels = np.asarray(strata, dtype=object)  # a list of text and NaN would be all text
     if labels.shape != (rows,):
         shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
@@ -328,7 +329,7 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
 
 
 def _says_nothing(label: Any) -> bool:
-    """Whether a label is missing, or no label but a list of them."""
+    """Whether a label is missing or is a container."""
     if label is None or isinstance(label, list | dict):
         return True
     try:

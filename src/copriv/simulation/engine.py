@@ -1,7 +1,4 @@
-"""The loop: schedule → query → clipped mean gradient → noise → rule, for all runs of a batch together.
-
-One idea a little over the usual length: the loop, and the public call that sets it up.
-"""
+"""The loop of a run, for all runs of a batch together: schedule, query, clipped mean gradient, noise, rule."""
 
 import os
 import time
@@ -31,16 +28,16 @@ from copriv.types import Array
 from copriv.validation import count
 
 NoiseSource = Callable[[int], Float[Array, "runs members p"]]
-"""Draws of scale 1 for iteration k = 0, 1, …: one vector for each owner that answers in it."""
+"""Returns the draws of scale 1 for iteration k = 0, 1, …: one vector for each owner that answers in it."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Participants:
-    """The agreement's participants, and what only a simulation needs of them: all members' noise, and all their records."""
+    """The agreement's participants, with all members' noise scales and records, which only a simulation has."""
 
     agreed: Participants
     noise: Float[Array, "participants members"]
-    """What each member's draw of scale 1 is multiplied by in its participant's answer."""
+    """Scale of each member's noise in its participant's answer."""
 
     @classmethod
     def of(cls, agreement: Agreement, scales: Float[Array, " owners"]) -> "_Participants":
@@ -69,7 +66,7 @@ class _Participants:
 
 
 def noise_scales(agreement: Agreement, feature_bound: float | None = None) -> Float[Array, " owners"]:
-    """The scale of every owner's noise, from the agreement (and B where it is not a number there yet)."""
+    """Scale of every owner's noise; feature_bound: B, where the agreement has no number for it yet."""
     mechanism = agreement.mechanism
     return agreement.by_owner([mechanism.scale(agreement, owner, feature_bound) for owner in agreement.owner_tables])
 
@@ -124,7 +121,7 @@ def simulate(
 def problem_of(
     agreement: Agreement | Problem | str | Path | Mapping[str, Any], data: Sequence[Any] | None, public: Any
 ) -> Problem:
-    """What `simulate` works on, from what it is given."""
+    """The problem that `simulate` runs, from its first arguments."""
     if isinstance(agreement, Problem):
         if data is not None:
             raise UsageError(
@@ -137,7 +134,7 @@ def problem_of(
 
 @dataclass(frozen=True, eq=False)
 class Options:
-    """What `simulate` documents, and `given`."""
+    """Options of `simulate`, and `given`."""
 
     runs: int = 100
     seed: int | None = None
@@ -150,17 +147,17 @@ class Options:
     starts: Float[Array, "runs p"] | None = None
     progress: Callable[[int, int], None] | None = None
     given: Sequence[Float[Array, "runs answer"]] | None = None
-    """Answers at hand, one an owner and run, where each owner answers once; None: they are drawn."""
+    """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
     own_records: bool = False
 
     def streams(self, problem: Problem) -> list[Any]:
-        """Each run's seeds: of its schedule, and of its noise."""
+        """Seed sequences of each run: of its schedule and of its noise."""
         seed = problem.agreement.agreement.seed if self.seed is None else self.seed
         return [np.random.SeedSequence(seed, spawn_key=(self.first_run + r,)).spawn(2) for r in range(self.runs)]
 
 
 def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Options) -> Simulation:
-    """`simulate` with these scales of the owners' noise in place of the agreed ones."""
+    """Run `simulate` with these noise scales in place of the agreed ones."""
     # Products of a block are too small for several BLAS threads, which wait for each other by spinning.
     with one_thread():
         return _run_here(problem, scales, options)
@@ -210,22 +207,22 @@ def _run_here(problem: Problem, scales: Array, options: Options) -> Simulation:
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """What came of a batch of runs."""
+    """Outcome of a batch of runs."""
 
     recorded: Any
     kept: Float[Array, "recorded runs p"]
     participant: Any
-    """Who talked: one index a query and run."""
+    """Index of the participant that answered, by query and run."""
     members: tuple[tuple[int, ...], ...]
     first: Events
-    """Of the first run."""
+    """Events of the first run."""
     clipped: float
 
 
 def _play(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
     agreement, runs, p = problem.agreement, options.runs, problem.n_parameters
     participants = _Participants.of(agreement, scales)
-    # Owners whose clocks differ talk in proportion to their rates, whether agreed or given.
+    # Owners with Poisson clocks answer in proportion to their rates.
     rule = agreed_rule(
         agreement,
         participants.agreed,
@@ -269,7 +266,7 @@ def _play(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any
 
 
 def _play_one_answer(problem: Problem, scales: Array, options: Options, seeds: Sequence[Any], workers: int) -> _Played:
-    """Every owner once, one after another in the order of each run; the model stands after any number of them."""
+    """Every owner answers once, in a random order; there is a model after any number of answers."""
     if options.noise is not None or options.starts is not None or options.schedule is not None:
         raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
     N, runs = problem.agreement.n_owners, options.runs

@@ -1,4 +1,4 @@
-"""Clipped mean gradients of every participant, for all runs at once: three ways, one meaning.
+"""Clipped mean gradients of every participant, for all runs at once: three exact ways.
 
 | class            | when                                          | cost of a query                                   |
 | ---------------- | --------------------------------------------- | ------------------------------------------------- |
@@ -71,7 +71,7 @@ def batched_gradients(
 
 
 class _Shared:
-    """Participants that hold the same records, as one."""
+    """Evaluates participants that hold the same records together."""
 
     def __init__(self, gradients: BatchedGradients, index: Participant) -> None:
         self._gradients, self._index = gradients, index
@@ -107,7 +107,7 @@ class GramGradients:
 
 @dataclass(eq=False)
 class _Region:
-    """Where suspects are known: runs within `radius` of `centre` in the metric of L."""
+    """The θ within `radius` of `centre` in the metric of L, and the records that clipping may affect there."""
 
     centre: Array
     radius: float
@@ -116,7 +116,7 @@ class _Region:
 
 @dataclass(eq=False)
 class _Guarded:
-    """One participant's records with what is needed to find its suspects."""
+    """One participant's records, and the suspects among them."""
 
     loss: Loss
     records: Records
@@ -138,7 +138,7 @@ class _Guarded:
         self.reach = np.sqrt(np.square(np.linalg.solve(self.whitener, x.T)).sum(axis=0))
 
     def excess(self, theta: Float[Array, "runs p"]) -> tuple[Float[Array, "runs p"], float]:
-        """What clipping takes from Σ w ∇ℓ at each θ, and how many units it clips."""
+        """Change that clipping makes to Σ w ∇ℓ at each θ, and the number of units clipped."""
         region = self.region
         if region is None or self._distance(theta, region.centre) > region.radius:
             region = self.region = self._find(theta)
@@ -153,7 +153,7 @@ class _Guarded:
         centre = np.median(theta, axis=0)
         radius = 1.5 * self._distance(theta, centre) + 1e-6 * float(np.sqrt(np.square(centre @ self.whitener).sum()))
         if self.region is not None:
-            # A run that drifts steadily would leave a tight region at once: look ahead as far as it has come.
+            # Widen the region by the last move, so that a run that drifts steadily does not leave it at once.
             radius += self._distance(centre[None], self.region.centre)
         residual = np.abs(self.records.features @ centre - self.records.target)
         # The last term covers rounding, so that no record which is clipped is ever missed.
@@ -165,7 +165,7 @@ class _Guarded:
 
 
 class ClippedSquared:
-    """Gram matrices for all records, and what clipping takes away from the suspects."""
+    """Gram matrices for all records, corrected for the suspects that are clipped."""
 
     def __init__(
         self, loss: Loss, participants: tuple[Records, ...], bound: float, workers: int = 1, order: Literal[1, 2] = 1

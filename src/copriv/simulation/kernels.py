@@ -1,7 +1,7 @@
 """One pass over records for many θ at once: sums of values and of clipped gradients, in blocks that stay in cache.
 
 A block of rows times all runs' θ gives a matrix of predictions that fits the second-level cache; slope, clip and the
-second product work on it there. Threads take whole row ranges (numpy releases the lock; `one_blas_thread` around it all);
+second product work on it there. Threads take whole row ranges (numpy releases the lock; `one_thread` limits BLAS);
 the row ranges and their order of summation do not depend on how many threads there are.
 
 What bounds the speed: the two matrix products (2·n·p·runs multiplications each), at a few tens of runs; below that,
@@ -24,7 +24,7 @@ from copriv.types import Array, Loss, is_linear
 CELLS = 1 << 16
 """Predictions a block: 512 KiB of float64, to stay in the second-level cache with its temporaries."""
 ROUNDING = 1e-12
-"""A gradient above Ξ by less than this share of it counts as Ξ."""
+"""Relative excess over Ξ that counts as rounding."""
 RANGE = 1 << 14
 """Rows a task for a thread."""
 
@@ -62,7 +62,7 @@ class Pass:
     ) -> tuple[Float[Array, "runs p"], float]:
         """Σ w clip(∇ℓ, bound) at each θ, and the weight of the records clipped, summed over θ.
 
-        With `excess_only`, Σ w (clip(∇ℓ, bound) − ∇ℓ): what clipping takes away.
+        With `excess_only`, Σ w (clip(∇ℓ, bound) − ∇ℓ): the change that clipping makes.
         """
         if is_linear(self.loss):
             total = self._sum(lambda rows: self._linear(self.loss, rows, theta, bound, excess_only), len(theta))
@@ -97,7 +97,7 @@ class Pass:
 
     @cached_property
     def _steepest(self) -> float:
-        """sup |φ′| at any prediction: where it keeps every gradient below the bound, nothing needs to be looked at."""
+        """sup |φ′| over all predictions; where it bounds every gradient by Ξ, clipping is skipped."""
         if not is_linear(self.loss):
             return np.inf
         return self.loss.slope_bound(np.inf, float(np.abs(self.records.target).max(initial=0.0)))

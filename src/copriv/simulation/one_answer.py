@@ -1,7 +1,7 @@
 """Runs in which every owner answers once, at the agreed start, with simulated noise.
 
-What owners compute is the very code of a deployment (`copriv.mechanisms`): what an answer is but for its noise is made
-once an owner, and the noise is drawn and added run by run.
+Owners compute with the code of a deployment (`copriv.mechanisms`): an answer without noise is computed once per owner, and
+noise is drawn and added for each run.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from copriv.problem import Problem
 from copriv.types import Array
 
 Answers = Callable[[int], Float[Array, "runs answer"]]
-"""The private answers of one owner, one a run."""
+"""Returns the private answers of an owner, one per run."""
 
 
 def common_of(problem: Problem) -> Common:
-    """What a mechanism has to know of a problem besides records."""
+    """The parts of a problem that a mechanism uses besides records."""
     p, B, P = problem.n_parameters, problem.feature_bound, problem.preconditioner
     return Common(problem.loss, p, B, P, problem.regularizer, problem.feasible_set)
 

@@ -1,4 +1,4 @@
-"""What a simulation found: ψ of every run at the recorded iterations, and what each owner gave and has alone."""
+"""Results of a simulation: ψ of every run at the recorded iterations, and each owner's answers and own model."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ NOT_FOR_RELEASE = (
 
 @dataclass(frozen=True)
 class OwnerOutcome(Shown):
-    """One owner's part: the most answers that any run took from it, its noise, and ψ of its own non-private model.
+    """One owner: the most answers in any run, its noise scale, and ψ of its own non-private model (`alone`).
 
     >>> north = result.owners[0]
     >>> north.name, north.records, north.answers
@@ -89,7 +89,7 @@ class RelativeFitness(Shown, Framed):
         }
 
     def quantile(self, probability: float) -> Float[Array, " recorded"]:
-        """The value that this share of runs stays below."""
+        """Quantile over runs."""
         quantile: Array = np.quantile(self.runs, probability, axis=0)
         return quantile
 
