@@ -7,7 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from copriv.data import Category, Number, PublicDictionary, Schema, consortium, dealing, load_consortium, prepare_owner
+from copriv.data import (
+    Category,
+    Number,
+    PublicDictionary,
+    Schema,
+    dealing,
+    load_consortium,
+    open_dataset,
+    prepare_owner,
+    specification,
+)
 from copriv.data.consortium import Opened
 from copriv.errors import DataError, InvalidInput
 
@@ -273,8 +283,8 @@ def test_paths_may_be_text_or_path(load, tmp_path):
 
 def test_a_table_at_hand_is_dealt_as_if_it_were_read(load, tmp_path, monkeypatch):
     read = load([50, 30], held_out=20)
-    at_hand = Opened.of("table", path=tmp_path / "table.parquet", schema=SCHEMA)
-    monkeypatch.setattr(consortium, "open_dataset", lambda *_, **__: pytest.fail("read again"))
+    at_hand = Opened.of(open_dataset("table", path=tmp_path / "table.parquet", schema=SCHEMA))
+    monkeypatch.setattr(specification, "open_dataset", lambda *_, **__: pytest.fail("read again"))
     dealt = load([50, 30], held_out=20, opened=at_hand)
     for one, other in zip(
         (*read.owners, read.public, read.held_out), (*dealt.owners, dealt.public, dealt.held_out), strict=True
