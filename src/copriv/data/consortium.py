@@ -1,4 +1,4 @@
-"""The one way for data: a table becomes owners' records and the learner's public sample.
+"""Make owners' records and the learner's public sample of a table.
 
     source       a table, its schema and how its rows are dealt     open_dataset   (datasets)
     encoded      rows as numbers, by what is declared               Schema.encode  (schema, columns)
@@ -34,7 +34,7 @@ from copriv.validation import count, non_negative
 
 @dataclass(frozen=True, eq=False)
 class Consortium(Shown):
-    """Everything that a simulation or a forecast needs to know about the data.
+    """The data of a simulation: owners' records and the public sample.
 
     >>> from copriv.data import load_consortium
     >>> found = load_consortium("lending-embedded", [300, 500], components=3, public_rows=200)
@@ -47,7 +47,7 @@ class Consortium(Shown):
     public: Records
     """The learner's own sample, made in the same way; never among the owners' records."""
     public_table: Table
-    """The same rows as they stand in the table."""
+    """The same rows, not encoded."""
     feature_bound: float | None
     """B: the L1 bound that was enforced on features, without the intercept; None: none was."""
     target_bound: float
@@ -64,7 +64,7 @@ class Consortium(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A table that was read and encoded: what dealing its rows out to other owners need not do again."""
+    """A table that was read and encoded, to be divided among owners several times."""
 
     source: Source
     encoded: EncodedTable
@@ -173,7 +173,7 @@ def prepare_owner(
 
 
 def _known(source: Source, sample: Sample) -> Any:
-    """Which of the rows are of persons whom the learner knows; None where no persons are named."""
+    """Mask of the rows whose person has a public row; None where no persons are named."""
     unit = source.schema.unit
     if unit is None or unit not in sample.table.columns:
         return None

@@ -29,9 +29,9 @@ def public_bound(
 ) -> float | None:
     """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
 
-    longest: what no row can pass by the way features are made; "auto" needs nothing above it.
-    "auto" extrapolates the tail of the public rows' lengths, its shape a standard error longer than estimated: their
-    largest is no bound for a pool that is larger than they are.
+    longest: a bound that follows from how features are made; "auto" is at most this.
+    "auto" extrapolates the tail of the public rows' lengths, with a shape one standard error above its estimate, because
+    the private rows are more and their largest is longer.
     """
     if agreed != "auto":
         return non_negative("data.feature_bound", agreed) or None
@@ -41,7 +41,7 @@ def public_bound(
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is public and makes records of encoded rows."""
+    """The public parameters that turn encoded rows into records."""
 
     dictionary: PublicDictionary | None
     feature_bound: float | None
@@ -68,13 +68,13 @@ class Preparation:
         return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
-        """The rows through the dictionary."""
+        """Map the rows by the dictionary."""
         if self.dictionary is None:
             return encoded
         return replace(encoded, features=self.dictionary.apply(encoded.features))
 
     def records(self, mapped: EncodedTable) -> Records:
-        """Mapped rows as records; rows of one person share a weight."""
+        """Make records of mapped rows; rows of one person share a weight."""
         x, y, unit = mapped.features, mapped.target, mapped.unit
         made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
         return made.with_intercept() if self.intercept else made

@@ -1,4 +1,4 @@
-"""The learner's own rows: where they come from, and what they decide for everybody.
+"""The learner's own public rows: their source, and the dictionary and bound that are fitted to them.
 
 Public rows are in a file of their own (`public`). Where there is none they are the last rows of a table that anybody may
 read: one inside the package, one that is drawn from a seed, or a published file that is known by its hash. No other table
@@ -25,10 +25,10 @@ PUBLIC_ROWS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The learner's own rows, and what they decide."""
+    """The public rows, and the preparation that is fitted to them."""
 
     table: Table
-    """As they stand in the file."""
+    """The rows, not encoded."""
     schema: Schema
     preparation: Preparation
     """The dictionary and the bound on features."""
@@ -74,7 +74,7 @@ def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | Non
 
 
 def _with_strata(source: Source, column: str) -> Source:
-    """The table with the column that says whose each row is, which the schema need not have."""
+    """Add the column of strata to the table, which has the schema's columns only."""
     if column in source.table.columns:
         return source
     if source.file is None or column not in column_names(source.file):
@@ -85,15 +85,15 @@ def _with_strata(source: Source, column: str) -> Source:
 
 
 def strata_of(source: object, column: str) -> tuple[str, ...] | None:
-    """Whose each row of a public table is, as text; None where the table does not have the column.
+    """The stratum of each row of a public table, as text; None where the table has no such column.
 
-    Raises DataError where a row does not say.
+    Raises DataError where a row has none.
     """
     return _labels(read_table(source, [column]), column) if column in column_names(source) else None
 
 
 def _labels(table: Table, column: str) -> tuple[str, ...]:
-    """Whose each row is, as text. Raises DataError where a row does not say."""
+    """The stratum of each row, as text. Raises DataError where a row has none."""
     labels = table[column].to_list()
     silent = [k for k, one in enumerate(labels) if one is None or one != one or one == ""]
     if silent:
@@ -104,7 +104,7 @@ def _labels(table: Table, column: str) -> tuple[str, ...]:
 
 
 def _public_table(kind: DataSet, agreed: DataSpecification) -> Source:
-    """A table of public rows; it need not say whose a row is."""
+    """Open a table of public rows, which need not have the column that names the person."""
     public, schema, unit, scaling = agreed.public, agreed.schema, agreed.unit, agreed.scaling
     if isinstance(public, str | Path):
         source = open_dataset(kind.read_from, path=public, schema=schema, unit=unit, scaling=scaling)
