@@ -9,6 +9,7 @@ import pytest
 
 from copriv.data import (
     Category,
+    DataSpecification,
     Number,
     PublicDictionary,
     Schema,
@@ -292,3 +293,17 @@ def test_a_table_at_hand_is_dealt_as_if_it_were_read(load, tmp_path, monkeypatch
         np.testing.assert_array_equal(one.features, other.features)
         np.testing.assert_array_equal(one.target, other.target)
     assert dealt.description == read.description
+
+
+def test_a_specification_is_its_keywords_and_options_change_it(load, tmp_path):
+    agreed = DataSpecification(
+        "table", path=tmp_path / "table.parquet", schema=SCHEMA, components=2, public_rows=PUBLIC, fourier_features=5
+    )
+    by_keywords = load([50, 30], components=3, fourier_features=5)
+    given = load_consortium(agreed, [50, 30], components=3)
+    np.testing.assert_array_equal(given.public.features, by_keywords.public.features)
+    np.testing.assert_array_equal(given.owners[1].features, by_keywords.owners[1].features)
+    with pytest.raises(InvalidInput, match=r"data\.public_rows: must be a whole number"):
+        load_consortium(agreed, [50], public_rows=0)
+    with pytest.raises(TypeError, match="compnents"):
+        load_consortium(agreed, [50], compnents=3)
