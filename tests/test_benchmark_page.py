@@ -60,11 +60,11 @@ def test_targets_are_about_cells_that_the_grid_has() -> None:
 
 def test_that_owners_are_alike_is_said_only_where_a_table_is_not_cut_by_group() -> None:
     """Hospitals were said to be alike, and a plan that believed it was 38 times worse than one that does not."""
-    from copriv.data.consortium import Opened
+    from copriv.data import open_dataset
 
     for cell in {cell.dataset: cell for cell in cells.grid()}.values():
         data = cell.agreement().data
         if data.path is None:
             continue  # not at hand
-        grouped = Opened.of(cell.dataset, path=data.path, rows=3000).source.group is not None
+        grouped = open_dataset(cell.dataset, path=data.path, rows=3000).group is not None
         assert (data.heterogeneity is None) == grouped, cell.dataset

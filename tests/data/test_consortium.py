@@ -7,7 +7,18 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from copriv.data import Category, Number, PublicDictionary, Schema, consortium, dealing, load_consortium, prepare_owner
+from copriv.data import (
+    Category,
+    DataSpecification,
+    Number,
+    PublicDictionary,
+    Schema,
+    dealing,
+    load_consortium,
+    open_dataset,
+    prepare_owner,
+    specification,
+)
 from copriv.data.consortium import Opened
 from copriv.errors import DataError, InvalidInput
 
@@ -273,8 +284,8 @@ def test_paths_may_be_text_or_path(load, tmp_path):
 
 def test_a_table_at_hand_is_dealt_as_if_it_were_read(load, tmp_path, monkeypatch):
     read = load([50, 30], held_out=20)
-    at_hand = Opened.of("table", path=tmp_path / "table.parquet", schema=SCHEMA)
-    monkeypatch.setattr(consortium, "open_dataset", lambda *_, **__: pytest.fail("read again"))
+    at_hand = Opened.of(open_dataset("table", path=tmp_path / "table.parquet", schema=SCHEMA))
+    monkeypatch.setattr(specification, "open_dataset", lambda *_, **__: pytest.fail("read again"))
     dealt = load([50, 30], held_out=20, opened=at_hand)
     for one, other in zip(
         (*read.owners, read.public, read.held_out), (*dealt.owners, dealt.public, dealt.held_out), strict=True
@@ -282,3 +293,17 @@ def test_a_table_at_hand_is_dealt_as_if_it_were_read(load, tmp_path, monkeypatch
         np.testing.assert_array_equal(one.features, other.features)
         np.testing.assert_array_equal(one.target, other.target)
     assert dealt.description == read.description
+
+
+def test_a_specification_is_its_keywords_and_options_change_it(load, tmp_path):
+    agreed = DataSpecification(
+        "table", path=tmp_path / "table.parquet", schema=SCHEMA, components=2, public_rows=PUBLIC, fourier_features=5
+    )
+    by_keywords = load([50, 30], components=3, fourier_features=5)
+    given = load_consortium(agreed, [50, 30], components=3)
+    np.testing.assert_array_equal(given.public.features, by_keywords.public.features)
+    np.testing.assert_array_equal(given.owners[1].features, by_keywords.owners[1].features)
+    with pytest.raises(InvalidInput, match=r"data\.public_rows: must be a whole number"):
+        load_consortium(agreed, [50], public_rows=0)
+    with pytest.raises(TypeError, match="compnents"):
+        load_consortium(agreed, [50], compnents=3)

@@ -16,6 +16,7 @@ from sklearn.metrics import average_precision_score
 
 from copriv.agreement import Agreement
 from copriv.data.consortium import Opened
+from copriv.data.specification import open_dataset
 from copriv.model.fitness import Optimum, relative_fitness
 from copriv.model.records import Records
 from copriv.plan import plan
@@ -275,7 +276,7 @@ def loaded(data: str) -> Problem:
 @lru_cache(maxsize=2)
 def _opened(dataset: str, path: str | None, seed: int, rows: int) -> Opened:
     """The table of all trials on one data set, whoever holds which of its rows."""
-    return Opened.of(dataset, path=path, seed=seed, rows=rows)
+    return Opened.of(open_dataset(dataset, path=path, seed=seed, rows=rows))
 
 
 def _precision_recall(problem: Problem, theta: Array) -> Array:

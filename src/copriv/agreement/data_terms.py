@@ -8,34 +8,35 @@ from copriv.agreement import Agreement
 from copriv.data import datasets
 from copriv.data.declared import declared_schema
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.opening import open_dataset
 from copriv.data.schema import Schema
+from copriv.data.specification import DataSpecification, open_dataset
 from copriv.errors import AgreementError, DataError
 from copriv.formatting.sanitize import reason
 
 
-def pipeline(agreement: Agreement) -> dict[str, Any]:
-    """Arguments of `load_consortium` and `load_sample`, apart from the bound on features and the intercept.
+def data_specification(agreement: Agreement) -> DataSpecification:
+    """What the agreement says of its data; the intercept is left to the fitness.
 
     Raises AgreementError where the agreement names no data, or a dictionary that cannot be read.
     """
     data, first = agreement.data, agreement.owner_tables[0]
-    return {
-        "dataset": data.named,
-        "components": data.components,
-        "dictionary": _dictionary(agreement),
-        "fourier_features": data.fourier_features,
-        "fourier_width": data.fourier_width or "auto",
-        "unit_records": first.unit_records,
-        "public": data.public,
-        "public_rows": data.public_rows,
-        "seed": agreement.agreement.seed,
-        "path": data.path,
-        "unit": first.unit,
-        "schema": schema_of(agreement, unit=None),
-        "scaling": data.scaling,
-        "mean_square": data.mean_square,
-    }
+    return DataSpecification(
+        dataset=data.named,
+        path=data.path,
+        schema=schema_of(agreement, unit=None),
+        unit=first.unit,
+        unit_records=first.unit_records,
+        scaling=data.scaling,
+        seed=agreement.agreement.seed,
+        public=data.public,
+        public_rows=data.public_rows,
+        components=data.components,
+        dictionary=_dictionary(agreement),
+        mean_square=data.mean_square,
+        fourier_features=data.fourier_features,
+        fourier_width=data.fourier_width or "auto",
+        feature_bound=data.feature_bound,
+    )
 
 
 def schema_of(agreement: Agreement, unit: str | None) -> Schema | None:

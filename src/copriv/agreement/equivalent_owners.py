@@ -1,9 +1,9 @@
-"""Many owners as few that make the same noise together: what simulations of a thousand owners run in their place.
+"""Replace many owners by few bundles with the same total noise, for simulations of a thousand owners.
 
 Owners of one kind (the same terms but for the name) are bundled. With w_i an owner's weight and b_i the scale of its noise, a
-bundle answers as one owner of weight W = Σ w_i whose noise has the scale √(Σ w_i² b_i²)/W: mean and covariance of what
-the learner adds up are those of all its owners, exactly, where all answer at one point (rounds), and the law is nearly the
-same, being one of sums. Where owners talk in turns, time is counted in rounds: m answers of each of K bundles are
+bundle answers as one owner of weight W = Σ w_i whose noise has the scale √(Σ w_i² b_i²)/W: mean and covariance of
+the sum of answers are exactly those of all its owners where all answer at one θ (rounds); its law is nearly the same by
+the central limit theorem. Where owners talk in turns, time is counted in rounds: m answers of each of K bundles are
 m answers of each of N owners, and a step is N/K times as long. Groups of owners that answer together are bundled as
 owners are: a group is one owner, whose noise is that of all its members.
 """
@@ -22,12 +22,12 @@ from copriv.terms import OwnerTerms
 from copriv.types import Array
 
 MOST = 32
-"""Owners beyond which they are bundled, and about how many bundles there are."""
+"""Owners are bundled where there are more than this; it is also about the number of bundles."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bundles:
-    """Which bundle each owner is in."""
+    """Assignment of owners to bundles."""
 
     of_owner: Int[np.ndarray, " owners"]
     alike: bool
@@ -39,7 +39,7 @@ class Bundles:
         return int(self.of_owner.max()) + 1
 
     def total(self, values: Float[Array, " owners"]) -> Float[Array, " bundles"]:
-        """Added up over each bundle."""
+        """Sum of an owner's values over each bundle."""
         return np.bincount(self.of_owner, weights=values, minlength=self.number).astype(np.float64)
 
 
@@ -63,7 +63,7 @@ def _bundled(tables: tuple[OwnerTerms, ...]) -> Bundles:
 
 
 def _shared_out(kind: Int[np.ndarray, " participants"], quiet: Float[Array, " participants"]) -> tuple[Any, bool]:
-    """Which bundle each is in, by kind, or by how quiet its noise is where there are more kinds than MOST."""
+    """Assign participants to bundles by kind; by their noise, and with False, where there are more kinds than MOST."""
     N = len(kind)
     of = np.empty(N, dtype=np.int64)
     if kind.max() >= MOST:
@@ -79,7 +79,7 @@ def _shared_out(kind: Int[np.ndarray, " participants"], quiet: Float[Array, " pa
 
 @lru_cache(maxsize=16)
 def bundled_participants(agreement: Agreement) -> Bundles:
-    """As `bundles_of`, of those that answer by themselves: owners, or the groups that they are in."""
+    """Bundles of participants (owners, or groups that answer together), as `bundles_of` makes them of owners."""
     if agreement.synchronous or agreement.n_participants == agreement.n_owners:
         return bundles_of(agreement)
     members = Participants.of(agreement).members
@@ -102,13 +102,13 @@ def bundled_participants(agreement: Agreement) -> Bundles:
 
 
 def numbered(kinds: list[Any]) -> Int[np.ndarray, " kinds"]:
-    """Equal ones have the same number, counted from the first."""
+    """Index of each kind, in the order of first appearance."""
     known: dict[Any, int] = {}
     return np.array([known.setdefault(kind, len(known)) for kind in kinds])
 
 
 def kind_of_owner(table: OwnerTerms) -> Any:
-    """Owners for which this is the same are of one kind."""
+    """The terms that decide of which kind an owner is: all but its name."""
     return (table.records, table.epsilon, table.delta, table.overlap, table.weight, table.rate, table.group)
 
 

@@ -1,7 +1,4 @@
-"""Who talks in an agreement, and by which rule the learner moves: from the agreement's words to both.
-
-Simulations and learners over a network both come here, so that they cannot differ.
-"""
+"""The participants of an agreement, and its update rule, for simulations and for learners over a network alike."""
 
 from dataclasses import dataclass
 
@@ -25,7 +22,7 @@ class Participants:
     """Each participant's owners, by their places in the agreement."""
     weights: Float[Array, " participants"]
     rates: tuple[float, ...]
-    """Of their clocks."""
+    """Mean rate of each participant's Poisson clocks."""
 
     @classmethod
     def of(cls, agreement: Agreement) -> "Participants":
@@ -45,7 +42,7 @@ class Participants:
 
 
 def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
-    """Owner → its group, for those that name none where a size is agreed: as many in each as go, within one."""
+    """Group of each owner that names none, where a group size is agreed; sizes differ by one at most."""
     size = agreement.agreement.group_size
     if size == "auto":
         raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
@@ -67,8 +64,8 @@ def agreed_rule(
 ) -> UpdateRule:
     """The rule of an agreement.
 
-    shares_by_rate: whether participants talk in proportion to their clocks' rates, which a rule may make up for (A, Remark 4).
-    shares: how often each talks, where something else than the agreement says so.
+    shares_by_rate: whether participants answer in proportion to their clocks' rates, which a rule may correct (A, Remark 4).
+    shares: how often each answers, in place of what the agreement says.
     n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """

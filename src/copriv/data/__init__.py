@@ -1,10 +1,11 @@
 """From tables to bounded numbers: files and frames, schemas, public dictionaries, and the papers' data sets."""
 
 from copriv.data import datasets
-from copriv.data.consortium import Consortium, load_consortium, open_dataset, prepare_owner
+from copriv.data.consortium import Consortium, load_consortium, prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.random_features import RandomFeatures
 from copriv.data.schema import Category, EncodedTable, Number, Schema, TwoClasses, check_table
+from copriv.data.specification import DataSpecification, open_dataset
 from copriv.data.tables import read_table
 
 DATASETS = datasets.names()
@@ -14,6 +15,7 @@ __all__ = [
     "DATASETS",
     "Category",
     "Consortium",
+    "DataSpecification",
     "EncodedTable",
     "Number",
     "PublicDictionary",

@@ -1,9 +1,9 @@
-"""What the cells of a column say, as numbers, days or labels, whatever library made the table; and how a fault is told.
+"""Read the cells of a column as numbers, days or labels, whatever library made the table; and word the faults.
 
-What a cell says follows from the cell alone. The type of its column does not: that depends on the other rows, in files whose
-types a reader infers and in frames alike. One missing value makes floats of integers, and one word makes text of numbers. So
-1, 1.0 and the text 01 read alike here, a time with a zone counts by its day in UTC whatever the zone of its column, and what
-could have been two things before a library gave it a type is refused.
+A cell's value depends on that cell alone. The type of its column does not: it depends on the other rows, in files whose types
+a reader infers and in frames alike. One missing value turns integers into floats, and one word turns numbers into text. So
+1, 1.0 and the text 01 are read as equal, a time with a zone counts by its day in UTC whatever the zone of its column, and a
+value that a library's conversion made ambiguous is refused.
 
 Rows are counted from 1 in messages, and the header of a file is not counted. A message quotes the offending value:
 it is for the owner of the table, not for sending on.
@@ -29,7 +29,7 @@ from copriv.types import Array
 MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>", "NaT"))
 """Texts that stand for a missing value; where a category has a level of this name, they are that level."""
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
-"""A number as data has it: Python would also take 1_000, and digits of every script."""
+"""A number as written in data files: Python would also take 1_000, and digits of every script."""
 _WHOLE = re.compile(r"([+-]?)0*(\d+)(\.0*)?", re.ASCII)
 _TRUTH = {"true": "1", "false": "0"}
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -40,17 +40,17 @@ Wrong: TypeAlias = tuple[int, object]
 
 
 def told(value: object) -> str:
-    """A cell, in a message: text in quotes, other things as they are written; never long, and nothing that moves a cursor."""
+    """Format a cell for a message: text in quotes, at most 60 characters, without control characters."""
     return printable(repr(value) if isinstance(value, str) else str(value), 60)
 
 
 def absent(value: object) -> bool:
-    """Whether a cell is missing: empty, NaN, or one of the texts that stand for it."""
+    """Whether a cell is missing: empty, NaN, or one of the texts in `MISSING`."""
     return value is None or str(value).strip() in MISSING
 
 
 def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " records"]]:
-    """The cells of a column, few of them twice, and for each row which of them it holds."""
+    """The distinct cells of a column (some may repeat), and for each row the index of its cell."""
     # Objects of several kinds, which pandas may also have as categories, would be made one kind by arrow.
     if series.dtype != nw.Object and not (
         series.dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas_like()
@@ -68,7 +68,7 @@ def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " recor
 
 
 def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
-    """The numbers of a column, NaN where one is missing; or the first row that holds none."""
+    """The numbers of a column, NaN where missing; and the first row that is not a number, or None."""
     if series.dtype.is_numeric() and series.dtype != nw.Decimal:
         # A sum is a copy, since some libraries hand out read-only views, and has no −0, which integers have not either.
         # Arrow takes no integers beyond 2⁵³ for floats.
@@ -86,7 +86,7 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
 
 
 def _number(value: Any) -> float:
-    """Raises ValueError, TypeError or OverflowError for a cell that is no number."""
+    """Raises ValueError, TypeError or OverflowError for a cell that is not a number."""
     if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) is None:
         raise ValueError
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | np.number):
@@ -95,7 +95,7 @@ def _number(value: Any) -> float:
 
 
 def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
-    """A column cell by cell."""
+    """Read a column cell by cell."""
     cells, place = distinct(series)
     values = np.full(len(cells), math.nan)
     wrong: set[int] = set()
@@ -110,9 +110,9 @@ def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
 
 
 def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
-    """The days of a column since 1970, NaN where one is missing; or the first row that holds none.
+    """Days since 1970-01-01, NaN where missing; and the first row that is not a day, or None.
 
-    A time with a zone counts by its day in UTC, one without by the day that it says.
+    A time with a zone counts by its day in UTC, one without by its own day.
     """
     if series.dtype not in (nw.Date, nw.Datetime):
         return _each(series, _day)
@@ -132,7 +132,7 @@ def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
 
 
 def _day(value: Any) -> float:
-    """Raises ValueError or OverflowError for a cell that is no day."""
+    """Raises ValueError or OverflowError for a cell that is not a day."""
     day = value if isinstance(value, date) else datetime.fromisoformat(_written(value))
     if isinstance(day, datetime) and day.utcoffset() is not None:
         day = day.astimezone(UTC)
@@ -145,9 +145,9 @@ def _written(value: Any) -> str:
 
 
 def reading(value: object) -> str | None:
-    """How a cell reads as a label, whatever the type of its column: true as 1, and 01 and 1.0 too; None for other things.
+    """Read a cell as a label, whatever the type of its column: true, 01 and 1.0 are all "1". None for cells of other kinds.
 
-    Floats from 2⁵³ are none: the integer that one of them was may have been another.
+    None also for floats of 2⁵³ or more, which several integers round to.
     """
     if isinstance(value, float | np.floating):
         value = float(value)
@@ -167,13 +167,13 @@ def reading(value: object) -> str | None:
 
 
 def persons(series: nw.Series[Any]) -> tuple[list[str | None], Int[np.ndarray, " records"]]:
-    """The labels of persons in a column, None for nobody, and for each row which of them it holds."""
+    """The labels of persons in a column (None: missing), and for each row the index of its label."""
     cells, place = distinct(series)
     return [None if absent(cell) else reading(cell) for cell in cells], place
 
 
 def at(name: str, rows: np.ndarray, what: str) -> str:
-    """A message about the first of these rows that counts the others."""
+    """Word a fault: names the first of these rows and counts the others."""
     more = int(rows.sum()) - 1
     others = f" (and {more} more {'row' if more == 1 else 'rows'})" if more else ""
     return f"{name}, row {int(np.argmax(rows)) + 1}{others}: {what}"

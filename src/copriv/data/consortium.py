@@ -1,4 +1,4 @@
-"""The one way for data: a table becomes owners' records and the learner's public sample.
+"""Make owners' records and the learner's public sample of a table.
 
     source       a table, its schema and how its rows are dealt     open_dataset   (datasets)
     encoded      rows as numbers, by what is declared               Schema.encode  (schema, columns)
@@ -11,8 +11,7 @@ Each step is a function of the ones before it. An owner in earnest takes the fir
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +20,11 @@ from copriv.data import datasets
 from copriv.data.cells import persons
 from copriv.data.dealing import Deal, Hand, deal
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.opening import open_dataset as open_dataset
 from copriv.data.preparation import Preparation
 from copriv.data.public import PUBLIC_ROWS, Sample, load_sample, sample_of
-from copriv.data.schema import EncodedTable, OnViolation, Scaling, Schema
+from copriv.data.schema import EncodedTable, OnViolation, Schema
 from copriv.data.source import Source
+from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
@@ -35,7 +34,7 @@ from copriv.validation import count, non_negative
 
 @dataclass(frozen=True, eq=False)
 class Consortium(Shown):
-    """Everything that a simulation or a forecast needs to know about the data.
+    """The data of a simulation: owners' records and the public sample.
 
     >>> from copriv.data import load_consortium
     >>> found = load_consortium("lending-embedded", [300, 500], components=3, public_rows=200)
@@ -48,7 +47,7 @@ class Consortium(Shown):
     public: Records
     """The learner's own sample, made in the same way; never among the owners' records."""
     public_table: Table
-    """The same rows as they stand in the table."""
+    """The same rows, not encoded."""
     feature_bound: float | None
     """B: the L1 bound that was enforced on features, without the intercept; None: none was."""
     target_bound: float
@@ -65,56 +64,32 @@ class Consortium(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A table that was read and encoded: what dealing its rows out to other owners need not do again."""
+    """A table that was read and encoded, to be divided among owners several times."""
 
     source: Source
     encoded: EncodedTable
 
     @classmethod
-    def of(cls, dataset: str, **wanted: Any) -> "Opened":
-        """What `open_dataset` opens, encoded. Raises DataError, naming column and row."""
-        source = open_dataset(dataset, **wanted)
+    def of(cls, source: Source) -> "Opened":
+        """Encode what `open_dataset` opened. Raises DataError, naming column and row."""
         return cls(source, source.schema.encode(source.table))
 
 
 def load_consortium(
-    dataset: str,
+    dataset: str | DataSpecification,
     records: Sequence[int],
     *,
-    components: int = 10,
-    feature_bound: float | Literal["auto"] = "auto",
-    public: str | Path | None = None,
-    public_rows: int | None = None,
-    seed: int = 0,
-    path: str | Path | None = None,
-    intercept: bool = False,
-    unit: str | None = None,
-    unit_records: int | None = None,
     held_out: int = 0,
-    schema: Schema | None = None,
-    dictionary: PublicDictionary | None = None,
-    scaling: Scaling | None = None,
-    fourier_features: int | None = None,
-    fourier_width: float | Literal["auto"] = "auto",
-    mean_square: float | None = None,
     opened: Opened | None = None,
+    **options: Any,
 ) -> Consortium:
     """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
 
-    dataset: one of `datasets.names()`; "table" needs `path` and `schema`.
-    components: features of the public dictionary; 0: none, the encoded columns themselves.
-    feature_bound: B, the L1 bound on a record's features; "auto": from the public rows; 0: none.
-    public, public_rows: the learner's own rows are the last `public_rows` of the table (2,000 when not given); or, of the
-        file `public` with the same columns, the last `public_rows` (all when not given).
-    seed: of the draws with replacement, and of simulated tables; nothing else depends on it.
-    intercept: append a feature that is always 1, after bounding.
-    unit, unit_records: the column that names the person, and how many rows of a person count at most. A person who has
-        a public row, or one held out, is left out of the owners' records.
-    mean_square: of each feature of the public dictionary on the public rows; None: 1/10,000, as in the papers' lending data.
-    scaling: of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers).
-    dictionary: use this one instead of fitting one on the public rows; `components` is then ignored.
-    fourier_features, fourier_width: so many random waves of the components are the features (`RandomFeatures`).
+    dataset: one of `datasets.names()`, or a whole specification.
+    held_out: so many private rows, or persons, are no owner's. A person who has a public row, or one held out, is left
+        out of the owners' records.
     opened: the same data set at the same path, where it is at hand: it is not read again.
+    options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
     Raises DataError, naming the column and row, or what does not fit the table.
 
@@ -122,44 +97,28 @@ def load_consortium(
     >>> load_consortium("lending-embedded", [300], components=3, public_rows=200).owners[0].n_parameters
     3
     """
+    agreed = replace(DataSpecification(dataset) if isinstance(dataset, str) else dataset, **options)
     sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
     count("held_out", held_out, least=0)
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
-    shown = count("data.public_rows", PUBLIC_ROWS if public_rows is None else public_rows) if public is None else 0
-    wanted: dict[str, Any] = {"schema": schema, "unit": unit, "seed": seed, "scaling": scaling}
-    decided = (components, feature_bound, dictionary, intercept, unit_records)
-
+    shown = 0
+    if agreed.public is None:
+        shown = agreed.public_rows or PUBLIC_ROWS
     if opened is None:
-        opened = Opened.of(dataset, path=path, rows=shown + held_out + sum(sizes), **wanted)
-    if public is None and public_rows is None and datasets.named(dataset).own_columns:
+        opened = Opened.of(agreed.open(shown + held_out + sum(sizes)))
+    if agreed.public is None and agreed.public_rows is None and datasets.named(agreed.dataset).own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
             "rows of the table are: public_rows = 500"
         )
     source, encoded = opened.source, opened.encoded
-    if public is None:
-        dealt = deal(source, encoded.unit, sizes, shown, held_out, seed)
-        sample = sample_of(
-            source,
-            dealt.public,
-            encoded.at(dealt.public),
-            *decided,
-            (fourier_features, fourier_width, seed),
-            mean_square,
-        )
+    if agreed.public is None:
+        dealt = deal(source, encoded.unit, sizes, shown, held_out, agreed.seed)
+        sample = sample_of(source, dealt.public, encoded.at(dealt.public), agreed)
     else:
-        sample = load_sample(
-            dataset,
-            *decided,
-            public=public,
-            public_rows=public_rows,
-            fourier_features=fourier_features,
-            fourier_width=fourier_width,
-            mean_square=mean_square,
-            **wanted,
-        )
-        dealt = deal(source, encoded.unit, sizes, 0, held_out, seed, _known(source, sample))
+        sample = load_sample(agreed)
+        dealt = deal(source, encoded.unit, sizes, 0, held_out, agreed.seed, _known(source, sample))
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)
     return Consortium(
@@ -170,7 +129,7 @@ def load_consortium(
         target_bound=source.schema.target_bound,
         feature_names=_names(source.schema, preparation),
         source="simulated" if source.kind == "simulated" else "resampled" if dealt.resampled else "real",
-        description=_description(source, dealt, sizes, sample, seed),
+        description=_description(source, dealt, sizes, sample, agreed.seed),
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )
@@ -214,7 +173,7 @@ def prepare_owner(
 
 
 def _known(source: Source, sample: Sample) -> Any:
-    """Which of the rows are of persons whom the learner knows; None where no persons are named."""
+    """Mask of the rows whose person has a public row; None where no persons are named."""
     unit = source.schema.unit
     if unit is None or unit not in sample.table.columns:
         return None

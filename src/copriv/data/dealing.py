@@ -1,4 +1,4 @@
-"""Which rows are public and which are whose: decided by where a row stands and whose it is, never by what it holds.
+"""Divide the rows of a table into public, held-out and owners' rows, by their place and person only, never by their values.
 
 The last `public_rows` rows of a table are the learner's own sample (in the papers: the last 10,000 or 50,000 rows), unless
 it has a table of its own; they are never among an owner's records. Of the other rows the last `held_out` are kept for
@@ -84,7 +84,7 @@ def _order(source: Source) -> Rows:
 def _cut(
     source: Source, unit: Rows | None, public_rows: int, held_out: int, known: Bool[np.ndarray, "_"] | None = None
 ) -> tuple[Rows, Rows, Rows]:
-    """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of rows held out."""
+    """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of the held-out rows."""
     order = _order(source)
     rows = len(order)
     public, private = order[max(rows - public_rows, 0) :], order[: max(rows - public_rows, 0)]
@@ -118,7 +118,7 @@ def _places(unit: Rows | None, rows: Rows) -> Rows:
 
 
 def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """From which of the units, [from, to), each owner's come."""
+    """The half-open range of units, [from, to), that each owner's are taken from."""
     ends = np.cumsum([0, *sizes])
     if not grouped:
         return list(pairwise(ends.tolist())) if ends[-1] <= units else [(0, units)] * len(sizes)

@@ -1,4 +1,4 @@
-"""From the agreement's [data] table to a schema: which key declares which kind of column.
+"""Make a schema of the agreement's [data] table.
 
     features = ["age", "smoker", "stage", "county", "admitted"]
     target = "days"
@@ -23,7 +23,7 @@ from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 
 KINDS = ("bounds", "categories", "booleans", "dates")
-"""The keys of which exactly one declares a column."""
+"""Each column is declared by exactly one of these keys."""
 _EXAMPLES = {
     "bounds": "[low, high]",
     "categories": "two or more levels",
@@ -65,7 +65,7 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
 
 
 def _kind(name: str, data: Mapping[str, Any]) -> str:
-    """The one key that declares a column; further keys have to fit it."""
+    """The key that declares a column. Raises AgreementError unless there is one, and `ordered`, `scales` and `clamp` fit it."""
     kinds = [key for key in KINDS if name in (data.get(key) or ())]
     if len(kinds) != 1:
         have = f"both {kinds[0]} and {kinds[1]}" if kinds else "neither bounds nor categories (nor booleans, nor dates)"
@@ -101,7 +101,7 @@ def _column(name: str, data: Mapping[str, Any]) -> Column:
 
 
 def _day(written: object) -> date:
-    """A declared day. Raises DataError for what is none."""
+    """Parse a declared day. Raises DataError."""
     try:
         return date.fromisoformat(str(written))
     except ValueError:

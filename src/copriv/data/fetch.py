@@ -32,8 +32,8 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 
-from copriv.data.cache import check_record, record_of, sha256
-from copriv.data.cache import data_folder as data_folder
+from copriv.data.source import check_record, record_of, sha256
+from copriv.data.source import data_folder as data_folder
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, Unreachable
 
@@ -55,7 +55,7 @@ class Remote:
     """None: no address that anybody may use; the user brings the file."""
     file: str
     """What it is kept as."""
-    convert: Callable[[Path, Path], None]
+    convert: Callable[[Path, Path], object]
     """From what was downloaded to what is kept."""
     columns: tuple[str, ...]
     """Columns that must be there."""
@@ -86,14 +86,13 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
         check_record(kept)
         return kept
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
-        given = None if source is None or _is_address(source) else Path(source)
-        if given is None:
-            address = str(source) if source is not None else remote.address
-            if address is None:
-                raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
+        address = remote.address if source is None else str(source)
+        if address is None:
+            raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
+        if address.startswith(("http://", "https://", "file://")):
             raw = _download(remote, address, Path(folder) / "downloaded", progress)
         else:
-            address, raw = str(given), given
+            raw = Path(address)
             if not raw.is_file():
                 raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
         made = Path(folder) / remote.file
@@ -111,10 +110,6 @@ def _known(name: str) -> Remote:
     if name not in REMOTES:
         raise DataError(f"data set: {name!r} is not known; use one of {', '.join(REMOTES)}")
     return REMOTES[name]
-
-
-def _is_address(source: str | Path) -> bool:
-    return str(source).startswith(("http://", "https://", "file://"))
 
 
 def _download(remote: Remote, address: str, to: Path, progress: Progress | None) -> Path:
@@ -165,10 +160,6 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
         raise CoprivError(
             f"{kept.parent}: cannot write here ({error}); set COPRIV_DATA_FOLDER to another folder"
         ) from None
-
-
-def _as_it_is(raw: Path, made: Path) -> None:
-    shutil.copyfile(raw, made)
 
 
 def _card_table(raw: Path, made: Path) -> None:
@@ -238,7 +229,7 @@ REMOTES: dict[str, Remote] = {
             "New York's hospital discharges of 2015 (SPARCS)",
             "https://health.data.ny.gov/api/views/82xm-y6g8/rows.csv?accessType=DOWNLOAD",
             "sparcs_2015.csv",
-            _as_it_is,
+            shutil.copyfile,
             ("Length of Stay", "Gender", "Age Group"),
             0,
             "bring the CSV file (health.data.ny.gov, data set 82xm-y6g8) and fetch it from its path: "
@@ -249,7 +240,7 @@ REMOTES: dict[str, Remote] = {
             "Lending Club's loans of 2007 to 2015",
             None,
             "loan.csv",
-            _as_it_is,
+            shutil.copyfile,
             ("int_rate", "loan_amnt", "grade"),
             0,
             "bring loan.csv (Kaggle, Lending Club Loan Data) and fetch it from its path: "

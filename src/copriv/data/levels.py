@@ -1,4 +1,4 @@
-"""What a column's cells gave, and which of its declared levels each cell of a category holds."""
+"""Match the cells of a category with its declared levels."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What a column's cells gave."""
+    """The values read from a column, and its faults."""
 
     values: Array
     problems: list[str]
@@ -26,7 +26,7 @@ class Cells:
 def levels_of(
     name: str, series: nw.Series[Any], codes: Mapping[str, float], missing: str | None, capitals: bool = True
 ) -> Cells:
-    """One number a row, by its level: that of its very text, else the only one that reads alike."""
+    """The code of each row's level: the level with the same text, else the only one with the same reading (`cells.reading`)."""
     cells, place = distinct(series)
     alike: dict[str | None, set[float]] = {}
     for level, code in codes.items():

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
 from copriv.data.extreme_values import Tail
 from copriv.data.schema import EncodedTable
+from copriv.data.specification import DataSpecification
 from copriv.model.records import Records
 from copriv.types import Array
 from copriv.validation import non_negative
@@ -28,9 +29,9 @@ def public_bound(
 ) -> float | None:
     """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
 
-    longest: what no row can pass by the way features are made; "auto" needs nothing above it.
-    "auto" extrapolates the tail of the public rows' lengths, its shape a standard error longer than estimated: their
-    largest is no bound for a pool that is larger than they are.
+    longest: a bound that follows from how features are made; "auto" is at most this.
+    "auto" extrapolates the tail of the public rows' lengths, with a shape one standard error above its estimate, because
+    the private rows are more and their largest is longer.
     """
     if agreed != "auto":
         return non_negative("data.feature_bound", agreed) or None
@@ -40,7 +41,7 @@ def public_bound(
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is public and makes records of encoded rows."""
+    """The public parameters that turn encoded rows into records."""
 
     dictionary: PublicDictionary | None
     feature_bound: float | None
@@ -50,40 +51,30 @@ class Preparation:
     """How many rows of a person count at most."""
 
     @classmethod
-    def from_public(
-        cls,
-        public: EncodedTable,
-        components: int,
-        feature_bound: float | Literal["auto"],
-        dictionary: PublicDictionary | None = None,
-        intercept: bool = False,
-        unit_records: int | None = None,
-        fourier_features: int | None = None,
-        fourier_width: float | Literal["auto"] = "auto",
-        seed: int = 0,
-        mean_square: float | None = None,
-    ) -> "Preparation":
-        """The dictionary, unless it is given, and the bound that the public rows decide.
+    def from_public(cls, public: EncodedTable, agreed: DataSpecification) -> "Preparation":
+        """Fit the dictionary, unless it is given, and the bound on features to the public rows.
 
         Raises DataError where the public rows are too few for the components.
         """
-        if dictionary is None and components > 0:
-            dictionary = PublicDictionary.fit(public.features, components, mean_square=mean_square or MEAN_SQUARE)
-        if fourier_features is not None and (dictionary is None or dictionary.waves is None):
-            plain = PublicDictionary.identity(public.features.shape[1]) if dictionary is None else dictionary
-            dictionary = plain.with_waves(public.features, fourier_features, fourier_width, seed)
-        made = cls(dictionary, None, intercept, unit_records)
+        dictionary, rows = agreed.dictionary, public.features
+        if dictionary is None and agreed.components > 0:
+            mean_square = agreed.mean_square or MEAN_SQUARE
+            dictionary = PublicDictionary.fit(rows, agreed.components, mean_square=mean_square)
+        if agreed.fourier_features is not None and (dictionary is None or dictionary.waves is None):
+            plain = dictionary or PublicDictionary.identity(rows.shape[1])
+            dictionary = plain.with_waves(rows, agreed.fourier_features, agreed.fourier_width, agreed.seed)
+        made = cls(dictionary, None, agreed.intercept, agreed.unit_records)
         longest = np.inf if dictionary is None else dictionary.longest
-        return replace(made, feature_bound=public_bound(made.mapped(public).features, feature_bound, longest))
+        return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
-        """The rows through the dictionary."""
+        """Map the rows by the dictionary."""
         if self.dictionary is None:
             return encoded
         return replace(encoded, features=self.dictionary.apply(encoded.features))
 
     def records(self, mapped: EncodedTable) -> Records:
-        """Mapped rows as records; rows of one person share a weight."""
+        """Make records of mapped rows; rows of one person share a weight."""
         x, y, unit = mapped.features, mapped.target, mapped.unit
         made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
         return made.with_intercept() if self.intercept else made

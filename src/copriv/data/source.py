@@ -1,17 +1,20 @@
-"""What a data set is, and what it hands over: a table, its schema and how its rows are dealt out."""
+"""What a data set is and hands over (a table, its schema, how its rows are dealt out), and files known by their SHA-256."""
 
+import hashlib
+import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
-from copriv.data.cache import sha256, was_fetched
 from copriv.data.schema import Schema
 from copriv.data.tables import Table
+from copriv.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +91,39 @@ def is_published(dataset: DataSet, path: Path) -> bool:
     if there and any(path.stat().st_size == size for _, size in dataset.published):
         return any(sha256(path) == known for known, _ in dataset.published)
     return was_fetched(path)
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def data_folder() -> Path:
+    """COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
+    given = os.environ.get("COPRIV_DATA_FOLDER")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "copriv"
+
+
+def record_of(path: Path) -> Path:
+    """Where the address, size and SHA-256 of a fetched file are written down."""
+    return path.with_name(f"{path.name}.json")
+
+
+def was_fetched(path: Path) -> bool:
+    """Whether a file is one that was fetched, and is as it was then. Raises DataError where it has changed."""
+    if path.absolute().parent != data_folder().absolute() or not record_of(path).is_file():
+        return False
+    check_record(path)
+    return True
+
+
+def check_record(path: Path) -> None:
+    """Raises DataError where a file is not what its record says."""
+    record: dict[str, Any] = json.loads(record_of(path).read_text(encoding="utf-8"))
+    if path.stat().st_size != record["bytes"] or sha256(path) != record["sha256"]:
+        raise DataError(
+            f"{path}: has changed since it was fetched on {record['fetched']} (its SHA-256 is not the recorded one); "
+            "fetch it again"
+        )

@@ -1,4 +1,4 @@
-"""From an estimator's parameters to the agreement that its owners answer under: planned on public rows, or without data.
+"""Build the agreement of an estimator from its parameters: planned on public rows, or without data.
 
 Without public rows each owner fits a model of its own to a tilted fitness and answers once with it, from zero, and the
 models are averaged: the one mechanism for all four losses whose settings need no data. Ξ then follows from the declared
@@ -22,14 +22,14 @@ from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 
 HORIZON = 1000
-"""The most queries that a plan may use."""
+"""Largest horizon T of a plan."""
 ROUNDING = 1e-9
-"""A row in [−1, 1]^p is this much inside what is said of its length."""
+"""Relative margin of bounds on lengths, for floating-point rounding."""
 
 
 @dataclass(frozen=True)
 class OwnersPart:
-    """What the agreement says of one owner; all of it public."""
+    """Public terms of one owner."""
 
     records: int
     epsilon: float
@@ -38,7 +38,7 @@ class OwnersPart:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is fitted to whose rows, columns and target in [−1, 1]."""
+    """Public parameters of a fit; columns and target are in [−1, 1]."""
 
     loss: str
     threshold: float
@@ -49,7 +49,7 @@ class Wanted:
     columns: int
 
     def document(self) -> dict[str, Any]:
-        """The agreement with everything open that may be."""
+        """The agreement, with rule, step and bounds left to be planned."""
         return {
             "agreement": {"name": "estimator", "rule": "auto", "horizon": HORIZON},
             "model": {
@@ -65,7 +65,7 @@ class Wanted:
 
 
 def planned(wanted: Wanted, public: Records) -> tuple[Agreement, Problem]:
-    """The terms of least cost on the public rows, and these rows in every owner's place."""
+    """Plan on the public rows; return the agreement, and the problem with these rows in place of every owner's."""
     document = wanted.document()
     document["data"]["public_rows"] = len(public)
     problem = Problem.forecasting(Agreement.of(document), public)
@@ -74,7 +74,7 @@ def planned(wanted: Wanted, public: Records) -> tuple[Agreement, Problem]:
 
 
 def without_data(wanted: Wanted) -> Agreement:
-    """Terms that follow from what is declared alone."""
+    """Derive all terms from what is declared, without any rows."""
     loss = named(wanted.loss, wanted.threshold)
     mechanism = next(
         one for one in reversed(mechanisms.ALL)

@@ -1,6 +1,6 @@
-"""What is declared of columns and target, and the way from their units to [−1, 1] and back. Nothing private is looked at.
+"""Scale columns and target from their declared ranges to [−1, 1], and coefficients back. No private value is used.
 
-A value outside its declared range counts as the nearest end of it. Each row is mapped from itself alone.
+A value outside its declared range counts as the nearest end. Each row is mapped from itself alone.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
 LARGEST = 1e30
-"""Of a bound, in the column's unit."""
+"""Largest size of a bound, in the column's unit."""
 STANDARD = (-3.0, 3.0)
-"""Taken where nothing is declared and there are no public rows: the range of standardised numbers."""
+"""Range used where nothing is declared and there are no public rows: three standard deviations of standardised columns."""
 
 
 class UndeclaredWarning(UserWarning):
@@ -32,7 +32,7 @@ class UndeclaredWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """From [low, high] to [−1, 1], a column each; without `shift` to [−1, 1] by a factor alone, so that 0 stays 0."""
+    """Map each column from [low, high] to [−1, 1]; without `shift` by a factor only, so that 0 stays 0."""
 
     low: Float[Array, " columns"]
     high: Float[Array, " columns"]
@@ -64,23 +64,23 @@ class Ranges:
 
     @property
     def size(self) -> Float[Array, " columns"]:
-        """What is divided by; 0 for a column that says nothing."""
+        """Divisor of each column; 0 for a constant column."""
         return (self.high - self.low) / 2.0 if self.shift else np.maximum(np.abs(self.low), np.abs(self.high))
 
     def inside(self, values: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-        """In [−1, 1]; 0 where the column says nothing."""
+        """Values scaled to [−1, 1]; 0 in constant columns."""
         size = np.where(self.size > 0, self.size, 1.0)
         scaled = (np.clip(values, self.low, self.high) - self.centre) / size
         return np.clip(scaled, -1.0, 1.0) * (self.size > 0)
 
     def coefficients(self, theta: Float[Array, " columns"]) -> tuple[Float[Array, " columns"], float]:
-        """(coef, intercept) for columns in their own units, of coefficients for columns in [−1, 1]."""
+        """Convert coefficients for columns in [−1, 1] to (coef, intercept) for columns in their own units."""
         coef = np.where(self.size > 0, theta / np.where(self.size > 0, self.size, 1.0), 0.0)
         return coef, float(-coef @ self.centre)
 
 
 def budget(name: str, value: Any, owner: str) -> float:
-    """An owner's part of epsilon or delta, which are one number for all or a mapping by owner. Raises InvalidInput."""
+    """An owner's epsilon or delta, given as one number for all or a mapping by owner. Raises InvalidInput."""
     if not isinstance(value, dict):
         return number(name, value)
     if owner not in value:
@@ -89,7 +89,7 @@ def budget(name: str, value: Any, owner: str) -> float:
 
 
 def number(name: str, value: Any) -> float:
-    """A parameter as a number: a text is none, and neither is True. Raises InvalidInput."""
+    """Convert a parameter to a float. Raises InvalidInput for texts and booleans."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise InvalidInput(f"{name}: must be a number, not {printable(repr(value), 60)}")
     return float(value)

@@ -1,4 +1,4 @@
-"""What have all fits of an estimator and its clones spent together? One count for cross-validation and searches.
+"""The budget that all fits of an estimator and its clones spend together: one count for cross-validation and searches.
 
 `sklearn.clone` copies parameters, and a copied ledger would begin at 0: five folds at ε = 1 would read 0, or 1. This one
 is never copied: a clone counts in the same. In another process it cannot, so a ledger that was pickled and read again, or
@@ -30,7 +30,7 @@ from copriv.types import Array
 
 
 class SpendingWarning(UserWarning):
-    """Rows are paid for again: another fit counts in a ledger that has counted one before.
+    """Issued where a ledger that has counted a fit counts another one, so that rows are paid for again.
 
     >>> import warnings
     >>> from copriv.estimators import SpendingWarning

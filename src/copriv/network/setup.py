@@ -24,13 +24,13 @@ import pyarrow.parquet
 from cryptography.x509 import CertificateSigningRequest
 
 from copriv.agreement import Agreement, OwnerTerms
-from copriv.agreement.data_terms import as_agreed, own_table, pipeline, schema_of
+from copriv.agreement.data_terms import as_agreed, data_specification, own_table, schema_of
 from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.opening import open_dataset
 from copriv.data.public import Sample, load_sample, strata_of
 from copriv.data.schema import Schema
+from copriv.data.specification import open_dataset
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.data.tables import column_names
@@ -284,9 +284,10 @@ def declared_schema(agreement: Agreement) -> Schema | None:
 
 def _public_choices(agreement: Agreement, public: object) -> Sample:
     """The public rows, and the dictionary and bound that follow from them."""
-    given = {} if public is None else {"public": public}
-    data = agreement.data
-    sample = load_sample(feature_bound=data.feature_bound, strata=data.strata, **pipeline(agreement) | given)
+    agreed = data_specification(agreement)
+    if public is not None:
+        agreed = replace(agreed, public=public)
+    sample = load_sample(agreed, strata=agreement.data.strata)
     by_name(agreement.model.loss, agreement.model.threshold).check_target(sample.records.target)
     return sample
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from copriv.agreement import Agreement
-from copriv.agreement.data_terms import pipeline
+from copriv.agreement.data_terms import data_specification
 from copriv.data.consortium import Opened, load_consortium
 from copriv.data.from_arrays import as_records, by_owner
 from copriv.data.preparation import public_bound
@@ -103,9 +103,8 @@ class Problem(Shown):
         Raises DataError as the pipeline does.
         """
         sizes = [owner.records for owner in agreement.owner]
-        consortium = load_consortium(
-            records=sizes, held_out=held_out, feature_bound=0, opened=opened, **pipeline(agreement)
-        )
+        unbounded = replace(data_specification(agreement), feature_bound=0.0)
+        consortium = load_consortium(unbounded, sizes, held_out=held_out, opened=opened)
         return cls(
             agreement,
             consortium.owners,
@@ -125,7 +124,8 @@ class Problem(Shown):
         published table. Raises DataError as the pipeline does.
         """
         beside = sum(table.records * table.number for table in agreement.owner_tables)
-        sample = load_sample(feature_bound=0, beside=beside, strata=agreement.data.strata, **pipeline(agreement))
+        unbounded = replace(data_specification(agreement), feature_bound=0.0)
+        sample = load_sample(unbounded, beside=beside, strata=agreement.data.strata)
         problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
         words = f"{problem.description}: {sample.words}"
         return replace(problem, target_bound=sample.schema.target_bound, description=words)

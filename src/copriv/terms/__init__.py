@@ -1,12 +1,9 @@
 """The tables of an agreement: their keys, the checks of each value, and errors in plain words."""
 
-from copriv.terms.tables import (
-    AgreedTerms,
-    DataTerms,
-    ModelTerms,
-    OwnerTerms,
-    Terms,
-    can_be_told_apart,
-)
+from copriv.terms.data import DataTerms
+from copriv.terms.learning import ModelTerms, Terms
+from copriv.terms.owners import OwnerTerms
+from copriv.terms.tables import AgreedTerms
+from copriv.terms.values import can_be_told_apart
 
 __all__ = ["AgreedTerms", "DataTerms", "ModelTerms", "OwnerTerms", "Terms", "can_be_told_apart"]

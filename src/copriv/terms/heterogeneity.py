@@ -1,14 +1,14 @@
-"""How unlike are the owners? One public number, where it comes from, and how sure it is.
+"""Heterogeneity of the owners: one public number, its source and its range.
 
-**Heterogeneity** u is the ψ, on everybody's records, of a perfect model of one owner's own population: what an owner that
-knew all about its own customers, and nothing about the others', would still get wrong about everybody. 0 is owners
-alike; 0.02 is two percent worse than the best common model. With θ_i the owner's own optimum and A = ∇²f,
+**Heterogeneity** u is the ψ, on the records of all owners, of a perfect model of one owner's own population. It is 0 where
+all populations are the same; 0.02 means two percent worse than the best common model. With θ_i the owner's own optimum and
+A = ∇²f,
 
     u_i  ≈  ½ (θ_i − θ*)ᵀ A (θ_i − θ*) / f(θ*),        u = Σ (n_i/n) u_i.
 
 It may be *stated* by the parties, *estimated* from public rows that say which owner or stratum they are of, estimated
-from the *answers* of a run (they are public once given), or not known. Not stated is not the same as alike: the range
-then is what real tables show whose rows come in groups (`UNKNOWN`).
+from the *answers* of a run (they are public once given), or not known. Not stated does not mean 0: the range is then
+the one that real tables with grouped rows show (`UNKNOWN`).
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ LEAST = 1e-4
 """Heterogeneity below this is no different from 0 in any decision."""
 
 LEAST_UNEXPLAINED = 0.05
-"""A model that leaves less is taken to leave this."""
+"""Smallest unexplained share of the variance (1 − R²) that is assumed."""
 
 
 @dataclass(frozen=True)
 class Heterogeneity(Shown):
-    """u, the range that holds it with 90 %, and who says so. Between `low` and `high` it is taken as log-normal."""
+    """u, its 90 % range and its source. Log-normal between `low` and `high`."""
 
     value: float
     low: float
@@ -87,10 +87,11 @@ payers) lie between 0.003 and 0.1, half of them below 0.02; owners may also be a
 
 
 def unknown(unexplained: float) -> Heterogeneity:
-    """What is known where nothing is stated: `UNKNOWN`, in units of what a model leaves unexplained.
+    """Heterogeneity where nothing is stated: `UNKNOWN`, relative to the variance that a model leaves unexplained.
 
-    unexplained: f of the best model over f of the best constant (1 − R²). How far groups differ is a part of how far
-    records do; ψ is over what the best model leaves. A model that leaves a tenth sees owners ten times as unlike.
+    unexplained: f of the best model over f of the best constant (1 − R²). Differences between
+    groups are a share of the whole variance, and ψ is relative to what the best model leaves: where a model leaves a tenth,
+    u is ten times as large.
     """
     times = 1.0 / max(unexplained, LEAST_UNEXPLAINED)
     return Heterogeneity(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
@@ -103,7 +104,7 @@ def from_strata(
     hessian: Float[Array, "p p"],
     optimum: float,
 ) -> Heterogeneity:
-    """u from public rows that say which owner or stratum they are of.
+    """Estimate u from public rows with labels of their owner or stratum.
 
     gradients: ∇ℓ of each row at the public optimum; share: the rows' weights, Σ = 1; strata: an index a row.
     hessian, optimum: ∇²f and f there. A stratum's mean gradient is −A(θ_i − θ*) and sampling noise, whose variance its
@@ -134,7 +135,7 @@ def from_answers(
     optimum: float,
     sampling: Float[Array, " owners"] | float = 0.0,
 ) -> Heterogeneity:
-    """u from what owners answered at one θ: the spread of answers beyond their known noise. Costs nothing: they are public.
+    """Estimate u from the owners' answers at one θ, as their spread beyond the known noise. Spends no budget.
 
     answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
     one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
@@ -152,7 +153,7 @@ def _spread(
     optimum: float,
     source: Source,
 ) -> Heterogeneity:
-    """u of mean gradients about their weighted mean. noise: E of a mean's noise in the metric A⁻¹, which is taken off."""
+    """Estimate u from mean gradients. noise: expected squared noise of each in the metric A⁻¹, which is subtracted."""
     w = weights / weights.sum()
     raw, known = summed_apart(means, w, noise, inverse, optimum)
     return _summary(raw - known, w, known, len(inverse), source)

@@ -1,0 +1,102 @@
+"""What the parties agree on about a table: which one it is, which of its rows are public, and how rows become features."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from copriv.data import datasets
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.schema import Scaling, Schema
+from copriv.data.source import Source, Wanted
+from copriv.errors import DataError
+from copriv.validation import count
+
+
+@dataclass(frozen=True, eq=False)
+class DataSpecification:
+    """Everything that turns a table into records, apart from the table's rows. Public.
+
+    Raises InvalidInput for numbers that cannot be.
+
+    >>> from copriv.data import DataSpecification, load_consortium
+    >>> specification = DataSpecification("lending-embedded", components=3, public_rows=200)
+    >>> load_consortium(specification, [300]).feature_names
+    ('pc1', 'pc2', 'pc3')
+    """
+
+    dataset: str
+    """One of `datasets.names()`; "table" needs `schema`, and `path` where private rows are read."""
+    path: str | Path | None = None
+    schema: Schema | None = None
+    unit: str | None = None
+    """The column that names the person, where persons are the privacy unit."""
+    unit_records: int | None = None
+    """How many rows of a person count at most."""
+    scaling: Scaling | None = None
+    """Scaling of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers)."""
+    seed: int = 0
+    """Seed of draws with replacement, of simulated tables and of random waves; nothing else depends on it."""
+    public: Any = None
+    """The learner's own rows: the path of a file, or a frame where `schema` is given; None: the last rows of the table."""
+    public_rows: int | None = None
+    """How many of the last rows are public; None: all of `public`, or 2,000 of the table."""
+    components: int = 10
+    """Features of the public dictionary; 0: none, the encoded columns themselves."""
+    dictionary: PublicDictionary | None = None
+    """Used in place of one that is fitted on the public rows; `components` is then ignored."""
+    mean_square: float | None = None
+    """Mean square of each feature on the public rows; None: 1/10,000, as in the papers' lending data."""
+    fourier_features: int | None = None
+    """So many random waves of the components are the features (`RandomFeatures`)."""
+    fourier_width: float | Literal["auto"] = "auto"
+    feature_bound: float | Literal["auto"] = "auto"
+    """B, the bound on a record's L1 length, without the intercept; "auto": from the public rows; 0: none."""
+    intercept: bool = False
+    """Append a feature that is always 1, after bounding."""
+
+    def __post_init__(self) -> None:
+        count("data.components", self.components, least=0)
+        for name, number in (("data.public_rows", self.public_rows), ("unit_records", self.unit_records)):
+            if number is not None:
+                count(name, number)
+
+    def open(self, rows: int) -> Source:
+        """The table and its schema; a simulated table has so many rows. Raises DataError as `open_dataset` does."""
+        return open_dataset(
+            self.dataset,
+            path=self.path,
+            schema=self.schema,
+            unit=self.unit,
+            seed=self.seed,
+            rows=rows,
+            scaling=self.scaling,
+        )
+
+
+def open_dataset(
+    dataset: str,
+    *,
+    path: str | Path | None = None,
+    schema: Schema | None = None,
+    unit: str | None = None,
+    seed: int = 0,
+    rows: int = 200_000,
+    scaling: Scaling | None = None,
+) -> Source:
+    """The table and schema behind a data set's name: `.table` and `.schema` go to `check_table` and `prepare_owner`.
+
+    dataset, path, schema, unit, scaling: as for `DataSpecification`; an owner gives the path of its own table.
+    seed, rows: seed and size of a simulated table. Raises DataError where there is no such data set or file.
+
+    >>> from copriv.data import open_dataset
+    >>> source = open_dataset("lending-embedded")
+    >>> set(source.schema.names) <= set(source.table.columns)
+    True
+    """
+    kind = datasets.named(dataset)
+    if schema is not None and not kind.own_columns:
+        raise DataError(f'data.dataset: {dataset!r} brings its own schema; declare columns with dataset = "table"')
+    source = kind.open(Wanted(None if path is None else Path(path), schema, unit, seed, rows))
+    # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
+    agreed = replace(source.schema, scaling=scaling or source.schema.scaling, unit=unit or source.schema.unit)
+    return replace(source, schema=agreed)

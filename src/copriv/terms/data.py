@@ -1,0 +1,134 @@
+"""The table [data]: where records come from, and how they become numbers."""
+
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from copriv.errors import AgreementError
+from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMeasure, Unlike, as_numbers
+
+PUBLIC_ROWS = 2000
+"""Public rows of a built-in data set, where the agreement does not say how many."""
+
+
+class DataTerms(TermsTable):
+    """[data]: where records come from and how they become numbers."""
+
+    dataset: str | None = None
+    """A built-in data set, or "table": columns of one's own; None: the records are given as arrays."""
+    path: str | None = None
+    public: str | None = None
+    """A file of public rows; with a table of one's own nothing else is public."""
+    public_rows: Count | None = None
+    """How many rows are public, the last ones; None: all of `public`, or `PUBLIC_ROWS` of a built-in data set."""
+    components: Annotated[int, Field(ge=0)] = 10
+    mean_square: UnitOfMeasure | None = None
+    """Of each feature of the public dictionary, on the public rows; None: 1/10,000, as of the papers' loans."""
+    feature_bound: NonNegative | Literal["auto"] = "auto"
+    """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
+    from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""
+    scaling: Literal["declared", "none"] | None = None
+    """How columns become numbers before the dictionary: as they are declared, or as in the papers."""
+    dictionary: str | None = None
+    """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
+    fourier_features: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
+    fourier_width: UnitOfMeasure | None = None
+    """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
+    heterogeneity: Unlike | tuple[Unlike, Unlike] | None = None
+    """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records,
+    of a perfect model of one owner's own population. 0: alike; not given: not known, which is not the same."""
+    strata: str | None = None
+    """The column of the public table that says whose each row is: the name of an owner, or of a stratum (`owner.stratum`).
+    Public rows need it, owners' tables do not."""
+    features: tuple[str, ...] | None = None
+    target: str | None = None
+    bounds: dict[str, tuple[Number, Number]] | None = None
+    categories: dict[str, tuple[str, ...]] | None = None
+    ordered: tuple[str, ...] | None = None
+    """Categories whose levels stand in order: one feature each; the others have one a level."""
+    booleans: tuple[str, ...] | None = None
+    dates: dict[str, tuple[str, str]] | None = None
+    missing: dict[str, float | str] | None = None
+    """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
+    scales: dict[str, Literal["size", "centred", "log"]] | None = None
+    clamp: tuple[str, ...] | None = None
+    """Columns in which a value out of bounds counts as the nearest bound; in the others it is refused."""
+
+    @property
+    def named(self) -> str:
+        """The data set that records are to be read from. Raises AgreementError where the agreement names none."""
+        if self.dataset is None:
+            raise AgreementError(
+                'data: the agreement names no data; add [data] with dataset = "lending-embedded" or another one, declare '
+                "columns of your own (features, target, bounds), or give the records as arrays"
+            )
+        return self.dataset
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns go through a public dictionary before they are features."""
+        return self.components > 0 or self.fourier_features is not None
+
+    @property
+    def public_count(self) -> int:
+        """How many rows are public, as far as the agreement says."""
+        return self.public_rows or PUBLIC_ROWS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _declared_columns_are_a_table(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        # What categories mean has changed since 0.1.0: `ordered` stands in the fingerprint of all that have any.
+        ordered = {"ordered": ()} if value.get("categories") is not None else {}
+        return {**({"dataset": "table"} if "features" in value else {}), **ordered, **value}
+
+    @model_validator(mode="after")
+    def _width_of_something(self) -> "DataTerms":
+        if self.fourier_width is not None and self.fourier_features is None:
+            raise ValueError("fourier_width: a width without waves; give fourier_features, or leave it out")
+        return self
+
+    @field_validator("heterogeneity", mode="before")
+    @classmethod
+    def _range(cls, value: Any) -> Any:
+        return as_numbers(value)
+
+    @field_validator("heterogeneity")
+    @classmethod
+    def _in_order(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and value[0] > value[1]:
+            raise ValueError(f"a range goes from low to high, not from {value[0]:g} to {value[1]:g}")
+        return value
+
+    @field_validator("features", "ordered", "booleans", "clamp", mode="before")
+    @classmethod
+    def _lists(cls, value: Any) -> Any:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("dates", mode="before")
+    @classmethod
+    def _days(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {k: tuple(map(str, v)) if isinstance(v, list | tuple) else v for k, v in value.items()}
+
+    @field_validator("missing", mode="before")
+    @classmethod
+    def _missing(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        said = {k: ("yes" if v else "no") if isinstance(v, bool) else v for k, v in value.items()}
+        return {k: v.isoformat() if isinstance(v, date) else as_numbers(v) for k, v in said.items()}
+
+    @field_validator("bounds", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        return {k: as_numbers(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("categories", mode="before")
+    @classmethod
+    def _levels(cls, value: Any) -> Any:
+        return {k: cls._lists(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,63 @@
+"""Types of the values in an agreement, and the checks that all its tables share."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from copriv.formatting.sanitize import printable
+
+Number = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+"""A number in any unit, small enough for its fourth power to be finite."""
+Positive = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Budget = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""ε, within a range in which floating-point accounting is meaningful."""
+UnitOfMeasure = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
+"""A public unit of measure: a divisor, so neither it nor its inverse may overflow."""
+Unlike = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""Heterogeneity u (`copriv.terms.heterogeneity`)."""
+KeyFingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""SHA-256 of a public key, hex: what `copriv owner keys` prints."""
+LONGEST_NAME = 200
+"""Letters of a name: it stands in tables, on certificates and as a folder."""
+
+
+def as_numbers(value: Any) -> Any:
+    """Convert whole numbers to floats and lists to tuples, at any depth; other values stay as they are."""
+    if isinstance(value, list | tuple):
+        return tuple(map(as_numbers, value))
+    if type(value) is not int:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"is a whole number of {len(str(value))} digits, which no computer calculates with") from None
+
+
+def can_be_told_apart(name: str) -> str:
+    """Return the name of an owner. Raises ValueError where people could not read it, or not tell it from another one."""
+    if not name.strip():
+        raise ValueError("has no letter that can be seen")
+    if name != name.strip():
+        raise ValueError("begins or ends with a space, which nobody sees")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"has {len(name):,} letters, and may have {LONGEST_NAME} at most")
+    if printable(name, LONGEST_NAME) != name:
+        raise ValueError(f"has characters that cannot be seen: {printable(name, 60)}")
+    return name
+
+
+class TermsTable(BaseModel):
+    """A table of the agreement: frozen, without unknown keys, and strict about types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _whole_numbers_are_numbers(cls, value: Any, info: Any) -> Any:
+        # TOML's 1 is an int; a field that wants a real number takes it. True is not a number.
+        annotation = str(cls.model_fields[info.field_name].annotation)
+        if "float" in annotation and "int" not in annotation and type(value) is int:
+            return as_numbers(value)
+        return value
