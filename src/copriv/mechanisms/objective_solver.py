@@ -64,20 +64,6 @@ def sure_passes(condition: float, size: float, least: float, goal: float) -> int
     return int(np.ceil(np.sqrt(condition) * needed)) + 1
 
 
-def bend(loss: Surface, prediction: Array, target: Array) -> Array:
-    """φ″, where the slope has one; the right or left derivative elsewhere."""
-    match loss:
-        case Squared():
-            return np.full_like(prediction, 2.0)
-        case Huber():
-            return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
-        case Logistic():
-            from scipy.special import expit
-
-            return np.asarray(expit(prediction) * expit(-prediction))
-    return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Tilt:
     """The tilted fitness but for records, λ and b: what the parties agreed on."""
@@ -224,7 +210,7 @@ class Prepared:
         """∇²F; at a kink of a slope, that of one side."""
         a = self.tilted.agreed
         z = self.features @ theta
-        curved = self.share * self.damp * bend(a.surface, z, self.target)
+        curved = self.share * self.damp * a.surface.bend(z, self.target)
         curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
         H = (self.features * curved[:, None]).T @ self.features
         return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)

@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float
 from copriv.agreement import Agreement
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
+from copriv.model.newton import Penalized, newton
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.types import Array, LinearLoss, Loss, is_linear
@@ -267,37 +268,20 @@ def _width(loss: LinearLoss, own: Records) -> float:
 
 
 def _newton(
-    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, theta: Float[Array, " p"]
+    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, near: Float[Array, " p"]
 ) -> Float[Array, " p"]:
     """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
 
     φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too.
-    Newton's step, halved until the slope along it has not turned up by more than half of what it was. Where no row is near a
-    kink the curvature is next to none and the step as good as endless: it is halved as often as that takes.
     """
-    x, y, share = own.features, own.target, own.weight / own.total
-    h, still = _width(loss, own), strength * np.eye(len(centre)) + pull
-
-    def slope(at: Array) -> Array:
-        z = x @ at
-        return np.asarray(
-            (share * (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h)) @ x
-            + strength * at
-            + pull @ (at - centre)
-        )
-
-    g = slope(theta)
-    first = float(np.abs(g).max())
-    for _ in range(60):
-        z = x @ theta
-        bend = share * np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h)
-        A = (x * bend[:, None]).T @ x + still
-        A += 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
-        step = -np.linalg.solve(A, g)
-        down, length = float(g @ step), 1.0
-        while (along := slope(theta + length * step)) @ step > -0.5 * down and length > 1e-30:
-            length *= 0.5
-        theta, g = theta + length * step, along
-        if np.abs(g).max() <= 1e-9 * (first + 1e-300) or -down <= 1e-14:
-            break
-    return theta
+    y, h = own.target, _width(loss, own)
+    f, unit = Penalized(
+        own.features,
+        own.weight / own.total,
+        lambda z: (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h),
+        lambda z: np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h),
+        strength * np.eye(len(centre)) + pull,
+        pull @ centre,
+    ).scaled()
+    least = 1e-18 * float(np.square(f.gradient(near / unit, f.features @ (near / unit))).max())
+    return newton(f, near / unit, lambda u, z, down: down <= max(1e-14, least), steps=60)[0] * unit

@@ -10,7 +10,7 @@ from scipy.optimize import brentq, linprog
 
 from copriv.losses import SmoothedHinge
 from copriv.model.records import Records
-from copriv.model.solvers.smooth import newton
+from copriv.model.solvers.smooth import newton_minimum
 from copriv.model.solvers.task import ACCURACY, Optimum, Task
 from copriv.types import Array
 
@@ -56,7 +56,7 @@ def _rounded(task: Task, width: float) -> Array:
     unit = 1.0 / np.maximum(np.sqrt(task.share @ np.square(r.features)), 1e-100)
     x = Records(r.features * unit, r.target, r.weight)
     rounded = replace(task, loss=SmoothedHinge(width), records=x, regularization=1e-6, theta_max=np.inf)
-    return np.asarray(unit * newton(rounded, rounded.loss)[1])  # type: ignore[arg-type]
+    return np.asarray(unit * newton_minimum(rounded, rounded.loss)[1])  # type: ignore[arg-type]
 
 
 def _priced(
