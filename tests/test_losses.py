@@ -76,21 +76,6 @@ def test_curvature_bounds_the_second_difference(name, seed):
     assert (second >= -1e-12).all()
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [losses.Squared(), losses.Logistic(), losses.Huber(0.7), losses.SmoothedHinge(0.3)],
-    ids=lambda one: one.name,
-)
-def test_bend_is_the_derivative_of_slope(loss):
-    rng = np.random.default_rng(0)
-    z, y, h = rng.normal(size=400), rng.choice([-1.0, 1.0], 400), 1e-6
-    left, right = loss.bend(z - h, y), loss.bend(z + h, y)
-    inside = np.isclose(left, right, rtol=1e-4)  # no kink of the slope between the two
-    assert inside.mean() > 0.95
-    numeric = (loss.slope(z + h, y) - loss.slope(z - h, y)) / (2 * h)
-    np.testing.assert_allclose(loss.bend(z, y)[inside], numeric[inside], rtol=1e-4, atol=1e-8)
-
-
 @pytest.mark.parametrize("name", MARGIN)
 def test_labels_must_fit(name):
     with pytest.raises(DataError, match=r"row 1 is 0; the .* loss needs labels"):

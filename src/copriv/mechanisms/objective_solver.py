@@ -15,26 +15,24 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.model.records import Records
 from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
-from copriv.privacy.noise import Order
+from copriv.privacy.noise import GRID, Order
 from copriv.types import Array, Loss
 from copriv.validation import positive
 
 TOLERANCE = 1e-11
 """The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
-GRID = -40
-"""Of OpenDP's draws, as in `mechanisms`."""
 VANISHING = 1e100
-"""A record this many times longer than B counts for nothing at all: its weight would be lost in rounding."""
+"""Records longer than this many times B get weight 0: theirs would be lost in rounding."""
 FEW = 400
 """Passes over the records that Newton steps may take."""
 LINE = 102
 """Passes of one search along a step: 40 to find an end, 60 to halve, and 2."""
 CHECK = 16
-"""In the sure descent, its own point is looked at once in so many steps."""
+"""Steps of the sure descent between checks of the gradient at its own iterate."""
 FAR = 100.0
 """The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 LARGEST_CONDITION = 1e5
-"""Of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
+"""Largest condition number of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 
 SMOOTH = Squared | Huber | Logistic
 """Losses with a bound on their curvature."""
@@ -149,7 +147,7 @@ class Tilted:
         return a.rounded_predictions(float(np.abs(theta).max())) + public
 
     def prepared(self, records: Records) -> "Prepared":
-        """Rows as they are, how much each counts, and the largest slope that it may have.
+        """The rows, with the weight and the largest slope of each.
 
         ω ≤ (B/‖x‖₁)² keeps √ω·x in the ball of B, with an intercept of at most 1: `farthest` and the rounding of
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
@@ -177,7 +175,7 @@ class Tilted:
 
 
 def counted_for(lengths: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
-    """How much a record of each length counts at most: 1 up to B, (B/‖x‖₁)² beyond it."""
+    """Upper bound on the weight of a record of each length: 1 up to B, (B/‖x‖₁)² beyond it."""
     with np.errstate(over="ignore"):
         weight = np.minimum(1.0, (bound * (1 - 1e-9) / np.maximum(lengths, np.finfo(float).tiny)) ** 2)
     return np.where(lengths <= bound, 1.0, weight)
@@ -232,7 +230,7 @@ class Prepared:
         return self._surely(tilt, goal) if theta is None else theta
 
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float) -> Array | None:
-        """Where a whole step does not shorten the gradient, the lowest point along it is taken."""
+        """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes."""
         v, passes = self.gradient(theta, tilt), 1
         while np.linalg.norm(v) > goal:
             if passes > FEW - LINE - 2:

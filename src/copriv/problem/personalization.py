@@ -1,4 +1,4 @@
-"""What does an owner make of the common model at home? Its own, with the common one as a prior.
+"""An owner's own model, fitted at home with the common model as a prior.
 
 The common model is of everybody's records; an owner whose records differ is served better by its own. So it minimises,
 on its own n rows and at home,
@@ -42,9 +42,9 @@ COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
 ROWS = 5_000
-"""Rows that cross-validation looks at: k does not depend on how many there are beyond that."""
+"""Most rows used in cross-validation; more do not change k."""
 LARGEST = 1e50
-"""Of a number that is squared on the way, more than once."""
+"""Largest size of an input: it is squared more than once."""
 ROUNDED = 0.05
 """A kink is spread over this part of the targets' range, to either side."""
 
@@ -57,9 +57,9 @@ class Personalized(Shown):
     counts: Float[Array, " candidates"]
     """k of each candidate."""
     weights: Float[Array, " candidates"]
-    """How often each was best; they add up to 1."""
+    """Share of the bootstrap draws in which each was best; they add up to 1."""
     rows: int
-    """Of the owner; persons, where they are the units."""
+    """Number of the owner's rows, or of persons where they are the units."""
     own_level: Bool[np.ndarray, " candidates"] | None = None
     """Whether a candidate's intercept is the owner's own, whatever its k."""
 
@@ -152,7 +152,7 @@ class Home:
 
     loss: Loss
     strength: float
-    """Of the regulariser g."""
+    """Strength of the regulariser g."""
     centre: Float[Array, " p"]
     metric: Float[Array, "p p"]
     intercept: bool = False
@@ -245,7 +245,7 @@ class Home:
         return lost
 
     def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
-        """For a loss of which only values and gradients are known."""
+        """The same minimum for a loss that gives only values and gradients, by L-BFGS-B."""
         share = own.weight / own.total
 
         def objective(theta: Array) -> tuple[float, Array]:
@@ -261,7 +261,7 @@ class Home:
 
 
 def _width(loss: LinearLoss, own: Records) -> float:
-    """How far to either side slopes are averaged: a kink needs more than rounding, a smooth loss does not."""
+    """Half-width h over which slopes are averaged; wider for a loss with kinks."""
     return (1e-4 if loss.smooth else ROUNDED) * max(
         float(np.ptp(own.target)), 1e-3 * float(np.abs(own.target).max()), 1e-9
     )

@@ -60,14 +60,14 @@ def newton_minimum(task: Task, loss: Curved, near: Array | None = None) -> tuple
 
 
 def _steepest(loss: Curved, z: Array, y: Array) -> Array:
-    """A curvature that is enough everywhere, for where few records bend."""
+    """Upper bound on φ″, for a step where few records have curvature."""
     if isinstance(loss, Huber):
         return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
     return np.full_like(z, loss.curvature)
 
 
 def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
-    """What the head of this module proves at u, or infinity."""
+    """The gap at u that the module's docstring proves, or infinity."""
     x, z = f.features, f.features @ u
     v, curved = f.gradient(u, z), f.bend(z)
     room = np.full(len(y), np.inf)
