@@ -248,8 +248,10 @@ class Statistics(OneAnswer):
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        step = agreed.agreement.step
-        moments = moments_scales(agreed, n_parameters, feature_bound)
+        step, p, moments = agreed.agreement.step, n_parameters, None
+        if agreed.agreement.moments_share > 0:
+            scales = [self.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner_tables]
+            moments = agreed.by_owner(scales)
         return SolveStatistics(
             descent, weights, moments, agreed.data.public_count, step if isinstance(step, float) else 1.0
         )
@@ -299,13 +301,3 @@ def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
         scale = w * table.overlap / (table.records * table.epsilon)
         each += [scale * float(np.sqrt(table.number / drawn))] * drawn
     return np.array(each)
-
-
-def moments_scales(
-    agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None
-) -> Float[Array, " owners"] | None:
-    """The scale of the noise on each owner's mean of x_j²; None where no second moments are released."""
-    if agreed.agreement.moments_share == 0:
-        return None
-    p, of = n_parameters, Statistics()
-    return agreed.by_owner([of.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner_tables])
