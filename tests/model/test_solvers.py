@@ -123,15 +123,19 @@ def test_records_that_are_fitted_exactly_have_an_optimum_of_zero():
 )
 def test_the_proof_from_the_hessian_holds_away_from_the_optimum(loss):
     """Wherever it gives a bound, the bound is above the true gap; and it gives one near the optimum."""
+    from copriv.model.newton import Penalized
     from copriv.model.solvers.smooth import _gap
 
     r = table(3, "normal", 200, 3, loss.name != "huber")
     f = Fitness(loss, Regularizer(1e-2), FeasibleSet(1e5), r)
     best, rng, given = f.minimum(), np.random.default_rng(1), 0
-    share = r.weight / r.weight.sum()
+    y, share = r.target, r.weight / r.weight.sum()
+    g = Penalized(
+        r.features, share, lambda z: loss.slope(z, y), lambda z: loss.bend(z, y), 1e-2 * np.eye(3), np.zeros(3)
+    )
     for size in np.geomspace(1e-6, 1.0, 60):
         u = best.theta + size * rng.normal(size=3)
-        bound = _gap(loss, r.features, r.target, share, np.full(3, 1e-2), u)
+        bound = _gap(loss, g, y, u)
         true = float(f.value(u)) - best.value
         assert bound >= true * (1 - 1e-6) - 1e-14
         given += bool(np.isfinite(bound))

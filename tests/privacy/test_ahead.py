@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from copriv.errors import InvalidInput
 from copriv.privacy import ahead
 from copriv.privacy.ahead import DrawnAhead
-from copriv.privacy.laplace import GRID, LaplaceAnswer
+from copriv.privacy.laplace import LaplaceAnswer
+from copriv.privacy.noise import GRID
 from copriv.types import Array
 from statistical.privacy_audit import scale_test
 

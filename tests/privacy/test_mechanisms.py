@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from copriv.errors import InvalidInput
 from copriv.privacy.accounting import epsilon_per_answer, laplace_scale
 from copriv.privacy.clipping import mean_sensitivity
-from copriv.privacy.laplace import GRID, LaplaceAnswer
+from copriv.privacy.laplace import LaplaceAnswer
+from copriv.privacy.noise import GRID
 
 MECHANISM = LaplaceAnswer(0.01, Fraction(1, 3), 4)
 

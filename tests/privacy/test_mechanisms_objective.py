@@ -16,7 +16,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified, QueryRefused
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation, objective_deviation
-from copriv.mechanisms.objective_solver import Prepared, Surface, bend
+from copriv.mechanisms.objective_solver import Prepared, Surface
 from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.privacy.clipping import ROUNDING
@@ -180,8 +180,8 @@ def test_bend_is_the_derivative_of_the_slope_and_below_the_curvature(surface: Su
     z = np.linspace(-3, 3, 1001) + 1e-4
     y = np.ones_like(z)
     differences = (surface.slope(z + 1e-6, y) - surface.slope(z - 1e-6, y)) / 2e-6
-    assert np.abs(bend(surface, z, y) - differences).max() < 1e-4
-    assert (bend(surface, z, y) <= surface.curvature + 1e-12).all()
+    assert np.abs(surface.bend(z, y) - differences).max() < 1e-4
+    assert (surface.bend(z, y) <= surface.curvature + 1e-12).all()
 
 
 def test_the_smoothed_hinge_is_a_rounded_hinge() -> None:

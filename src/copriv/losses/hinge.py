@@ -69,5 +69,9 @@ class SmoothedHinge(OfMargin):
         t = np.clip(1.0 + self.width - target * prediction, 0.0, 2.0 * self.width)
         return -target * t / (2.0 * self.width)
 
+    def bend(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """φ″; at a kink of the slope, that of one side."""
+        return np.where(np.abs(1.0 - target * prediction) <= self.width, 0.5 / self.width, 0.0)
+
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         return 1.0

@@ -40,5 +40,9 @@ class Huber(OfPrediction):
     def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
         return 2.0 * np.clip(prediction - target, -self.threshold, self.threshold)
 
+    def bend(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """φ″; at a kink of the slope, that of one side."""
+        return np.where(np.abs(prediction - target) <= self.threshold, 2.0, 0.0)
+
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         return 2.0 * min(self.threshold, prediction_bound + target_bound)

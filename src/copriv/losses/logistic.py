@@ -29,6 +29,12 @@ class Logistic(OfMargin):
 
         return np.asarray(-target * expit(-target * prediction))
 
+    def bend(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """φ″."""
+        from scipy.special import expit
+
+        return np.asarray(expit(prediction) * expit(-prediction))
+
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         from scipy.special import expit
 

@@ -1,4 +1,4 @@
-"""What every loss of the prediction z = xᵀθ has: all that follows from its value φ and its slope φ′."""
+"""Base classes of losses of the prediction z = xᵀθ, given by their value φ and slope φ′."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from copriv.types import Array
 
 
 class OfPrediction:
-    """What follows for every linear loss from its value and slope."""
+    """A loss φ(z, y) of the prediction; subclasses define `value`, `slope`, `slope_bound`."""
 
     name: str
     smooth: bool
@@ -16,7 +16,7 @@ class OfPrediction:
 
     @classmethod
     def agreed(cls, threshold: float) -> "OfPrediction":
-        """As an agreement names it; most losses have no constant of their own."""
+        """The loss with the agreed threshold, which most losses ignore."""
         return cls()
 
     def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -27,5 +27,9 @@ class Squared(OfPrediction):
     def slope(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
         return 2.0 * (prediction - target)
 
+    def bend(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
+        """φ″."""
+        return np.full_like(prediction, 2.0)
+
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         return 2.0 * (prediction_bound + target_bound)

@@ -13,11 +13,11 @@ from copriv.privacy.release_time import SAFETY
 from copriv.types import Array, Loss
 
 TIMES = 8
-"""How often an answer is rehearsed; the longest counts."""
+"""Timed repetitions of an answer; the longest counts."""
 LONG_SAFETY = 2.0
-"""Times what was measured, where an answer takes thousands of passes."""
+"""Factor on the measured time of an answer that takes thousands of passes."""
 MOST_ROWS = 8 * BLOCK
-"""Of more rows, the time is taken to be in proportion."""
+"""Most rows that are timed; for more, the time is taken to be proportional."""
 
 
 @runtime_checkable
@@ -25,7 +25,7 @@ class ManyPasses(Protocol):
     """An answer that goes over its records several times, how often depending on them."""
 
     def seconds(self, records: Records) -> float:
-        """For the most passes that any records need, by the time that one takes on these."""
+        """Seconds for the most passes that any records need, from the time of one pass over these."""
         ...
 
 

@@ -7,11 +7,11 @@ from fractions import Fraction
 
 from copriv.mechanisms.gradients import GradientNoise
 from copriv.mechanisms.mechanism import Guarantee
-from copriv.privacy.noise import Law, Releases
+from copriv.privacy.noise import GRID, Law, Releases
 from copriv.terms import AgreedTerms, OwnerTerms
 
 BUDGETS = 4
-"""It is weighed for owners of at most so many different (ε, δ): accounting takes a second each."""
+"""Most distinct (ε, δ) among the owners for which a plan considers it: accounting takes a second each."""
 
 
 class LaplaceComposed(GradientNoise):
@@ -34,7 +34,7 @@ class LaplaceComposed(GradientNoise):
 
     def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
         from copriv.privacy.ahead import DrawnAhead
-        from copriv.privacy.laplace import GRID, LaplaceAnswer
+        from copriv.privacy.laplace import LaplaceAnswer
 
         κ = owner.overlap
         β = self.multiplier(agreed.answers, owner.epsilon / κ, owner.delta / κ)

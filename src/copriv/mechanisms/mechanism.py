@@ -45,16 +45,16 @@ class Mechanism(ABC):
     """How owners answer. `agreed` is always the terms in which this mechanism is named."""
 
     name: str
-    """In `agreement.mechanism`."""
+    """Its value of `agreement.mechanism`."""
     guarantee: Guarantee
     one_answer: bool
     """Whether an owner answers one query, at the agreed start, and needs its records in memory for it."""
     terms: tuple[str, ...] = ()
     """Keys of [agreement] that this mechanism alone reads."""
     label: str = ""
-    """In a table, in the rule's place; empty where the rule says it."""
+    """Name in tables, in place of the rule's; empty where the rule's is shown."""
     phrase: str = ""
-    """In a sentence of a plan; empty for the mechanism that needs no word."""
+    """Name in sentences about a plan; empty for the default mechanism."""
 
     def check(self, agreed: AgreedTerms) -> None:
         """Raises AgreementError, naming the field, for terms that cannot be kept by any owner."""
@@ -84,7 +84,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def law(self, agreed: AgreedTerms) -> Law:
-        """Of the noise."""
+        """The law of the noise."""
 
     @abstractmethod
     def order(self, agreed: AgreedTerms) -> Order:
@@ -99,11 +99,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
-        """How many numbers an owner's answer has."""
+        """Length of an owner's answer."""
 
     @abstractmethod
     def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> PrivateAnswer:
-        """What answers for an owner.
+        """The private answer of an owner, with real noise.
 
         Raises AgreementError, InvalidInput or CoprivError where it cannot be kept: before anything is spent.
         """

@@ -34,7 +34,7 @@ from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
 STEPS = (1.0, 0.6, 0.3)
-"""How far to go from the start to the average: a public model knows something, and noise does not."""
+"""Candidate step sizes from the start to the average; short ones keep more of a public start and less noise."""
 SMOOTHINGS = (0.1, 0.3)
 """Candidates for the width that the hinge's kink is rounded over: narrow fits the hinge, wide costs less curvature."""
 SPENT = (0.4, 0.15, 0.05, 0.01)
@@ -84,7 +84,7 @@ class Objective(OneAnswer):
         return 2 if agreed.owner_tables[0].delta > 0 else 1
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
-        """Of each coordinate of the tilt."""
+        """Scale of the noise on each coordinate of the tilt."""
         κ = owner.overlap
         return perturbation(agreed, None, feature_bound).noise_scale(owner.records, owner.epsilon / κ, owner.delta / κ)
 

@@ -39,10 +39,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
-from copriv.mechanisms.objective_solver import CHECK, FEW, GRID, Tilt, Tilted, sure_passes
+from copriv.mechanisms.objective_solver import CHECK, FEW, Tilt, Tilted, sure_passes
 from copriv.mechanisms.one_answer import in_memory
 from copriv.model.records import InBlocks, Records
-from copriv.privacy.noise import Releases
+from copriv.privacy.noise import GRID, Releases
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
@@ -60,7 +60,7 @@ LARGEST_DELTA = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Perturbation(Tilt):
-    """How ε is spent on a tilted fitness: on noise, on curvature, and on what the solver leaves."""
+    """A tilted fitness, and how ε is split between its noise, its curvature and the solver's residual."""
 
     anchor: float | None = None
     """λ; None: the least with ε₂ = CURVATURE·ε."""
@@ -123,13 +123,13 @@ class Perturbation(Tilt):
         return left
 
     def noise_scale(self, records: int, epsilon: float, delta: float = 0.0) -> float:
-        """Of each coordinate of b: Laplace, or normal where δ > 0. `epsilon` and `delta` are already over κ."""
+        """Scale of each coordinate of b: Laplace, or normal where δ > 0. `epsilon` and `delta` are already over κ."""
         ε1 = self.noise_budget(records, epsilon)
         sensitivity = 2.0 * self.bound / records
         return objective_deviation(sensitivity, ε1, delta, self.many_rows) if delta > 0 else sensitivity / ε1
 
     def remainder_scale(self, records: int, epsilon: float) -> float:
-        """Of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
+        """Scale of each coordinate of v: ‖θ − θ̂‖₁ ≤ √p ‖∇F(θ)‖₂/(least eigenvalue of M), on both sides.
 
         The proof has b with a density; OpenDP's b is within one step of the grid of such a draw (two geometric draws
         are two exponential ones rounded down), which counts as a part of ∇F.
@@ -142,7 +142,7 @@ class Perturbation(Tilt):
         return float(2.0 * off / (REMAINDER * epsilon))
 
     def most_passes(self, records: int, epsilon: float, tilt: float) -> int:
-        """How often the solver goes over the records at most, for any of them and any ‖b‖₂ up to `tilt`."""
+        """Upper bound on the solver's passes over any records, for any ‖b‖₂ up to `tilt`."""
         λ, σ = self.firmness(records, epsilon), self.regularization
         least, largest = np.linalg.eigvalsh(self.matrix)[[0, -1]]
         steepest = self.surface.curvature * self.farthest**2 + λ + σ * largest
@@ -211,7 +211,7 @@ class ObjectiveAnswer:
 
     @property
     def scale(self) -> float:
-        """Of each coordinate of b."""
+        """Scale of each coordinate of b."""
         return self._tilt.scale
 
     @cached_property
@@ -237,12 +237,12 @@ class ObjectiveAnswer:
 
     @property
     def most_passes(self) -> int:
-        """For any records, unless a coordinate of b is beyond V_SCALES of its scales (a chance of e⁻⁴⁰ each)."""
+        """Upper bound on passes, unless a coordinate of b is beyond V_SCALES of its scales (probability e⁻⁴⁰ each)."""
         tilt = V_SCALES * self.scale * float(np.sqrt(len(self.agreed.start)))
         return self.agreed.most_passes(self.units, float(self.epsilon), tilt)
 
     def seconds(self, records: Records) -> float:
-        """For so many passes: FEW of Newton's, of which one in two makes a Hessian, and the sure ones, of a gradient each."""
+        """Seconds for `most_passes`: FEW of Newton's, half of them with a Hessian, and the sure ones of a gradient each."""
         from copriv.mechanisms.answer_timing import mean_of
 
         rows, θ = self._tilted.prepared(records), self.agreed.start

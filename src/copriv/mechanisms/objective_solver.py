@@ -15,26 +15,24 @@ from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
 from copriv.model.records import Records
 from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
-from copriv.privacy.noise import Order
+from copriv.privacy.noise import GRID, Order
 from copriv.types import Array, Loss
 from copriv.validation import positive
 
 TOLERANCE = 1e-11
 """The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
-GRID = -40
-"""Of OpenDP's draws, as in `mechanisms`."""
 VANISHING = 1e100
-"""A record this many times longer than B counts for nothing at all: its weight would be lost in rounding."""
+"""Records longer than this many times B get weight 0: theirs would be lost in rounding."""
 FEW = 400
 """Passes over the records that Newton steps may take."""
 LINE = 102
 """Passes of one search along a step: 40 to find an end, 60 to halve, and 2."""
 CHECK = 16
-"""In the sure descent, its own point is looked at once in so many steps."""
+"""Steps of the sure descent between checks of the gradient at its own iterate."""
 FAR = 100.0
 """The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 LARGEST_CONDITION = 1e5
-"""Of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
+"""Largest condition number of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 
 SMOOTH = Squared | Huber | Logistic
 """Losses with a bound on their curvature."""
@@ -62,20 +60,6 @@ def sure_passes(condition: float, size: float, least: float, goal: float) -> int
     """
     needed = np.log(max(2.0 * condition / least * (size / goal) ** 2, 1.0))
     return int(np.ceil(np.sqrt(condition) * needed)) + 1
-
-
-def bend(loss: Surface, prediction: Array, target: Array) -> Array:
-    """φ″, where the slope has one; the right or left derivative elsewhere."""
-    match loss:
-        case Squared():
-            return np.full_like(prediction, 2.0)
-        case Huber():
-            return np.where(np.abs(prediction - target) <= loss.threshold, 2.0, 0.0)
-        case Logistic():
-            from scipy.special import expit
-
-            return np.asarray(expit(prediction) * expit(-prediction))
-    return np.where(np.abs(1.0 - target * prediction) <= loss.width, 0.5 / loss.width, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +147,7 @@ class Tilted:
         return a.rounded_predictions(float(np.abs(theta).max())) + public
 
     def prepared(self, records: Records) -> "Prepared":
-        """Rows as they are, how much each counts, and the largest slope that it may have.
+        """The rows, with the weight and the largest slope of each.
 
         ω ≤ (B/‖x‖₁)² keeps √ω·x in the ball of B, with an intercept of at most 1: `farthest` and the rounding of
         predictions hold for it as for a row inside. The target is not touched, and neither is the row.
@@ -191,7 +175,7 @@ class Tilted:
 
 
 def counted_for(lengths: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
-    """How much a record of each length counts at most: 1 up to B, (B/‖x‖₁)² beyond it."""
+    """Upper bound on the weight of a record of each length: 1 up to B, (B/‖x‖₁)² beyond it."""
     with np.errstate(over="ignore"):
         weight = np.minimum(1.0, (bound * (1 - 1e-9) / np.maximum(lengths, np.finfo(float).tiny)) ** 2)
     return np.where(lengths <= bound, 1.0, weight)
@@ -224,7 +208,7 @@ class Prepared:
         """∇²F; at a kink of a slope, that of one side."""
         a = self.tilted.agreed
         z = self.features @ theta
-        curved = self.share * self.damp * bend(a.surface, z, self.target)
+        curved = self.share * self.damp * a.surface.bend(z, self.target)
         curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
         H = (self.features * curved[:, None]).T @ self.features
         return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
@@ -246,7 +230,7 @@ class Prepared:
         return self._surely(tilt, goal) if theta is None else theta
 
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float) -> Array | None:
-        """Where a whole step does not shorten the gradient, the lowest point along it is taken."""
+        """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes."""
         v, passes = self.gradient(theta, tilt), 1
         while np.linalg.norm(v) > goal:
             if passes > FEW - LINE - 2:

@@ -40,26 +40,26 @@ MOST_APART = 5e4
 
 @dataclass(frozen=True, eq=False)
 class Common:
-    """What owners and learner have in common: the fitness but for records, and the bounds."""
+    """The public part of the problem: the fitness without records, and the bounds."""
 
     loss: Loss
     n_parameters: int
     feature_bound: float | None
     """B as a number."""
     preconditioner: Float[Array, "p p"] | None
-    """As agreed."""
+    """The agreed P."""
     regularizer: Regularizer
     feasible_set: FeasibleSet
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a candidate changes in an agreement; its cost is known for several steps at once."""
+    """Candidate terms of an agreement; `tried` gives their cost for all `steps` at once."""
 
     bound: float
     steps: tuple[float, ...]
     terms: dict[str, Any]
-    """Of [agreement]."""
+    """Keys of [agreement] and their values."""
     smoothing: float | None = None
     """The hinge's; None: as agreed."""
     patient: bool = True
@@ -68,7 +68,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Choosing:
-    """What settings are chosen from: public information only."""
+    """The public information that candidate settings are made from."""
 
     base: AgreedTerms
     """With this mechanism and the start; bound, step and the mechanism's own terms are to be chosen."""
@@ -76,13 +76,13 @@ class Choosing:
     records: Records
     """The public rows."""
     hessian: Float[Array, "p p"]
-    """Of the fitness on them, at its optimum."""
+    """Hessian of the fitness on the public rows, at its optimum."""
     displacement: Float[Array, "worlds p"]
     """The start less the optimum of each bootstrap world."""
     bounds: Callable[[Order], list[float]]
     """Candidates for Ξ, in a norm."""
     step: float | None
-    """As agreed, where that is a number."""
+    """The agreed step, where that is a number."""
     smoothing_free: bool
 
     def steps(self, candidates: tuple[float, ...]) -> tuple[float, ...]:
@@ -119,7 +119,7 @@ class OneAnswer(Mechanism):
     def exact(
         self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common
     ) -> Float[Array, " answer"]:
-        """What an owner that learns for itself puts in the place of its own answer: no noise. NOT PRIVATE."""
+        """The answer without noise, for an owner that is the learner itself. NOT PRIVATE."""
         draft = self.draft(agreed, owner, records, common)
         return draft.answer(*(np.zeros(noise.scale.shape) for noise in draft.noises))
 
@@ -128,7 +128,7 @@ class OneAnswer(Mechanism):
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        """What makes a model of the answers. `feature_bound` is B as a number; without it, the agreement's."""
+        """The rule that makes a model of the answers. `feature_bound` is B as a number; without it, the agreement's."""
 
     def suits(self, loss: Loss) -> bool:
         """Whether a plan that is free to choose looks at this mechanism."""

@@ -51,15 +51,15 @@ from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
 STEPS = (1.0, 0.6, 0.3)
-"""How far to go from the start to what the answers say: a public model knows something, and noise does not."""
+"""Candidate step sizes from the start to the solution; short ones keep more of a public start and less noise."""
 MOST_SHARE = 0.999
-"""Of ε for second moments: all of it would leave none for the gradient, and features as they come can ask for that."""
+"""Largest share of ε for second moments, so that the gradient keeps some whatever the features."""
 SUMMED = 16
-"""Laplace variables whose sum is as good as that of many."""
+"""Most Laplace draws for owners that are alike; their scale makes up for the others."""
 
 
 def statistics_length(n_parameters: int, share: float) -> int:
-    """How many numbers leave: p, and p(p + 1)/2 more where second moments do."""
+    """Length of an answer: p, and p(p + 1)/2 more with second moments."""
     p = n_parameters
     return p + (p * (p + 1) // 2 if share > 0 else 0)
 
@@ -113,7 +113,7 @@ class StatisticsAnswer:
 
     @property
     def scale(self) -> float:
-        """Of the noise on each coordinate of the gradient."""
+        """Scale of the noise on each coordinate of the gradient."""
         return self._noise.scale * self.bound / (1 - self.share)
 
     @cached_property
@@ -125,7 +125,7 @@ class StatisticsAnswer:
 
     @cached_property
     def _unit(self) -> Float[Array, " answer"]:
-        """What each number is divided by before noise: then one unit's share of the mean has L1 norm at most 1/n."""
+        """Divisor of each number before noise, by which one unit's share of the mean has L1 norm at most 1/n."""
         gradient = np.full(self.n_parameters, self.bound / (1 - self.share))
         if self.share == 0:
             return gradient
@@ -205,7 +205,7 @@ class Statistics(OneAnswer):
     def scales(
         self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, feature_bound: float | None = None
     ) -> Float[Array, " answer"]:
-        """Of the noise on each number of an answer."""
+        """Scale of the noise on each number of an answer."""
         M = bound_on_moments(feature_bound_of(agreed, feature_bound), agreed.model.intercept)
         return statistics_noise(
             agreed.gradient_bound, M, agreed.agreement.moments_share, n_parameters, owner.records, owner.epsilon,
@@ -248,8 +248,10 @@ class Statistics(OneAnswer):
         self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
         feature_bound: float | None = None,
     ) -> UpdateRule:  # fmt: skip
-        step = agreed.agreement.step
-        moments = moments_scales(agreed, n_parameters, feature_bound)
+        step, p, moments = agreed.agreement.step, n_parameters, None
+        if agreed.agreement.moments_share > 0:
+            scales = [self.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner_tables]
+            moments = agreed.by_owner(scales)
         return SolveStatistics(
             descent, weights, moments, agreed.data.public_count, step if isinstance(step, float) else 1.0
         )
@@ -264,7 +266,7 @@ class Statistics(OneAnswer):
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw
     ) -> tuple[Float[Array, "runs p"], float]:
-        """What the learner solves for from noisy statistics; all owners' noise as that of one."""
+        """Models that the learner solves for from noisy statistics, with the noise of all owners drawn as one owner's."""
         p, Ξ, τ = common.n_parameters, setting.bound, float(setting.terms["moments_share"])
         B, intercept = feature_bound_of(base, common.feature_bound), base.model.intercept
         start = np.array(base.agreement.start)
@@ -299,13 +301,3 @@ def _few_sums(base: AgreedTerms) -> Float[Array, " draws"]:
         scale = w * table.overlap / (table.records * table.epsilon)
         each += [scale * float(np.sqrt(table.number / drawn))] * drawn
     return np.array(each)
-
-
-def moments_scales(
-    agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None
-) -> Float[Array, " owners"] | None:
-    """The scale of the noise on each owner's mean of x_j²; None where no second moments are released."""
-    if agreed.agreement.moments_share == 0:
-        return None
-    p, of = n_parameters, Statistics()
-    return agreed.by_owner([of.scales(agreed, owner, p, feature_bound)[p] for owner in agreed.owner_tables])

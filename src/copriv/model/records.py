@@ -20,7 +20,7 @@ from copriv.types import Array, Whole
 from copriv.validation import finite_array
 
 BLOCK = 4096
-"""Rows a block: their predictions for one θ stay in the nearest cache."""
+"""Rows in a block, whose predictions for one θ stay in the nearest cache."""
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ def _sealed(array: Any) -> Any:
 
 
 def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
-    """What each row weighs where a person's rows share a weight of 1."""
+    """Weight of each row when a person's rows share a weight of 1."""
     return np.asarray(1.0 / np.bincount(person)[person])
 
 
@@ -185,7 +185,7 @@ class Records(Shown):
 
     @cached_property
     def clipping_limits(self) -> dict[tuple[float, int], Array]:
-        """For a bound and a norm, the largest |φ′| of each row: kept here by `privacy.clipping`, which works it out."""
+        """Largest |φ′| of each row, by bound and norm: a cache that `privacy.clipping` fills."""
         return {}
 
     def with_intercept(self) -> "Records":

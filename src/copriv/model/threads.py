@@ -1,4 +1,4 @@
-"""How many threads does linear algebra take? One, where products are too small for several.
+"""One thread for linear algebra whose products are too small for several.
 
 Several wait for each other by spinning: θ* of 5,000 records of 60 features takes 20 times the processor's time with two
 threads that it takes with one, and longer by the clock.
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SMALL = 2_000_000
-"""Numbers in a table below which its products are no work for several threads."""
+"""Size of a table, in numbers, below which one thread is used."""
 
 
 def one_thread(size: int = 0) -> AbstractContextManager[Any]:

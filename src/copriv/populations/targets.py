@@ -4,11 +4,15 @@ The prior is weak and of unknown width, so that few rows of many columns do not 
 `copriv.populations.law`) draws targets from it where public rows are few or a fit interpolates them.
 """
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Bool
 from scipy.special import expit, log_expit, log_ndtr, logsumexp
 
 from copriv.data.extreme_values import Tail
+from copriv.losses import Logistic
+from copriv.model.newton import Penalized, newton
 from copriv.model.records import Records
 from copriv.types import Array, Whole
 
@@ -131,10 +135,12 @@ class Classes(Linear):
         super().__init__(rows)
         self.z = np.column_stack([self.z, np.ones(len(self.z))])
         p, log, self.modes, self.roots = self.z.shape[1], [], [], []
+        slope, bend = (partial(of, target=self.y) for of in (Logistic().slope, Logistic().bend))
         theta = np.zeros(p)
         for width in self.WIDTHS:
             precision = np.append(np.full(p - 1, (p - 1) / width), 0.04)
-            theta, H = self._mode(theta, precision)
+            f = Penalized(self.z, np.ones(len(self.z)), slope, bend, np.diag(precision), np.zeros(p))
+            theta, H = newton(f, theta, lambda u, z, down: down < 1e-8, reach=2.0, steps=50)
             a, U = np.linalg.eigh(H)
             z = self.z @ theta
             log.append(
@@ -146,18 +152,6 @@ class Classes(Linear):
         self.weight = np.exp(np.array(log) - max(log))
         self.weight /= self.weight.sum()
         self.mean = self.weight @ np.array(self.modes)
-
-    def _mode(self, theta: Array, precision: Array) -> tuple[Array, Array]:
-        for _ in range(50):
-            z = self.z @ theta
-            slope = self.z.T @ (-self.y * expit(-self.y * z)) + precision * theta
-            H = (self.z * (expit(z) * expit(-z))[:, None]).T @ self.z + np.diag(precision)
-            step = np.linalg.solve(H, slope)
-            longest = float(np.abs(self.z @ step).max())
-            theta = theta - step * min(1.0, 2.0 / max(longest, 1e-12))
-            if float(slope @ step) < 1e-8:
-                break
-        return theta, H
 
     def logits(self, rng: np.random.Generator, x: Array) -> Array:
         """zᵀθ of rows under one draw of θ."""

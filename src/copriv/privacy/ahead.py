@@ -22,7 +22,8 @@ import time
 import numpy as np
 from jaxtyping import Float
 
-from copriv.privacy.laplace import GRID, LaplaceAnswer, check_value
+from copriv.privacy.laplace import LaplaceAnswer, check_value
+from copriv.privacy.noise import GRID
 from copriv.types import Array
 
 LASTS = 1.0

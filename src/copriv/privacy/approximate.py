@@ -28,11 +28,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import CoprivError, InvalidInput
+from copriv.privacy.noise import CLIP_SLACK, GRID
 from copriv.types import Array
 from copriv.validation import count, positive
 
-CLIP_SLACK = 1e-9
-GRID = -40
 FINER = 1e4
 """The standard deviation is at least this many steps of the grid."""
 

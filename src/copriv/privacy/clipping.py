@@ -36,7 +36,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.types import Array, Loss, is_linear
 
 ROUNDING = (BLOCK + 128) * 2.0**-53
-"""How far a mean is rounded, as a share of Ξ: a block's sum, and 128 for the weights, their sum and the division."""
+"""Rounding error of a mean, as a share of Ξ: a block's sum, and 128 for the weights, their sum and the division."""
 SMALLEST_FACTOR = float(np.finfo(np.float64).tiny)
 """Below it a float has fewer digits, and bound/‖row‖₁ times the row could be longer than the bound."""
 

@@ -26,15 +26,13 @@ import opendp.prelude as dp
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
+from copriv.privacy.noise import CLIP_SLACK, GRID
 from copriv.types import Array
 from copriv.validation import count, positive
 
-CLIP_SLACK = 1e-9
 SCALE_SLACK = 1e-12
 MOST_FOR_GRID = 1.01
 """The scale may be at most this many times sensitivity/ε; what is above 1 pays for the grid."""
-GRID = -40
-"""The noise is a multiple of 2^GRID."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class LaplaceAnswer:
 
     @property
     def certified_epsilon(self) -> float:
-        """What OpenDP's privacy map says that one release spends; never more than `epsilon`."""
+        """ε that one release spends by OpenDP's privacy map; never more than `epsilon`."""
         return float(self._measurement.map(self.sensitivity))
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:

@@ -11,13 +11,13 @@ from copriv.types import Array
 
 
 def bound_on_moments(feature_bound: float, intercept: bool) -> float:
-    """M: how much of L1 norm a unit's second moments may have, but for the constant 1 of an intercept."""
+    """M: bound on the L1 norm of a unit's second moments, without the constant 1 of an intercept."""
     B = feature_bound
     return B * B + 2.0 * B if intercept else B * B
 
 
 def multiplicity(n_parameters: int) -> Float[Array, " moments"]:
-    """How often each entry of the upper triangle stands in a symmetric matrix: 1 on the diagonal, 2 off it."""
+    """Number of times that each upper-triangle entry occurs in the symmetric matrix: 1 on the diagonal, 2 off it."""
     row, column = np.triu_indices(n_parameters)
     return np.where(row == column, 1.0, 2.0)
 
@@ -31,7 +31,7 @@ def unpack(moments: Float[Array, "*batch moments"], n_parameters: int) -> Float[
 
 
 def into_reach(features: Float[Array, "records p"], bound: float, intercept: bool) -> Float[Array, "records p"]:
-    """Rows as the sensitivity takes them: ‖x‖₁ ≤ bound, and the intercept 1. Rows that keep to it are unchanged."""
+    """Rows scaled to ‖x‖₁ ≤ bound, as the sensitivity assumes, and the intercept set to 1."""
     x = features.copy()
     own = x[:, :-1] if intercept else x
     norms = np.abs(own).sum(axis=1)

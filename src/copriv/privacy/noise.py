@@ -13,24 +13,28 @@ from jaxtyping import Float
 from copriv.types import Array
 
 Order = Literal[1, 2]
-"""Of a norm."""
+"""The order of a norm, L1 or L2."""
+GRID = -40
+"""OpenDP's draws are multiples of 2^GRID, in the unit of the released number."""
+CLIP_SLACK = 1e-9
+"""Share by which a sensitivity is raised: it covers the rounding of one clipped vector of up to 1e6 coordinates."""
 
 
 class Law(Enum):
-    """What a draw of scale 1 is like; the value is its variance."""
+    """A distribution of noise; the value is the variance at scale 1."""
 
     LAPLACE = 2.0
     NORMAL = 1.0
 
     @property
     def variance(self) -> float:
-        """Of a draw of scale 1."""
+        """Variance of a draw of scale 1."""
         return self.value
 
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Independent draws of one law, one a number, each of its own scale."""
+    """Independent draws of one law, with a scale for each number."""
 
     law: Law
     scale: Float[Array, " length"]
@@ -42,7 +46,7 @@ class Releases(Protocol):
 
     @property
     def scale(self) -> float:
-        """Of the noise on each coordinate: b of a Laplace draw, the standard deviation of a normal one."""
+        """Scale of the noise on each coordinate: b of a Laplace draw, the standard deviation of a normal one."""
         ...
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:

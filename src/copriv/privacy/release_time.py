@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SAFETY = 4.0
-"""Times what was measured."""
+"""Length of a slot, in measured times of an answer."""
 SHORTEST = 1e-3
-"""Of a slot, in seconds."""
+"""Shortest slot, in seconds."""
 _AWAKE = 5e-4
-"""Before the end of a slot this process waits awake: how late a sleeper is woken depends on how long it slept."""
+"""Seconds of busy waiting before the end of a slot: how late a sleeper wakes depends on how long it slept."""
 
 
 class ReleaseTime:
@@ -35,7 +35,7 @@ class ReleaseTime:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What is done inside ends a whole number of slots after it began, also where it raises."""
+        """Hold the block's end until a whole number of slots after its start, also where it raises."""
         begun = self._now()
         try:
             yield

@@ -1,4 +1,4 @@
-"""What does an owner make of the common model at home? Its own, with the common one as a prior.
+"""An owner's own model, fitted at home with the common model as a prior.
 
 The common model is of everybody's records; an owner whose records differ is served better by its own. So it minimises,
 on its own n rows and at home,
@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float
 from copriv.agreement import Agreement
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
+from copriv.model.newton import Penalized, newton
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.types import Array, LinearLoss, Loss, is_linear
@@ -41,9 +42,9 @@ COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
 ROWS = 5_000
-"""Rows that cross-validation looks at: k does not depend on how many there are beyond that."""
+"""Most rows used in cross-validation; more do not change k."""
 LARGEST = 1e50
-"""Of a number that is squared on the way, more than once."""
+"""Largest size of an input: it is squared more than once."""
 ROUNDED = 0.05
 """A kink is spread over this part of the targets' range, to either side."""
 
@@ -56,9 +57,9 @@ class Personalized(Shown):
     counts: Float[Array, " candidates"]
     """k of each candidate."""
     weights: Float[Array, " candidates"]
-    """How often each was best; they add up to 1."""
+    """Share of the bootstrap draws in which each was best; they add up to 1."""
     rows: int
-    """Of the owner; persons, where they are the units."""
+    """Number of the owner's rows, or of persons where they are the units."""
     own_level: Bool[np.ndarray, " candidates"] | None = None
     """Whether a candidate's intercept is the owner's own, whatever its k."""
 
@@ -151,7 +152,7 @@ class Home:
 
     loss: Loss
     strength: float
-    """Of the regulariser g."""
+    """Strength of the regulariser g."""
     centre: Float[Array, " p"]
     metric: Float[Array, "p p"]
     intercept: bool = False
@@ -244,7 +245,7 @@ class Home:
         return lost
 
     def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
-        """For a loss of which only values and gradients are known."""
+        """The same minimum for a loss that gives only values and gradients, by L-BFGS-B."""
         share = own.weight / own.total
 
         def objective(theta: Array) -> tuple[float, Array]:
@@ -260,44 +261,27 @@ class Home:
 
 
 def _width(loss: LinearLoss, own: Records) -> float:
-    """How far to either side slopes are averaged: a kink needs more than rounding, a smooth loss does not."""
+    """Half-width h over which slopes are averaged; wider for a loss with kinks."""
     return (1e-4 if loss.smooth else ROUNDED) * max(
         float(np.ptp(own.target)), 1e-3 * float(np.abs(own.target).max()), 1e-9
     )
 
 
 def _newton(
-    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, theta: Float[Array, " p"]
+    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, near: Float[Array, " p"]
 ) -> Float[Array, " p"]:
     """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
 
     φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too.
-    Newton's step, halved until the slope along it has not turned up by more than half of what it was. Where no row is near a
-    kink the curvature is next to none and the step as good as endless: it is halved as often as that takes.
     """
-    x, y, share = own.features, own.target, own.weight / own.total
-    h, still = _width(loss, own), strength * np.eye(len(centre)) + pull
-
-    def slope(at: Array) -> Array:
-        z = x @ at
-        return np.asarray(
-            (share * (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h)) @ x
-            + strength * at
-            + pull @ (at - centre)
-        )
-
-    g = slope(theta)
-    first = float(np.abs(g).max())
-    for _ in range(60):
-        z = x @ theta
-        bend = share * np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h)
-        A = (x * bend[:, None]).T @ x + still
-        A += 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
-        step = -np.linalg.solve(A, g)
-        down, length = float(g @ step), 1.0
-        while (along := slope(theta + length * step)) @ step > -0.5 * down and length > 1e-30:
-            length *= 0.5
-        theta, g = theta + length * step, along
-        if np.abs(g).max() <= 1e-9 * (first + 1e-300) or -down <= 1e-14:
-            break
-    return theta
+    y, h = own.target, _width(loss, own)
+    f, unit = Penalized(
+        own.features,
+        own.weight / own.total,
+        lambda z: (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h),
+        lambda z: np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h),
+        strength * np.eye(len(centre)) + pull,
+        pull @ centre,
+    ).scaled()
+    least = 1e-18 * float(np.square(f.gradient(near / unit, f.features @ (near / unit))).max())
+    return newton(f, near / unit, lambda u, z, down: down <= max(1e-14, least), steps=60)[0] * unit

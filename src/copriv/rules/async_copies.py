@@ -37,7 +37,7 @@ from copriv.types import Array
 from copriv.validation import count, positive
 
 SURPRISE = 1e-6
-"""How improbable who answered must be under the agreed shares before realised ones take their place."""
+"""Probability of the answers under the agreed shares below which realised shares replace them."""
 LATELY, LEAST_ANSWERS = 0.1, 10
 """Realised shares are those over so much of the run, or over so many answers an owner."""
 PRIOR_ANSWERS = 2.0
@@ -55,7 +55,7 @@ class _State:
     heard: Float[Array, "runs owners"]
     """c_i: answers so far."""
     lately: Float[Array, "runs owners"]
-    """The same, answer k counted e^(k/w) times: what fades is what came before."""
+    """Answers so far, answer k weighted by e^(k/w), so that older ones fade."""
     surprise: Float[Array, " runs"]
     """log M."""
     strays: Bool[np.ndarray, " runs"]
@@ -123,7 +123,7 @@ class AsyncCopies:
         return state
 
     def _share(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, " runs"]:
-        """How often each run's participant talks: as agreed, or as realised where that is plainly something else."""
+        """The participant's share of the answers in each run: as agreed, or as realised once `strays` holds."""
         π, run = self._agreed[participant], np.arange(len(participant))
         prior, before = PRIOR_ANSWERS * len(self.weights), state.heard[run, participant]
         state.surprise += np.log((prior * π + before) / ((prior + state.k) * π))

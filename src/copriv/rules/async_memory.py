@@ -94,22 +94,20 @@ class AsyncMemory:
         return state.theta
 
 
-def round_steps(answers: int) -> Float[Array, " updates"]:
-    """N·α_k at the end of each round r, k = rN, in units of Nα."""
-    return np.asarray(1.0 / (1.0 + np.arange(1.0, answers + 1)))
-
-
-def _unbounded(weights: Float[Array, " participants"]) -> AsyncMemory:
-    return AsyncMemory(PLAIN, 1.0, weights)
-
-
 class _A2(Rule):
     name = "A2"
     several_at_once = True
     step = "alpha"
     ways = (
-        Way("A2", "A2", together=False, turns=_unbounded),
-        Way("A2 rounds", "A2", together=False, rounds=lambda m: InRounds(round_steps(m)), one_by_one=True),
+        Way("A2", "A2", together=False, turns=lambda weights: AsyncMemory(PLAIN, 1.0, weights)),
+        # N·α_k at the end of each round r, k = rN, in units of Nα.
+        Way(
+            "A2 rounds",
+            "A2",
+            together=False,
+            rounds=lambda m: InRounds(1.0 / (1.0 + np.arange(1.0, m + 1))),
+            one_by_one=True,
+        ),
     )
 
     def update(

@@ -90,9 +90,9 @@ class Setting:
     """E‖w_i·noise‖² of one owner of each kind, in the learner's gradient; Laplace noise for m answers and weights n_i/n
     when not given: 8pΞ²m²/(nε_i)²."""
     moves: int | None = None
-    """How often S1 and S2 move θ; T − 1 when not given. Fewer where m ends the run."""
+    """Number of steps of S1 and S2; T − 1 when not given. Fewer where m ends the run."""
     assumed: tuple[tuple[bool, str], ...] = ()
-    """What every proof assumes, and whether it is so here."""
+    """Assumptions of every proof: whether each holds here, and its words."""
 
     def __post_init__(self) -> None:
         positive("gradient_bound", self.gradient_bound)
@@ -120,12 +120,12 @@ class Setting:
 
     @property
     def numbers(self) -> Float[Array, " kinds"]:
-        """How many owners there are of each kind."""
+        """Number of owners of each kind."""
         return np.ones(len(self.epsilon)) if self.counts is None else finite_array("counts", self.counts, 1)
 
     @property
     def noise_moments(self) -> Float[Array, " kinds"]:
-        """What an owner of each kind adds to W: `noise`, or 8pΞ²m²/(nε_i)²."""
+        """Contribution of one owner of each kind to W: `noise`, or 8pΞ²m²/(nε_i)²."""
         if self.noise is not None:
             return self.noise
         m = self.horizon if self.answers is None else self.answers

@@ -49,7 +49,7 @@ class WithMemory:
     """α."""
 
     def require(self, sigma: float) -> None:
-        """Any regulariser will do."""
+        """Accepts every regulariser."""
 
 
 Recursion = InRounds | WithCopies | WithMemory

@@ -52,25 +52,25 @@ class Rule(ABC):
     """
 
     name: str
-    """In `agreement.rule`."""
+    """Its value of `agreement.rule`."""
     together: bool = False
     """Whether everybody answers in each step (synchronous), or one participant at a time."""
     several_at_once: bool = False
     """Whether several participants may be at work at once: an answer may be of a θ that the learner has left."""
     step: str = "step"
-    """What papers call `agreement.step`."""
+    """The papers' symbol for `agreement.step`."""
     ways: tuple[Way, ...] = ()
-    """How a plan may use it; none: it cannot be planned."""
+    """Ways in which a plan may use it; empty where it cannot be planned."""
     why_not_planned: str = ""
 
     @property
     def counted_in(self) -> str:
-        """What k counts, in a heading."""
+        """The unit of k, in a heading."""
         return "rounds" if self.together else "queries"
 
     @property
     def axis(self) -> str:
-        """What k counts, along an axis."""
+        """The label of an axis of k."""
         return "k: rounds" if self.together else "k: queries answered"
 
     @abstractmethod
@@ -100,5 +100,5 @@ class Rule(ABC):
         return None
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
-        """What theorems promise of it."""
+        """The theorems' bounds for this rule."""
         return ()

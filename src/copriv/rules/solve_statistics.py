@@ -25,7 +25,7 @@ from copriv.rules.descent import Descent, Participant
 from copriv.types import Array
 
 LEAST, MOST = 0.25, 4.0
-"""Of the curvature's ratio to the public one."""
+"""Limits on the ratio of the curvature to the public one."""
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq, linprog
 
 from copriv.losses import SmoothedHinge
 from copriv.model.records import Records
-from copriv.model.solvers.smooth import newton
+from copriv.model.solvers.smooth import newton_minimum
 from copriv.model.solvers.task import ACCURACY, Optimum, Task
 from copriv.types import Array
 
@@ -51,12 +51,12 @@ def linear_programme_minimum(task: Task) -> Optimum:
 
 
 def _rounded(task: Task, width: float) -> Array:
-    """About θ*: that of a hinge rounded over `width`, slightly regularised."""
+    """Approximate θ*: that of a slightly regularised hinge, rounded over `width`."""
     r = task.records
     unit = 1.0 / np.maximum(np.sqrt(task.share @ np.square(r.features)), 1e-100)
     x = Records(r.features * unit, r.target, r.weight)
     rounded = replace(task, loss=SmoothedHinge(width), records=x, regularization=1e-6, theta_max=np.inf)
-    return np.asarray(unit * newton(rounded, rounded.loss)[1])  # type: ignore[arg-type]
+    return np.asarray(unit * newton_minimum(rounded, rounded.loss)[1])  # type: ignore[arg-type]
 
 
 def _priced(
@@ -162,7 +162,7 @@ def rounded_minimum(task: Task, near: Array | None = None, accuracy: float = ACC
 
 
 def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share: Array, h: float) -> float:
-    """How far along a line the rounded f is least: where its derivative, which only grows, is 0."""
+    """Step length at which the rounded f is least along a line: the zero of its increasing derivative."""
 
     def derivative(length: float) -> float:
         return slope + bend * length + float(share @ (np.clip((slack + length * change) / h, 0.0, 1.0) * change))

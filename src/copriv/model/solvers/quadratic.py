@@ -9,11 +9,11 @@ from copriv.model.solvers.task import Optimum, QuadraticForm, Task, certified
 from copriv.types import Array
 
 ROUNDED = 1e-13
-"""A fitness below this share of f(0) is what rounding leaves of 0."""
+"""A fitness below this share of f(0) is 0 up to rounding."""
 FLAT = 1e-13
-"""A curvature below this share of the largest is that of a direction in which the records do not differ."""
+"""A curvature below this share of the largest is 0 up to rounding."""
 LOST = 1e-10
-"""A gradient that is this small a share of c in such directions is rounding: ∇f lies in the range of A."""
+"""A gradient below this share of c in flat directions is rounding, since ∇f lies in the range of A."""
 
 
 def quadratic_minimum(task: Task) -> Optimum:

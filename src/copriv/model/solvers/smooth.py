@@ -16,17 +16,12 @@ gap at most ν²/2. Directions in which no record differs count for nothing: v a
 """
 
 import numpy as np
-from scipy.optimize import brentq, minimize
-from scipy.special import expit
+from scipy.optimize import minimize
 
 from copriv.losses import Huber, Logistic, SmoothedHinge
+from copriv.model.newton import FLAT, Penalized, newton
 from copriv.model.solvers.task import Optimum, Task, certified
 from copriv.types import Array, LinearLoss, is_linear
-
-STEPS = 200
-FLAT = 1e-15
-"""A curvature below this share of the largest, in units of 1/std of each feature, is none."""
-
 
 Curved = Logistic | Huber | SmoothedHinge
 """Losses whose second derivative is known."""
@@ -37,97 +32,51 @@ def smooth_minimum(task: Task, near: Array | None = None) -> Optimum:
     loss = task.loss
     if not isinstance(loss, Curved):
         return quasi_newton_minimum(task, near)
-    gap, theta = newton(task, loss, near)
+    gap, theta = newton_minimum(task, loss, near)
     if not task.inside(theta):
         return quasi_newton_minimum(task, task.project(theta))
     return certified(task, theta, gap)
 
 
-def newton(task: Task, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
+def newton_minimum(task: Task, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
     """A proved gap, or infinity, and θ: descent over all of R^p, until it leaves Θ or rounding stops it."""
-    r, share = task.records, task.share
-    size = np.sqrt(share @ np.square(r.features))
-    unit = 1.0 / np.where(size > 0, size, 1.0)
-    x, pull = r.features * unit, task.regularization * unit**2
-    u = np.zeros(task.n_parameters) if near is None else near / unit
-    z = x @ u
-    for k in range(STEPS):
-        v = (share * loss.slope(z, r.target)) @ x + pull * u
-        H = (x * (share * _bend(loss, z, r.target))[:, None]).T @ x + np.diag(pull)
-        step = -_solved(H, v)
-        if float(-v @ step) <= 1e-15 * float(v @ v) and not isinstance(loss, Logistic):
-            step = -_solved((x * (share * _steepest(loss, z, r.target))[:, None]).T @ x + np.diag(pull), v)
-        down = float(-v @ step)
-        if not np.isfinite(down) or not down > 1e-28 * max(1.0, float(np.abs(v).max()) ** 2):
-            break
-        dz = x @ step
-        length = _line(loss, r.target, share, z, dz, pull, u, step)
-        if length is None:
-            break
-        u = u + length * step
-        z = z + length * dz if k % 8 else x @ u
-        if down < 1e-26 * max(float(share @ loss.value(z, r.target)), 1e-30) or np.abs(u * unit).max() > task.theta_max:
-            break
-    return _gap(loss, x, r.target, share, pull, u), u * unit
+    y, share, p = task.records.target, task.share, task.n_parameters
+    f, unit = Penalized(
+        task.records.features,
+        share,
+        lambda z: loss.slope(z, y),
+        lambda z: loss.bend(z, y),
+        task.regularization * np.eye(p),
+        np.zeros(p),
+    ).scaled()
 
+    def done(u: Array, z: Array, down: float) -> bool:
+        small = down < 1e-26 * max(float(share @ loss.value(z, y)), 1e-30)
+        return small or bool(np.abs(u * unit).max() > task.theta_max)
 
-def _bend(loss: Curved, z: Array, y: Array) -> Array:
-    """φ″."""
-    match loss:
-        case Logistic():
-            return np.asarray(expit(z) * expit(-z))
-        case Huber():
-            return np.where(np.abs(z - y) <= loss.threshold, 2.0, 0.0)
-    return np.where(np.abs(1.0 - y * z) <= loss.width, 0.5 / loss.width, 0.0)
+    steep = None if isinstance(loss, Logistic) else lambda z: _steepest(loss, z, y)
+    u, _ = newton(f, np.zeros(p) if near is None else near / unit, done, steep=steep)
+    return _gap(loss, f, y, u), u * unit
 
 
 def _steepest(loss: Curved, z: Array, y: Array) -> Array:
-    """A curvature that is enough everywhere, for where few records bend."""
+    """Upper bound on φ″, for a step where few records have curvature."""
     if isinstance(loss, Huber):
         return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
     return np.full_like(z, loss.curvature)
 
 
-def _solved(H: Array, v: Array) -> Array:
-    """H⁺v."""
-    a, U = np.linalg.eigh(H)
-    some = a > FLAT * max(float(a[-1]), 1e-300)
-    return np.asarray(U[:, some] @ ((U[:, some].T @ v) / a[some]))
-
-
-def _line(
-    loss: Curved, y: Array, share: Array, z: Array, dz: Array, pull: Array, u: Array, step: Array
-) -> float | None:
-    """How far along the step f is least: a zero of its derivative, which only grows; None where nothing is gained."""
-    slope, bend = float(np.sum(pull * u * step)), float(np.sum(pull * step * step))
-
-    def derivative(t: float) -> float:
-        return float(share @ (loss.slope(z + t * dz, y) * dz)) + slope + t * bend
-
-    first = derivative(0.0)
-    if not first < 0:
-        return None
-    if abs(whole := derivative(1.0)) <= 0.25 * abs(first):
-        return 1.0
-    far = 1.0
-    while whole < 0 and far < 1e6:
-        far *= 2.0
-        whole = derivative(far)
-    return far if whole < 0 else float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3))
-
-
-def _gap(loss: Curved, x: Array, y: Array, share: Array, pull: Array, u: Array) -> float:
-    """What the head of this module proves at u, or infinity."""
-    z = x @ u
-    v = (share * loss.slope(z, y)) @ x + pull * u
-    bend = share * _bend(loss, z, y)
+def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
+    """The gap at u that the module's docstring proves, or infinity."""
+    x, z = f.features, f.features @ u
+    v, curved = f.gradient(u, z), f.bend(z)
     room = np.full(len(y), np.inf)
     if isinstance(loss, Huber):
         room = np.maximum(loss.threshold - np.abs(z - y), 0.0)
     if isinstance(loss, SmoothedHinge):
         room = np.maximum(loss.width - np.abs(1.0 - y * z), 0.0)
     for _ in range(5):
-        a, U = np.linalg.eigh((x * bend[:, None]).T @ x + np.diag(pull))
+        a, U = np.linalg.eigh(f.hessian(curved))
         some = a > FLAT * max(float(a[-1]), 1e-300)
         if not some.any():
             return np.inf
@@ -138,10 +87,10 @@ def _gap(loss: Curved, x: Array, y: Array, share: Array, pull: Array, u: Array) 
         reach = np.sqrt(np.square(x @ root).sum(axis=1))
         if isinstance(loss, Logistic):
             return 0.9 * ν2 if np.sqrt(ν2) * float(reach.max()) <= 0.5 else np.inf
-        gone = (bend > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
+        gone = (curved > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
         if not gone.any():
             return 0.5 * ν2
-        bend = np.where(gone, 0.0, bend)
+        curved = np.where(gone, 0.0, curved)
     return np.inf
 
 

@@ -1,4 +1,4 @@
-"""What is to be minimised, and what a minimum is."""
+"""The minimisation problem that the solvers take, and the certified optimum that they return."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -10,7 +10,7 @@ from copriv.model.records import Records
 from copriv.types import Array, Loss
 
 ACCURACY = 1e-8
-"""What an optimum is certified to unless less is asked for: (f(θ) − f(θ*)) / |f(θ*)|."""
+"""Default accuracy of a certified optimum: (f(θ) − f(θ*)) / |f(θ*)|."""
 
 
 @runtime_checkable

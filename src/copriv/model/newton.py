@@ -1,0 +1,111 @@
+"""Newton's method for a convex loss of linear predictions and a quadratic penalty."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq
+
+from copriv.types import Array
+
+FLAT = 1e-15
+"""A curvature below this share of the largest, in units of 1/std of each feature, is none."""
+
+Rowwise = Callable[[Array], Array]
+"""One number for each row, from the predictions of all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Penalized:
+    """f(θ) = Σ share_i φ_i(x_iᵀθ) + ½ θᵀ metric θ − pullᵀθ, with φ_i convex."""
+
+    features: Float[Array, "records p"]
+    share: Float[Array, " records"]
+    slope: Rowwise
+    """φ′ of each row."""
+    bend: Rowwise
+    """φ″ of each row."""
+    metric: Float[Array, "p p"]
+    pull: Float[Array, " p"]
+
+    def gradient(self, theta: Float[Array, " p"], z: Float[Array, " records"]) -> Float[Array, " p"]:
+        """∇f at θ, whose predictions are z."""
+        return np.asarray((self.share * self.slope(z)) @ self.features + self.metric @ theta - self.pull)
+
+    def hessian(self, bend: Float[Array, " records"]) -> Float[Array, "p p"]:
+        """∇²f where each φ_i has this second derivative."""
+        return np.asarray((self.features * (self.share * bend)[:, None]).T @ self.features + self.metric)
+
+    def scaled(self) -> tuple["Penalized", Float[Array, " p"]]:
+        """The same f in units of 1/std of each feature, and these units: θ is unit times the scaled parameters."""
+        size = np.sqrt(self.share @ np.square(self.features))
+        unit = 1.0 / np.where(size > 0, size, 1.0)
+        metric = self.metric * unit * unit[:, None]
+        return replace(self, features=self.features * unit, metric=metric, pull=self.pull * unit), unit
+
+
+def newton(
+    f: Penalized,
+    theta: Float[Array, " p"],
+    done: Callable[[Array, Array, float], bool],
+    *,
+    steep: Rowwise | None = None,
+    reach: float = np.inf,
+    steps: int = 200,
+) -> tuple[Float[Array, " p"], Float[Array, "p p"]]:
+    """The minimum of f from θ on, and the Hessian of the last step.
+
+    Each step is followed to the minimum along it; with a finite `reach`, it is cut where a prediction would change by more.
+    done: whether the step just made, to θ with predictions z, is the last; its third argument is the step's vᵀH⁻¹v.
+    steep: an upper bound on φ″, used where the curvature at θ is next to none.
+    """
+    z, H = f.features @ theta, f.metric
+    for k in range(steps):
+        v, H = f.gradient(theta, z), f.hessian(f.bend(z))
+        step = -solved(H, v)
+        if steep is not None and float(-v @ step) <= 1e-15 * float(v @ v):
+            step = -solved(f.hessian(steep(z)), v)
+        down = float(-v @ step)
+        if not np.isfinite(down) or not down > 1e-28 * max(1.0, float(np.abs(v).max()) ** 2):
+            break
+        dz = f.features @ step
+        length = _length(f, theta, z, step, dz, reach)
+        if length == 0.0:
+            break
+        theta = theta + length * step
+        z = z + length * dz if k % 8 else f.features @ theta
+        if done(theta, z, down):
+            break
+    return theta, H
+
+
+def solved(H: Float[Array, "p p"], v: Float[Array, " p"]) -> Float[Array, " p"]:
+    """H⁺v."""
+    a, U = np.linalg.eigh(H)
+    some = a > FLAT * max(float(a[-1]), 1e-300)
+    return np.asarray(U[:, some] @ ((U[:, some].T @ v) / a[some]))
+
+
+def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach: float) -> float:
+    """How far along the step f is least: a zero of its derivative, which only grows; 0 where nothing is gained."""
+    if np.isfinite(reach):
+        return min(1.0, reach / max(float(np.abs(dz).max()), 1e-12))
+    along = f.metric @ step
+    pull, bend = float(along @ theta - f.pull @ step), float(along @ step)
+
+    def derivative(t: float) -> float:
+        return float(f.share @ (f.slope(z + t * dz) * dz)) + pull + t * bend
+
+    first = derivative(0.0)
+    if not first < 0:
+        return 0.0
+    if abs(whole := derivative(1.0)) <= 0.25 * abs(first):
+        return 1.0
+    far = 1.0
+    while whole < 0 and far < 1e6:
+        far *= 2.0
+        whole = derivative(far)
+    if whole < 0:
+        return far
+    return float(brentq(derivative, 0.0, far, xtol=1e-30, rtol=1e-3, maxiter=300))
