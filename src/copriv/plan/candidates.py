@@ -15,6 +15,12 @@ PRECONDITIONERS = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
 
 
+def leaves_open(agreement: Agreement) -> bool:
+    """Whether a term is "auto", so that the agreement must be planned before it can be run."""
+    terms = agreement.agreement
+    return "auto" in (terms.rule, terms.step, terms.group_size, agreement.model.gradient_bound)
+
+
 def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
     """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
     agreed, default = agreement.mechanism, mechanisms.ALL[0]

@@ -12,6 +12,7 @@ from copriv.cli.show.console import log, progress
 from copriv.cli.show.output import replace_own_file, save, simulation_files
 from copriv.cli.show.simulation_tables import show
 from copriv.forecast import plan
+from copriv.plan.candidates import leaves_open
 from copriv.problem import Problem
 from copriv.simulation import simulate
 
@@ -38,7 +39,7 @@ def command(
     """Run an agreement many times with simulated noise: what the collaboration would give."""
     problem = Problem.load(Agreement.load(agreement))
     planned = None
-    if _open(problem.terms):
+    if leaves_open(problem.terms):
         log('still "auto": planning on the public rows')
         choice = plan(problem).choice
         problem, planned = problem.under(choice.agreement), choice.describe()
@@ -57,7 +58,3 @@ def command(
         typer.echo(document)
     else:
         show(terms, result)
-
-
-def _open(agreement: Agreement) -> bool:
-    return "auto" in (agreement.agreement.rule, agreement.agreement.step, agreement.model.gradient_bound)
