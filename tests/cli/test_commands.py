@@ -219,6 +219,18 @@ def test_the_demos_agreement_can_be_simulated(shown, copriv):
     assert again["relative_fitness"]["median"] == pytest.approx(document["relative_fitness"]["median"], rel=1e-9)
 
 
+def test_a_size_of_groups_that_is_left_to_the_plan_is_planned(copriv, tmp_path):
+    """The size alone is "auto": everything else is agreed."""
+    agreement = library.Agreement.of({
+        "agreement": {"name": "groups", "rule": "S1", "horizon": 5, "step": 0.5, "group_size": "auto"},
+        "model": {"loss": "squared", "regularization": 1e-3, "gradient_bound": 2.0},
+        "data": {"dataset": "lending-embedded", "components": 3, "public_rows": 200},
+        "owner": [{"name": f"bank-{i}", "records": 200, "epsilon": 1.0} for i in range(3)],
+    })  # fmt: skip
+    (tmp_path / "groups.toml").write_text(agreement.to_toml(), encoding="utf-8")
+    assert "planned" in json.loads(copriv("simulate", tmp_path / "groups.toml", "--runs", 2, "--json").out)
+
+
 def test_typical_error_is_the_root_mean_square_over_all_loans(shown):
     problem = library.Problem.load(library.Agreement.load(shown[1] / "demo.toml"))
     result = library.simulate(problem, runs=2)

@@ -1,1 +1,1 @@
-"""How values are formatted: cards for screens and notebooks, data frames, numbers, safe text and HTML."""
+"""How values are formatted: cards for screens and notebooks, data frames, numbers, safe text."""

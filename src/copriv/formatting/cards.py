@@ -1,4 +1,4 @@
-"""How does a value show itself? On one screen where it is printed, and as HTML in a notebook: both from one card.
+"""How a value shows itself: on one screen where it is printed, and as HTML in a notebook, both from one card.
 
 A class inherits `Shown` and says its `_card`: a title, sentences and tables. One that says none is told by its fields. Arrays
 are told by their shapes alone: what is in them may be records. Whatever is in a name, no control character of it reaches a
@@ -8,6 +8,7 @@ terminal and no markup of it a notebook.
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from html import escape
 from typing import Any, TypeVar
 
 import numpy as np
@@ -64,21 +65,25 @@ class Card:
         return "\n".join(lines if len(lines) <= HEIGHT else [*lines[: HEIGHT - 1], "…"])
 
     def html(self) -> str:
-        """The same as a fragment of HTML, which is well-formed XML."""
-        from copriv.formatting.html import element  # for those who look at it in a notebook
-
-        def row(cells: tuple[str, ...], kind: str) -> Any:
-            return element("tr", *(element(kind, printable(cell, LONGEST)) for cell in cells))
-
-        parts = [element("p", element("strong", printable(self.title, LONGEST)))]
+        """The same as a fragment of HTML, which is well-formed XML: every string is escaped, a table's cells in `_row`."""
+        parts = [f"<p><strong>{_escaped(self.title)}</strong></p>"]
         for part in self.parts:
             if isinstance(part, str):
-                parts.append(element("p", printable(part, LONGEST)))
+                parts.append(f"<p>{_escaped(part)}</p>")
                 continue
-            head = element("thead", row(part.head, "th")) if part.head else None
-            parts.append(element("table", head, element("tbody", *(row(cells, "td") for cells in part.rows))))
-            parts += [element("p", part.more)] if part.more else []
-        return element("div", *parts, class_="copriv").text
+            head = f"<thead>{_row(part.head, 'th')}</thead>" if part.head else ""
+            body = "".join(_row(cells, "td") for cells in part.rows)
+            parts.append(f"<table>{head}<tbody>{body}</tbody></table>")
+            parts += [f"<p>{_escaped(part.more)}</p>"] if part.more else []
+        return f'<div class="copriv">{"".join(parts)}</div>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text, LONGEST))
+
+
+def _row(cells: tuple[str, ...], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{_escaped(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 class Shown:

@@ -2,16 +2,16 @@
 
 | file            | what it does                                                                       |
 | --------------- | ---------------------------------------------------------------------------------- |
-| `guard`         | who may ask: loopback names, a token, one origin; the headers that lock pages down |
+| `auth`          | who may ask: loopback names, a token, one origin; the headers that lock pages down |
 | `app`           | which address shows what                                                           |
 | `views`         | what the pages show, made from the public API: nothing else here knows a forecast  |
 | `forecaster`    | full forecasts, in a process beside the server, the newest question first          |
-| `drafts`        | an agreement while it is written                                                   |
+| `agreement_form` | an agreement while it is written                                                   |
 | `reading`       | ledgers, runs and models that are opened: the verdict of the command line, and report |
 | `live`          | a run while it goes on                                                             |
 | `gallery`       | the papers' figures, and transients at any ε                                       |
-| `rows`          | public rows that a person gives as a file                                          |
-| `words`         | the texts, one file a language                                                     |
+| `uploads`       | public rows that a person gives as a file                                          |
+| `i18n`          | the texts, one file a language                                                     |
 | `server`        | the port, the address with its token, the browser                                  |
 
 Needs the extra `copriv[ui]`. Nothing comes from another machine and nothing goes to one.

@@ -43,9 +43,8 @@ def command(
 def needed() -> None:
     """Raise UsageError where the extra that pages need is not installed."""
     try:
-        import jinja2
         import starlette
         import uvicorn
     except ImportError as error:
         raise UsageError(f"the pages need {error.name}; install them with: pip install 'copriv[ui]'") from None
-    del jinja2, starlette, uvicorn
+    del starlette, uvicorn
