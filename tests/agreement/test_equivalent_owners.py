@@ -15,7 +15,7 @@ from copriv.forecast.assessment import assess
 from copriv.plan import candidates, clipping_bias, simulated_refinement
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, runs_in
 from copriv.plan.clipping_bias import Bounded
-from copriv.populations.dealt import unlike_worlds
+from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -127,7 +127,7 @@ def test_groups_are_bundled_as_owners_are(size, kinds):
 def test_the_bundle_of_a_group_holds_what_its_members_hold():
     """Where owners differ a group is the mean of its members: its gradient is that of all of them."""
     many = agreed({"count": 64}, **{**ROUNDS, "window": 2, "group_size": 32})
-    (world,) = unlike_worlds(PublicSample(Problem.forecasting(many, rows())), many, 0.3, 1)
+    (world,) = heterogeneous_worlds(PublicSample(Problem.forecasting(many, rows())), many, 0.3, 1)
     few = _mixed(world.problem(as_few(many)), world.problem, many)
     held, θ = world.problem(many).unbounded, np.array([0.3, -0.1])
 
@@ -206,7 +206,7 @@ def test_many_owners_that_differ_are_the_pool_together():
     """Whoever holds what, the mean gradient of all is that of the pool: of owners, and of their bundles."""
     many = agreed({"count": 70}, {"count": 30, "records": 200}, data={"heterogeneity": 0.3})
     sample = PublicSample(Problem.forecasting(many, rows()))
-    world = unlike_worlds(sample, many, 0.3, 1)[0]
+    world = heterogeneous_worlds(sample, many, 0.3, 1)[0]
     theta = np.array([0.3, 0.1])
     pooled = world.pool.fitness.gradient(theta)
     for terms in (many, as_few(many)):

@@ -11,7 +11,7 @@ from copriv.data.extreme_values import Tail
 from copriv.errors import InvalidInput
 from copriv.model.records import Records
 from copriv.populations.features import INTENSITIES
-from copriv.populations.law import Law, some_of
+from copriv.populations.law import Law, draw_without_replacement
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.targets import ClassesOfFew, Regression, Sites
 
@@ -185,7 +185,7 @@ def test_records_that_any_model_fits_are_refused_with_the_remedy():
 def test_some_of_very_many_keep_the_law_of_some_of_many():
     """Beyond what the exact law counts, means and spreads are those of the hypergeometric law, and nobody is drawn twice."""
     counts, number = np.array([4, 1, 3, 2]) * 10**9, 3 * 10**9
-    drawn = np.array([some_of(np.random.default_rng(seed), counts, number) for seed in range(400)])
+    drawn = np.array([draw_without_replacement(np.random.default_rng(seed), counts, number) for seed in range(400)])
     total, share = counts.sum(), counts / counts.sum()
     assert (drawn.sum(axis=1) == number).all()
     assert ((drawn >= 0) & (drawn <= counts)).all()
@@ -196,7 +196,7 @@ def test_some_of_very_many_keep_the_law_of_some_of_many():
 
 def test_some_of_very_many_can_be_all_of_a_row():
     counts = np.array([10**9, 5, 0])
-    drawn = some_of(np.random.default_rng(1), counts, 10**9 + 3)
+    drawn = draw_without_replacement(np.random.default_rng(1), counts, 10**9 + 3)
     assert drawn.sum() == 10**9 + 3
     assert (drawn <= counts).all()
 
@@ -263,7 +263,7 @@ def halves_apart(problem):
     """How much the mean of two halves' best models costs on all records: it lies between kinks, which rows make."""
     raw = problem.unbounded[0]
     rng = np.random.default_rng(0)
-    first = some_of(rng, raw.weight.astype(np.int64), int(raw.total) // 2)
+    first = draw_without_replacement(rng, raw.weight.astype(np.int64), int(raw.total) // 2)
     models = []
     for half in (first, raw.weight.astype(np.int64) - first):
         some = half > 0

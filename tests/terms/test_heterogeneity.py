@@ -9,7 +9,7 @@ import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
 from copriv.plan.minimax_regret import cautious
-from copriv.populations.dealt import heterogeneity_of, unlike_worlds
+from copriv.populations.dealt import heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import UNKNOWN, Heterogeneity, from_answers, from_strata
@@ -114,7 +114,7 @@ def test_worlds_have_the_heterogeneity_that_is_asked_for(loss: str, asked: float
     sample = PublicSample.of(
         Problem.forecasting(agreement, (X, np.where(y > 0, 1.0, -1.0) if loss != "squared" else y))
     )
-    for world in unlike_worlds(sample, agreement, asked, 3):
+    for world in heterogeneous_worlds(sample, agreement, asked, 3):
         problem = world.problem(agreement)
         best, n = problem.optimum, agreement.records / agreement.records.sum()
         alone = [float(problem.fitness.value(problem.fitness_of(o).minimum().theta)) for o in problem.owners]
@@ -129,7 +129,7 @@ def test_a_deal_gives_out_every_row_once_and_to_each_its_part(owners: int, asked
     X = rng.standard_t(3, size=(300, P))
     agreement = _agreement(owners=owners)
     sample = PublicSample.of(Problem.forecasting(agreement, (X, X @ np.ones(P) + rng.normal(size=300))))
-    (world,) = unlike_worlds(sample, agreement, asked, 1, seed)
+    (world,) = heterogeneous_worlds(sample, agreement, asked, 1, seed)
     assert world.shares.sum(axis=0) == pytest.approx(1.0)
     held = world.shares @ world.pool.unbounded[0].weight
     of_kind = np.bincount(np.arange(owners) % len(held), weights=agreement.records)
@@ -141,7 +141,7 @@ def test_many_owners_share_a_few_kinds() -> None:
     X = rng.normal(size=(500, P))
     agreement = _agreement(owners=100)
     sample = PublicSample.of(Problem.forecasting(agreement, (X, X @ np.ones(P) + rng.normal(size=500))))
-    (world,) = unlike_worlds(sample, agreement, 0.05, 1)
+    (world,) = heterogeneous_worlds(sample, agreement, 0.05, 1)
     assert len({id(owner) for owner in world.problem(agreement).owners}) == 8
 
 

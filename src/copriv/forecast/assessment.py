@@ -24,7 +24,7 @@ from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.model.threads import on_one_thread
 from copriv.plan.aggregated_runs import DEALT_OWNERS, runs_in
 from copriv.populations.by_owner import OwnerWorld
-from copriv.populations.dealt import UnlikeWorld, worlds_of
+from copriv.populations.dealt import HeterogeneousWorld, draw_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.noise import Law
 from copriv.problem import Problem
@@ -134,7 +134,7 @@ def assess(
     runs: int = RUNS,
     seed: int = 0,
     sample: PublicSample | None = None,
-    unlike: Sequence[UnlikeWorld | OwnerWorld] | None = None,
+    unlike: Sequence[HeterogeneousWorld | OwnerWorld] | None = None,
 ) -> Assessment:
     """Terms without "auto", on public rows alone: `runs` runs in all, in WORLDS worlds.
 
@@ -172,11 +172,11 @@ def assess(
 
 def worlds_unlike(
     sample: PublicSample, terms: Agreement, heterogeneity: Heterogeneity, seed: int
-) -> tuple[UnlikeWorld | OwnerWorld, ...] | None:
+) -> tuple[HeterogeneousWorld | OwnerWorld, ...] | None:
     """The forecast's worlds with owners that differ, by levels spread over what heterogeneity may be; None: alike."""
     if heterogeneity.alike or terms.n_owners == 1:
         return None
-    return worlds_of(sample, terms, heterogeneity, WORLDS, seed)
+    return draw_worlds(sample, terms, heterogeneity, WORLDS, seed)
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:

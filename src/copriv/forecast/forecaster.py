@@ -27,7 +27,7 @@ from copriv.forecast.standalone_models import judged
 from copriv.model.threads import on_one_thread
 from copriv.plan import Choice, Plan, leaves_open, plan
 from copriv.populations.by_owner import psi
-from copriv.populations.dealt import heterogeneity_of, unlike_worlds
+from copriv.populations.dealt import heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
@@ -194,7 +194,7 @@ def _at_heterogeneity(
     """The cost of the recommended terms at 0, at the value and at twice that, from a few worlds and runs each."""
     found = []
     for level in (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
-        worlds = unlike_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
+        worlds = heterogeneous_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
         found_there = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds)
         found.append(AtHeterogeneity(level, **found_there.relative_fitness.end))
     return tuple(found)

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from copriv.forecast.assessment import Assessment
 from copriv.model.records import Records
 from copriv.populations.by_owner import HOPELESS, OwnerWorld, best_on, psi
-from copriv.populations.dealt import UnlikeWorld
-from copriv.populations.law import World, some_of
+from copriv.populations.dealt import HeterogeneousWorld
+from copriv.populations.law import World, draw_without_replacement
 from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
@@ -124,7 +124,7 @@ class Judgement(WithoutJoining):
         sample: PublicSample,
         records: Sequence[int],
         worlds: Sequence[World],
-        unlike: Sequence[UnlikeWorld] | None = None,
+        unlike: Sequence[HeterogeneousWorld] | None = None,
     ) -> "Judgement":
         """For owners of these sizes, whose records are part of the pool. unlike: the same worlds, where owners differ."""
         sizes = np.unique(np.asarray(records, dtype=np.float64))
@@ -193,7 +193,7 @@ def _own(world: World, records: int, sample: PublicSample) -> float:
     counts = np.rint(raw.weight).astype(np.int64)
     if records >= counts.sum():
         return 0.0
-    hand = some_of(np.random.default_rng([*world.seed, records]), counts, records)
+    hand = draw_without_replacement(np.random.default_rng([*world.seed, records]), counts, records)
     some = hand > 0
     rows = Records(raw.features[some], raw.target[some], hand[some].astype(np.float64))
     found = best_on(sample.problem, rows, world.pool.optimum.theta)
@@ -204,11 +204,11 @@ def judged(
     sample: PublicSample,
     records: Sequence[int],
     worlds: Sequence[World],
-    unlike: "Sequence[UnlikeWorld | OwnerWorld] | None",
+    unlike: "Sequence[HeterogeneousWorld | OwnerWorld] | None",
 ) -> WithoutJoining:
     """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
     known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
     if known:
         return OwnJudgement.within(sample.problem.feasible_set.project(sample.optimum.theta), known)
-    guessed = None if unlike is None else [world for world in unlike if isinstance(world, UnlikeWorld)]
+    guessed = None if unlike is None else [world for world in unlike if isinstance(world, HeterogeneousWorld)]
     return Judgement.of(sample, records, worlds, guessed)

@@ -22,12 +22,6 @@ def leaves_open(agreement: Agreement) -> bool:
     return "auto" in (terms.rule, terms.step, terms.group_size, agreement.model.gradient_bound)
 
 
-def leaves_open(agreement: Agreement) -> bool:
-    """Whether a term is "auto", so that the agreement must be planned before it can be run."""
-    terms = agreement.agreement
-    return "auto" in (terms.rule, terms.step, terms.group_size, agreement.model.gradient_bound)
-
-
 def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
     """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
     agreed, default = agreement.mechanism, mechanisms.ALL[0]

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from copriv.plan.aggregated_runs import runs_in
 from copriv.plan.plan_result import Choice, Plan
 from copriv.populations.by_owner import OwnerWorld
-from copriv.populations.dealt import UnlikeWorld, laws_of, unlike_worlds
+from copriv.populations.dealt import HeterogeneousWorld, heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
@@ -106,7 +106,7 @@ def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
 
 def _worlds(
     sample: PublicSample, problem: Problem, heterogeneity: Heterogeneity, seed: int
-) -> dict[float, Sequence[UnlikeWorld | OwnerWorld]]:
+) -> dict[float, Sequence[HeterogeneousWorld | OwnerWorld]]:
     """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
@@ -116,10 +116,10 @@ def _worlds(
     levels = (
         [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
     )
-    return {u: unlike_worlds(sample, problem.terms, u, REGRET_WORLDS, seed) for u in levels}
+    return {u: heterogeneous_worlds(sample, problem.terms, u, REGRET_WORLDS, seed) for u in levels}
 
 
-def _psi(choice: Choice, worlds: Sequence[UnlikeWorld | OwnerWorld], seed: int) -> float:
+def _psi(choice: Choice, worlds: Sequence[HeterogeneousWorld | OwnerWorld], seed: int) -> float:
     """E ψ of a choice in these worlds."""
     found = [
         runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS).relative_fitness[:, -1].mean()

@@ -60,19 +60,19 @@ def laws_of(sample: PublicSample) -> OwnerLaws | None:
     return laws if laws.usable else None
 
 
-def worlds_of(
+def draw_worlds(
     sample: PublicSample, agreement: Agreement, heterogeneity: Heterogeneity, number: int, seed: int = 0
-) -> "tuple[UnlikeWorld | OwnerWorld, ...]":
+) -> "tuple[HeterogeneousWorld | OwnerWorld, ...]":
     """Draw worlds: of the owners themselves where strata are known, else over quantiles of the heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
         return laws.drawn(number, seed)
     order = np.random.default_rng([seed, 6]).permutation(number)
-    return unlike_worlds_at(sample, agreement, [heterogeneity.quantile((i + 0.5) / number) for i in order], seed)
+    return heterogeneous_worlds_at(sample, agreement, [heterogeneity.quantile((i + 0.5) / number) for i in order], seed)
 
 
 @dataclass(frozen=True, eq=False)
-class UnlikeWorld:
+class HeterogeneousWorld:
     """A pool, and the share of each row that every kind of owner holds."""
 
     pool: Problem
@@ -94,16 +94,16 @@ class UnlikeWorld:
         return replace(self.pool.under(agreement), unbounded=parts, pooled=rows)
 
 
-def unlike_worlds(
+def heterogeneous_worlds(
     sample: PublicSample, agreement: Agreement, heterogeneity: float, number: int, seed: int = 0
-) -> tuple[UnlikeWorld, ...]:
+) -> tuple[HeterogeneousWorld, ...]:
     """`number` worlds of the owners of `agreement` at this heterogeneity, on the pools of `sample.drawn`."""
-    return unlike_worlds_at(sample, agreement, [heterogeneity] * number, seed)
+    return heterogeneous_worlds_at(sample, agreement, [heterogeneity] * number, seed)
 
 
-def unlike_worlds_at(
+def heterogeneous_worlds_at(
     sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
-) -> tuple[UnlikeWorld, ...]:
+) -> tuple[HeterogeneousWorld, ...]:
     """A world for each level of heterogeneity, in the order of `sample.drawn(len(levels), seed)`."""
     bundles = bundles_of(agreement)
     n = bundles.total(np.asarray(agreement.records, dtype=np.float64))
@@ -112,7 +112,9 @@ def unlike_worlds_at(
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
         s = deal.steepness(level)
-        made.append(UnlikeWorld(world.pool, deal.shares(s), deal.apart(s), deal.heterogeneity(s), bundles.of_owner))
+        made.append(
+            HeterogeneousWorld(world.pool, deal.shares(s), deal.apart(s), deal.heterogeneity(s), bundles.of_owner)
+        )
     return tuple(made)
 
 

@@ -75,14 +75,16 @@ class World:
         rng, left = np.random.default_rng([*self.seed, 7]), np.rint(raw.weight).astype(np.int64)
         hands = []
         for owner in terms.owner:
-            hand = some_of(rng, left, min(owner.records, int(left.sum())))
+            hand = draw_without_replacement(rng, left, min(owner.records, int(left.sum())))
             left = left - hand
             some = hand > 0
             hands.append(Records(raw.features[some], raw.target[some], hand[some].astype(np.float64)))
         return replace(self.pool, unbounded=tuple(hands), stand_in=False, known_optimum=self.pool.optimum)
 
 
-def some_of(rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int) -> Int[np.ndarray, " rows"]:
+def draw_without_replacement(
+    rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int
+) -> Int[np.ndarray, " rows"]:
     """Draw `number` units without replacement from rows that stand for `counts` units each."""
     if number >= counts.sum():
         return counts.copy()
