@@ -140,7 +140,28 @@ def test_a_deleted_ledger_is_missed(place: tuple[Path, Path]) -> None:
             create_ledger(new, "bank", keys)
     create_ledger(path.with_name("lund.ledger"), "bank", keys, another="the branch in Lund")
     assert verify(path.with_name("lund.ledger")).remark == "the branch in Lund"
-    create_ledger(path.with_name("b.ledger"), "other bank", keys)
+    with pytest.raises(LedgerDamaged, match=r"other bank has a ledger already: .*1 spent"):
+        create_ledger(path.with_name("b.ledger"), "other bank", keys)
+
+
+def test_the_same_keys_under_another_name_have_the_same_lifetime(place: tuple[Path, Path]) -> None:
+    """The key was certified anew under another name, and each name had a lifetime budget of its own."""
+    path, keys = place
+    spend(path, keys, answers=5)
+    identity, head, new = verify(path).identity, verify(path).head, path.with_name("new.ledger")
+    with pytest.raises(LedgerDamaged, match=r"bank-one has a ledger already: .*0\.625 spent.*--carry"):
+        create_ledger(new, "bank-one", keys)
+    with pytest.raises(BudgetRefused, match=f"under the new name .*--carry {identity[:16]}"):
+        LedgerFile.open(path, "bank-one", ONE, witness=keys)
+    renewed = keys.with_name("renewed")
+    with pytest.raises(BudgetRefused, match=f"under another name, .*--carry {identity[:16]}"):
+        adopt(path, "bank-one", head, renewed)
+    create_ledger(path.with_name("elsewhere.ledger"), "bank-one", keys, carry=identity, keys=renewed)
+    assert verify(path.with_name("elsewhere.ledger"), witness=renewed).spent == 5 * EIGHTH
+    create_ledger(new, "bank-one", keys, carry=identity)
+    with LedgerFile.open(new, "bank-one", ONE, witness=keys) as file:
+        assert file.totals.spent == 5 * EIGHTH
+    assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
 
 
 def test_what_a_lost_ledger_had_spent_is_carried_over(place: tuple[Path, Path]) -> None:

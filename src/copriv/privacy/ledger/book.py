@@ -1,6 +1,6 @@
 """Which ledgers an owner has under its keys: a line for each in `ledgers.jsonl`, in the folder of the keys.
 
-This book decides which ledger counts, wherever the ledger and its witness are. Its line is the last thing that `create` and
+This book decides which ledger counts, wherever the ledger and its witness are, and whatever name the keys are certified under. Its line is the last thing that `create` and
 `adopt` write, once all else is on the disk: before it is whole nothing has changed, and from then on the ledger that it names
 counts, and the one that it replaces does not. One command at a time writes to it, and nobody else needs to: after a ledger is
 made, the keys may be on a disk that is only read.
@@ -46,8 +46,8 @@ class Book:
         """All ledgers that were ever used with these keys, by identity. Raises LedgerDamaged, LedgerFailed."""
         return self._read()[0]
 
-    def counting(self, owner: str, *folders: Path) -> list[Booked]:
-        """The ledgers that count for this owner: all but those that another one replaces.
+    def counting(self, *folders: Path) -> list[Booked]:
+        """The ledgers that count for these keys, under any name: all but those that another one replaces.
 
         folders: witnesses there count too, if they saw a ledger in use: somebody lost the book, or renewed the keys.
         """
@@ -57,7 +57,7 @@ class Book:
             for seen in all_seen_in(folder):
                 if seen.lines > _FIRST_LINES:
                     booked.setdefault(seen.ledger, Booked(seen.ledger, seen.owner, str(folder)))
-        return [each for each in booked.values() if each.owner == owner and each.ledger not in replaced]
+        return [each for each in booked.values() if each.ledger not in replaced]
 
     def place(self, booked: Booked) -> Path:
         """The folder of its witness."""
@@ -67,26 +67,26 @@ class Book:
         """What its witness saw last; None where the witness is not in its place."""
         return seen_in(self.place(booked), booked.ledger)
 
-    def witnessed(self, path: Path, ledger: str, owner: str) -> Seen:
+    def witnessed(self, path: Path, ledger: str) -> Seen:
         """What the witness of the ledger at a path saw. Raises LedgerDamaged where it does not count, or has no witness.
 
         A folder without keys has no book, and may have the witness all the same.
         """
-        booked = self.booked().get(ledger, Booked(ledger, owner, ""))
+        booked = self.booked().get(ledger, Booked(ledger, "", ""))
         seen = self.seen(booked)
         if seen is None and ledger in self.booked():
             raise LedgerDamaged(self.missing(path, booked))
-        if seen is None or (self.booked() and booked not in self.counting(booked.owner)):
-            raise LedgerDamaged(self.unknown(path, owner))
+        if seen is None or (self.booked() and booked not in self.counting()):
+            raise LedgerDamaged(self.unknown(path))
         return seen
 
     def named(self, booked: list[Booked]) -> str:
         """Ledgers in words: where, which, how far."""
         return "; ".join(self._named(each) for each in booked)
 
-    def unknown(self, path: Path, owner: str) -> str:
+    def unknown(self, path: Path) -> str:
         """Why a ledger that these keys have not used is not taken."""
-        counting = self.counting(owner)
+        counting = self.counting()
         if counting:
             return (
                 f"{path}: is not the ledger that these keys have used, which is {self.named(counting)}: give that one"

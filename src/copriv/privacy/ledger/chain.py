@@ -144,7 +144,9 @@ class Chain:
             )
         if self.totals.owner != owner:
             raise BudgetRefused(
-                f"{self.path.name}: is the ledger of {self.totals.owner!r}, not of {owner!r}; give its own file"
+                f"{self.path.name}: is the ledger of {self.totals.owner!r}, not of {owner!r}; give its own file. If the "
+                "owner was renamed, begin a ledger under the new name with what this one had spent (copriv ledger create "
+                f"--carry {seen.ledger[:16]})"
             )
         if state.st_size != self._end:
             os.ftruncate(self._descriptor, self._end)

@@ -44,7 +44,7 @@ def create_ledger(
     path, (home, folder) = Path(path).resolve(), _folders(path, witness, keys)
     with Book(home).claimed() as book, ExitStack() as held:
         begun = _unused(path, book)
-        counting = book.counting(owner, *{home, folder})
+        counting = book.counting(*{home, folder})
         lost = [each for each in counting if carry and each.ledger.startswith(carry)]
         if carry and len(lost) != 1:
             raise LedgerFailed(f"{home}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}")
@@ -89,8 +89,12 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
         if totals.head != head:
             raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
         if totals.owner != owner:
-            raise BudgetRefused(f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys")
-        counting = book.counting(owner)
+            raise BudgetRefused(
+                f"{path.name}: is the ledger of {totals.owner!r}, not of {owner!r}; give its own keys. If these are the same "
+                "people's records under another name, begin a ledger with what it had spent (copriv ledger create --carry "
+                f"{totals.identity[:16]}, with the folder of its witness as --witness)"
+            )
+        counting = book.counting()
         mine = [each for each in counting if each.ledger == totals.identity]
         if any(book.seen(each) for each in mine) or (counting and not mine):
             raise LedgerDamaged(

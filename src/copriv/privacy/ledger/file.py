@@ -79,7 +79,7 @@ class LedgerFile(Chain):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | BINARY)
         except FileNotFoundError:
-            used = book.named(book.counting(owner))
+            used = book.named(book.counting())
             was = f"the one that was last used is {used}: give it, or" if used else "if there never was one,"
             raise LedgerDamaged(f"{path}: there is no ledger; {was} make one (copriv ledger create)") from None
         except OSError as error:
@@ -90,7 +90,7 @@ class LedgerFile(Chain):
             identity = first_hash(path, descriptor)
             booked = book.booked().get(identity)
             if booked is None:
-                raise LedgerDamaged(book.unknown(path, owner))
+                raise LedgerDamaged(book.unknown(path))
             if keys and witness and Path(witness).resolve() != book.place(booked):
                 raise LedgerDamaged(
                     f"{path}: these keys have its witness in {book.place(booked)}, not in {witness}: there is one place for "
@@ -101,8 +101,8 @@ class LedgerFile(Chain):
             if kept is None:
                 raise LedgerDamaged(book.missing(path, booked))
             file = cls(path, descriptor, kept, ahead)
-            if booked not in book.counting(booked.owner):  # nobody can replace it while its witness is locked
-                raise LedgerDamaged(book.unknown(path, owner))
+            if booked not in book.counting():  # nobody can replace it while its witness is locked
+                raise LedgerDamaged(book.unknown(path))
             book.settle()
             file.load(owner)
             file._say_lifetime(lifetime, lifetime_delta)
