@@ -15,6 +15,7 @@ import pytest
 
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+from copriv.privacy.ledger.book import Book
 from copriv.privacy.ledger.create import adopt, create_ledger
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.lock import InUse
@@ -327,7 +328,7 @@ def test_a_book_that_a_crash_tore_is_read_and_one_that_was_changed_is_not(place:
     path, keys = place
     book = keys / "ledgers.jsonl"
     whole = book.read_bytes()
-    for torn in (b'{"ledger": "0', bytes(40), bytes(40) + b"\n"):
+    for torn in (b'{"ledger": "0', bytes(40)):
         book.write_bytes(whole + torn)
         assert spend(path, keys, "r", 0) == "spent 0"
         create_ledger(path.with_name("other"), "bank", keys, another="Lund")
@@ -335,6 +336,79 @@ def test_a_book_that_a_crash_tore_is_read_and_one_that_was_changed_is_not(place:
         assert spend(path, keys, "r", 0) == "spent 0"
     book.write_bytes(b"?" + whole + whole)
     assert "line 1 cannot be read" in spend(path, keys, "r", 0)
+
+
+LATER = b'", "since": "2027"}'
+
+
+@pytest.mark.parametrize("line", ["first", "last"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: b"[" + line[1:],
+        lambda line: line.replace(b'"}', LATER),
+        lambda line: line.replace(b'"}', LATER)[:-1],
+        lambda line: line.replace(b'"ledger": "', b'"ledger": 7, "was": "'),
+        lambda line: line.replace(b'"witness": ""', b'"witness": null'),
+        lambda line: line[:-2] + b"\n",
+        lambda line: bytes(len(line) - 1) + b"\n",
+        lambda line: b"\n",
+    ],
+)
+def test_a_line_of_the_book_that_is_not_understood_makes_no_ledger_and_loses_none(
+    place: tuple[Path, Path], line: str, change: Any
+) -> None:
+    """The last one was taken for what a crash tore, and written over: the lifetime budget began anew."""
+    path, keys = place
+    spend(path, keys, answers=8)
+    create_ledger(path.with_name("lund"), "bank", keys, another="Lund")
+    book = keys / "ledgers.jsonl"
+    first, last = book.read_bytes().splitlines(keepends=True)
+    damaged = change(first) + last if line == "first" else first + change(last)
+    book.write_bytes(damaged)
+    number = {"first": 1, "last": 2}[line]
+    for work in (
+        lambda: create_ledger(path.with_name("new"), "bank", keys.with_name("w2"), keys=keys, another="more"),
+        lambda: adopt(path, "bank", verify(path).head, keys),
+        lambda: LedgerFile.open(path, "bank", ONE, keys=keys),
+        lambda: verify(path, witness=keys),
+    ):
+        with pytest.raises(
+            LedgerDamaged, match=rf"ledgers\.jsonl: line {number} cannot be read.*backup.*adopt --head"
+        ) as why:
+            work()
+        assert why.value.exit_code == 4
+    assert book.read_bytes() == damaged
+
+
+def test_a_last_line_of_the_book_without_its_newline_counts(place: tuple[Path, Path]) -> None:
+    """An editor leaves it out, or the writer was killed before it: the ledger that was replaced counted again."""
+    path, keys = place
+    spend(path, keys, answers=5)
+    book, new = keys / "ledgers.jsonl", path.with_name("new")
+    create_ledger(new, "bank", keys, carry=verify(path).identity)
+    book.write_bytes(book.read_bytes()[:-1])
+    assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
+    with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*0\.625 spent"):
+        create_ledger(path.with_name("other"), "bank", keys.with_name("w2"), keys=keys)
+    create_ledger(path.with_name("lund"), "bank", keys, another="Lund")
+    assert len(book.read_bytes().splitlines()) == 3
+    assert book.read_bytes().endswith(b"\n")
+    assert "0.375 is left of the lifetime budget" in spend(new, keys, "r", 0)
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_wherever_the_last_line_of_the_book_is_cut_off_it_is_whole_or_it_was_never_used(
+    tmp_path: Path, kept: int
+) -> None:
+    path, keys = tmp_path / "a", tmp_path / "keys"
+    create_ledger(path, "bank", keys)
+    book = keys / "ledgers.jsonl"
+    whole = book.read_bytes()
+    for end in range(kept, len(whole) + 1, 3):
+        book.write_bytes(whole[:end])
+        known = Book(keys).booked()
+        assert len(known) == (end >= len(whole) - 1), end
 
 
 # One process, one name ----------------------------------------------------------------------------------------------

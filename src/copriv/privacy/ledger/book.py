@@ -1,11 +1,12 @@
 """Which ledgers an owner has under its keys: a line for each in `ledgers.jsonl`, in the folder of the keys.
 
-This book decides which ledger counts, wherever the ledger and its witness are, and whatever name the keys are certified under. Its line is the last thing that `create` and
-`adopt` write, once all else is on the disk: before it is whole nothing has changed, and from then on the ledger that it names
-counts, and the one that it replaces does not. One command at a time writes to it, and nobody else needs to: after a ledger is
-made, the keys may be on a disk that is only read.
+This book decides which ledger counts, wherever the ledger and its witness are, and whatever name the keys are certified
+under. Its line is the last thing that `create` and `adopt` write, once all else is on the disk: before it is whole nothing
+has changed, and from then on the ledger that it names counts, and the one that it replaces does not. One command at a time
+writes to it, and nobody else needs to: after a ledger is made, the keys may be on a disk that is only read.
 """
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -137,11 +138,12 @@ class Book:
 
     def add(self, booked: Booked) -> None:
         """From here on this ledger counts, and the one that it replaces does not. Only while it is claimed; raises OSError."""
-        end = self._read()[1]
-        os.ftruncate(self._descriptor, end)
-        os.lseek(self._descriptor, end, os.SEEK_SET)
+        whole = self._read()[1]
+        os.ftruncate(self._descriptor, len(whole))
+        os.lseek(self._descriptor, len(whole), os.SEEK_SET)
         flush_folder(self.folder)  # the file's own name; its line is the last thing
-        write_all(self._descriptor, json.dumps(asdict(booked)).encode() + b"\n")
+        begun = b"\n" if whole and not whole.endswith(b"\n") else b""
+        write_all(self._descriptor, begun + json.dumps(asdict(booked)).encode() + b"\n")
         flush(self._descriptor)
 
     def _named(self, booked: Booked) -> str:
@@ -151,23 +153,31 @@ class Book:
         lines = "1 line" if seen.lines == 1 else f"{seen.lines} lines"
         return f"{seen.file} ({seen.ledger[:16]}, {lines}, {float(seen.spent[0]):.6g} spent)"
 
-    def _read(self) -> tuple[dict[str, Booked], int]:
-        """The ledgers, and how many bytes tell of them: what a crash tore is not one of them."""
+    def _read(self) -> tuple[dict[str, Booked], bytes]:
+        """The ledgers, and the bytes that tell of them: all but the beginning of a line whose writer was killed.
+
+        Whatever else stands there may be a ledger. Raises LedgerDamaged where it is not understood.
+        """
         try:
-            lines = self.path.read_bytes().split(b"\n")[:-1]
+            whole = self.path.read_bytes()
         except FileNotFoundError:
-            lines = []
+            whole = b""
         except OSError as error:
             raise LedgerFailed(f"{self.path}: cannot be read ({error.strerror}); nothing was answered") from None
-        booked, length = dict[str, Booked](), 0
-        for number, line in enumerate(lines, start=1):
+        booked = dict[str, Booked]()
+        for number, line in enumerate(io.BytesIO(whole), start=1):
             try:
                 each = Booked(**json.loads(line))
+                if not all(isinstance(value, str) for value in asdict(each).values()):
+                    raise TypeError
             except (ValueError, TypeError):
-                if number == len(lines):
-                    break
-                raise LedgerDamaged(f"{self.path}: line {number} cannot be read; restore the newest copy") from None
+                if not line.endswith((b"\n", b"}")):
+                    return booked, whole[: -len(line)]
+                raise LedgerDamaged(
+                    f"{self.path}: line {number} cannot be read: it is damaged, or of a later version. It tells of a ledger, "
+                    "whose spending counts. Restore this file from a backup, or use the version that wrote it. If it is lost, "
+                    "move it away, see that the ledger is the newest copy, and take it with copriv ledger adopt --head"
+                ) from None
             before = booked.get(each.ledger, each)
             booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # for ever
-            length += len(line) + 1
-        return booked, length
+        return booked, whole
