@@ -159,7 +159,7 @@ def test_the_same_keys_under_another_name_have_the_same_lifetime(place: tuple[Pa
         adopt(path, "bank-one", head, renewed)
     create_ledger(path.with_name("elsewhere.ledger"), "bank-one", keys, carry=identity, keys=renewed)
     assert verify(path.with_name("elsewhere.ledger"), witness=renewed).spent == 5 * EIGHTH
-    create_ledger(new, "bank-one", keys, carry=identity)
+    create_ledger(new, "bank-one", keys=keys, carry=identity)
     with LedgerFile.open(new, "bank-one", ONE, witness=keys) as file:
         assert file.totals.spent == 5 * EIGHTH
     assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
@@ -275,6 +275,55 @@ def test_three_folders_for_witnesses_make_no_three_ledgers(tmp_path: Path) -> No
         create_ledger(tmp_path / "again.ledger", "bank", tmp_path / "w1", keys=keys)
     with pytest.raises(LedgerDamaged, match="bring it back"):
         LedgerFile.open(path, "bank", ONE, keys=keys)
+
+
+def test_a_key_that_is_a_symbolic_link_has_the_ledgers_of_where_it_is(place: tuple[Path, Path]) -> None:
+    """Each folder with a link to the key had a list, and a lifetime budget, of its own."""
+    path, keys = place
+    (keys / "key.pem").write_text("key")
+    spend(path, keys, answers=5)
+    folder, linked, again = (keys.with_name(name) for name in ("folder", "linked", "again"))
+    folder.symlink_to(keys)
+    for one, target in ((linked, keys), (again, linked)):
+        one.mkdir()
+        (one / "key.pem").symlink_to(target / "key.pem")
+    for place_of_key in (folder, linked, again):
+        for witness in (None, place_of_key, keys.with_name("w")):
+            with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*0\.625 spent"):
+                create_ledger(path.with_name("new"), "bank", witness, keys=place_of_key)
+        LedgerFile.open(path, "bank", ONE, witness=place_of_key, keys=place_of_key).close()
+        assert verify(path, witness=place_of_key).spent == 5 * EIGHTH
+        with pytest.raises(LedgerDamaged, match="these keys have a ledger already"):
+            adopt(path, "bank", verify(path).head, keys.with_name("w"), place_of_key)
+    assert [each.name for each in linked.iterdir()] == ["key.pem"]
+
+
+def test_a_list_that_stays_behind_where_the_key_becomes_a_link_is_not_forgotten(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    spend(path, keys, answers=5)
+    safe = keys.with_name("safe")
+    safe.mkdir()
+    (safe / "key.pem").write_text("key")
+    (keys / "key.pem").symlink_to(safe / "key.pem")
+    for work in (
+        lambda: create_ledger(path.with_name("new"), "bank", keys=keys),
+        lambda: LedgerFile.open(path, "bank", ONE, keys=keys),
+    ):
+        with pytest.raises(LedgerDamaged, match=r"lists ledgers of a key that is in .*safe.*Move this file there"):
+            work()
+    for each in [*keys.glob("*.witness"), keys / "ledgers.jsonl"]:
+        each.rename(safe / each.name)
+    assert spend(path, keys, "r", 0) == "spent 5/8"
+
+
+def test_a_witness_that_was_never_used_is_one_where_no_keys_are_given(tmp_path: Path) -> None:
+    """`create_ledger(witness=w)` has the list of w, which does not know what was made with keys and w."""
+    path, keys, folder = tmp_path / "a", tmp_path / "keys", tmp_path / "w"
+    create_ledger(path, "bank", folder, keys=keys)
+    with pytest.raises(LedgerDamaged, match=r"bank has a ledger already: .*1 line, 0 spent"):
+        create_ledger(tmp_path / "b", "bank", folder)
+    create_ledger(tmp_path / "b", "bank", folder, another="Lund")
+    assert LedgerFile.open(tmp_path / "b", "bank", ONE, witness=folder).totals.spent == 0
 
 
 def test_a_witness_that_the_book_does_not_have_is_no_way_to_a_second_ledger(place: tuple[Path, Path]) -> None:

@@ -37,32 +37,43 @@ class Booked:
     """The ledger whose spending this one begins with, and that is not to be used any more."""
 
 
-class Book:
-    """The ledgers of the keys in a folder."""
+def home(folder: str | Path) -> Path:
+    """The folder where a key really is, which another folder may hold a symbolic link to; the folder itself without one."""
+    return Path(os.path.realpath(Path(folder) / "key.pem")).parent
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path, self._descriptor = folder, folder / NAME, -1
+
+class Book:
+    """The ledgers of the key in a folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder, self._linked, self._descriptor = home(folder), Path(folder) / NAME, -1
+        self.path = self.folder / NAME
 
     def booked(self) -> dict[str, Booked]:
         """All ledgers that were ever used with these keys, by identity. Raises LedgerDamaged, LedgerFailed."""
         return self._read()[0]
 
-    def counting(self, *folders: Path) -> list[Booked]:
+    def counting(self, *folders: Path, unused: bool = False) -> list[Booked]:
         """The ledgers that count for these keys, under any name: all but those that another one replaces.
 
         folders: witnesses there count too, if they saw a ledger in use: somebody lost the book, or renewed the keys.
+        unused: those that never did count as well.
         """
         booked = self.booked()
         replaced = {each.replaces for each in booked.values()}
         for folder in folders:
             for seen in all_seen_in(folder):
-                if seen.lines > _FIRST_LINES:
+                if unused or seen.lines > _FIRST_LINES:
                     booked.setdefault(seen.ledger, Booked(seen.ledger, seen.owner, str(folder)))
         return [each for each in booked.values() if each.ledger not in replaced]
 
     def place(self, booked: Booked) -> Path:
         """The folder of its witness."""
         return Path(booked.witness) if booked.witness else self.folder
+
+    def said(self, folder: Path) -> str:
+        """How a line names the folder of a witness."""
+        return "" if folder == self.folder else str(folder)
 
     def seen(self, booked: Booked) -> Seen | None:
         """What its witness saw last; None where the witness is not in its place."""
@@ -158,6 +169,11 @@ class Book:
 
         Whatever else stands there may be a ledger. Raises LedgerDamaged where it is not understood.
         """
+        if self._linked.exists() and os.path.realpath(self._linked) != os.path.realpath(self.path):
+            raise LedgerDamaged(
+                f"{self._linked}: lists ledgers of a key that is in {self.folder}, which has a list of its own. Move this file "
+                "there, or where there is one, move this away, and take its ledgers with copriv ledger adopt"
+            )
         try:
             whole = self.path.read_bytes()
         except FileNotFoundError:

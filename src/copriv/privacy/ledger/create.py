@@ -12,7 +12,7 @@ from pathlib import Path
 
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.book import Book, Booked
+from copriv.privacy.ledger.book import Book, Booked, home
 from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, write_all
 from copriv.privacy.ledger.lines import START, Entry, Line, Totals
 from copriv.privacy.ledger.read import read_lines, verify
@@ -41,13 +41,15 @@ def create_ledger(
     Raises LedgerDamaged where there is a file, or was a ledger, InUse while another process makes one or answers from the
     one to carry over.
     """
-    path, (home, folder) = Path(path).resolve(), _folders(path, witness, keys)
-    with Book(home).claimed() as book, ExitStack() as held:
+    path, given = Path(path).resolve(), keys or witness or Path(path).parent
+    folder = home(witness or given)
+    with Book(given).claimed() as book, ExitStack() as held:
         begun = _unused(path, book)
-        counting = book.counting(*{home, folder})
+        mine = [line.hash for line in begun[:1]]
+        counting = [each for each in book.counting(book.folder, folder, unused=keys is None) if each.ledger not in mine]
         lost = [each for each in counting if carry and each.ledger.startswith(carry)]
         if carry and len(lost) != 1:
-            raise LedgerFailed(f"{home}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}")
+            raise LedgerFailed(f"{book.folder}: no witness of a ledger {carry}; found {book.named(counting) or 'none'}")
         left = [each for each in counting if each not in lost]
         if left and not another:
             raise LedgerDamaged(
@@ -73,7 +75,7 @@ def create_ledger(
                 if not begun:
                     path.unlink()
             raise
-        book.add(Booked(totals.identity, owner, _said(folder, home), *(each.ledger for each in lost)))
+        book.add(Booked(totals.identity, owner, book.said(folder), *(each.ledger for each in lost)))
 
 
 def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: str | Path | None = None) -> Totals:
@@ -83,8 +85,8 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
     keys: the folder of the owner's keys, where that is not the one of the witness.
     Raises LedgerDamaged where the keys have a ledger, or the head is another one; InUse, LedgerFailed.
     """
-    path, (home, folder) = Path(path).resolve(), _folders(path, witness, keys)
-    with Book(home).claimed() as book:
+    path, folder = Path(path).resolve(), home(witness)
+    with Book(keys or witness).claimed() as book:
         totals = verify(path)
         if totals.head != head:
             raise LedgerDamaged(f"{path.name}: its head is {totals.head}, not {head}; nothing was changed")
@@ -98,23 +100,13 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
         mine = [each for each in counting if each.ledger == totals.identity]
         if any(book.seen(each) for each in mine) or (counting and not mine):
             raise LedgerDamaged(
-                f"{home}: these keys have a ledger already: {book.named(counting)}; nothing was changed. A witness is brought "
-                "to another folder by moving its file there first"
+                f"{book.folder}: these keys have a ledger already: {book.named(counting)}; nothing was changed. A witness is "
+                "brought to another folder by moving its file there first"
             )
         # Not closed: what was paid ahead may have been answered in lines that a crash took.
         Witness.create(folder, Seen.of(totals, path, closed=False))
-        book.add(Booked(totals.identity, owner, _said(folder, home)))
+        book.add(Booked(totals.identity, owner, book.said(folder)))
     return totals
-
-
-def _folders(path: str | Path, witness: str | Path | None, keys: str | Path | None) -> tuple[Path, Path]:
-    """Those of the keys and of the witness."""
-    home = Path(keys or witness or Path(path).parent).resolve()
-    return home, Path(witness or home).resolve()
-
-
-def _said(folder: Path, home: Path) -> str:
-    return "" if folder == home else str(folder)
 
 
 def _unused(path: Path, book: Book) -> list[Line]:

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.book import Book
+from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
 from copriv.privacy.ledger.disk import BINARY
 from copriv.privacy.ledger.lines import ZERO, Entry, RunTotals
@@ -69,7 +69,7 @@ class LedgerFile(Chain):
         used, BudgetRefused for a lifetime that is not above 0 or already overspent.
         """
         path = Path(path).resolve()
-        book = Book(Path(keys or witness or path.parent).resolve())
+        book = Book(keys or witness or path.parent)
         count("ahead", ahead, least=0)
         if not lifetime > 0 or not 0 <= lifetime_delta < 1:
             raise BudgetRefused(
@@ -91,7 +91,7 @@ class LedgerFile(Chain):
             booked = book.booked().get(identity)
             if booked is None:
                 raise LedgerDamaged(book.unknown(path))
-            if keys and witness and Path(witness).resolve() != book.place(booked):
+            if keys and witness and home(witness) != book.place(booked):
                 raise LedgerDamaged(
                     f"{path}: these keys have its witness in {book.place(booked)}, not in {witness}: there is one place for "
                     "it, or each could have a lifetime budget of its own. Give that (--witness), or move the witness and "

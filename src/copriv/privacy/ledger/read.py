@@ -33,7 +33,7 @@ def verify(path: str | Path, head: str | None = None, witness: str | Path | None
     if totals.lines == 0:
         raise LedgerDamaged(f"{path}: {EMPTY}")
     if witness is not None:
-        seen = Book(Path(witness).resolve()).witnessed(path, totals.identity)
+        seen = Book(witness).witnessed(path, totals.identity)
         if heads.get(seen.head) != seen.lines:
             head = seen.head
     if head is not None and head not in heads:
