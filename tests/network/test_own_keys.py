@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from copriv.errors import AgreementError
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
-from copriv.network.keys import Certified, Keys, KeysRefused, issue, make_key
+from copriv.network.keys import Certified, Keys, KeysRefused, issue, key_fingerprint, make_key, read_request
 from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Refusal, Welcome, decode, encode, signed_content
 from copriv.network.run_state import Conductor
@@ -173,7 +174,7 @@ def test_a_learner_of_another_key_does_not_begin(parties: tuple[Agreement, Held,
 
 
 def test_a_renewed_certificate_of_the_same_key_is_taken(tmp_path: Path, parties: tuple[Agreement, Held, Path]) -> None:
-    from copriv.network.keys import certify, read_request
+    from copriv.network.keys import certify
 
     agreed, held, made = parties
     certify(made / "authority", tmp_path / "bank-1", read_request(tmp_path / "bank-1" / "request.pem")[1], days=30)
@@ -193,6 +194,55 @@ def test_a_request_holds_no_secret_and_a_key_is_never_replaced(tmp_path: Path) -
     with pytest.raises(KeysRefused, match="already holds a key"):
         make_key(tmp_path / "bank-1", "bank-1")
     assert len(key) == 64
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o666])
+def test_a_key_that_other_accounts_can_read_is_refused(parties: tuple[Agreement, Held, Path], mode: int) -> None:
+    key = parties[2].parent / "bank-1" / "key.pem"
+    key.chmod(mode)
+    with pytest.raises(KeysRefused, match=rf"chmod 600 {key}"):
+        Keys.load(key.parent)
+    key.chmod(0o600)
+    Keys.load(key.parent)
+
+
+def test_wherever_making_a_key_is_killed_the_same_command_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill between the key and its request left a key that no command would take."""
+
+    class Killed(BaseException):
+        pass
+
+    def strike(path: Path, *_: object) -> int:
+        raise Killed
+
+    for name in ("touch", "write_bytes", "replace"):
+        for which in ("key.pem", "request.pem"):
+            folder, work = tmp_path / f"{name} {which}", getattr(Path, name)
+
+            def struck(path: Path, *given: Any, work: Any = work, which: str = which, **more: Any) -> Any:
+                return strike(path) if path.name.startswith(which) else work(path, *given, **more)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, name, struck)
+                with pytest.raises(Killed):
+                    make_key(folder, "bank-1")
+            written = [each.read_bytes() for each in folder.glob("key.pem")]
+            assert make_key(folder, "bank-1") == key_fingerprint(read_request(folder / "request.pem")[1])
+            assert [(folder / "key.pem").read_bytes()][: len(written)] == written, "a key that was made stays"
+            assert sorted(each.name for each in folder.iterdir()) == ["key.pem", "request.pem"]
+            assert (folder / "key.pem").stat().st_mode & 0o077 == 0
+            with pytest.raises(KeysRefused, match="already holds a key"):
+                make_key(folder, "bank-1")
+
+
+def test_a_key_that_came_with_its_certificate_becomes_nobodys_own(tmp_path: Path) -> None:
+    """A request beside it would say that the party had made it."""
+    make_consortium(agreement().replace(data={"dataset": "lending-embedded", "public_rows": 50}), tmp_path / "made")
+    with pytest.raises(KeysRefused, match="already holds a key"):
+        make_key(tmp_path / "made" / "bank-1", "bank-1")
+    assert not Keys.load(tmp_path / "made" / "bank-1").own
 
 
 def test_a_request_that_cannot_be_taken_is_refused_before_anything_is_written(tmp_path: Path) -> None:

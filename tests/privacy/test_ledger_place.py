@@ -103,12 +103,13 @@ def test_each_charge_is_in_the_file_and_at_its_witness_before_it_returns(place: 
 
 def test_only_the_owners_account_can_read_it(place: tuple[Path, Path]) -> None:
     path, keys = place
-    files = [path, *keys.glob("*.witness")]
-    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600, 0o600]
+    files = [path, *keys.glob("*.witness"), keys / "ledgers.jsonl"]
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600] * 3
     for each in files:
         each.chmod(0o644)
     spend(path, keys, answers=1)
-    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600, 0o600]
+    create_ledger(path.with_name("lund"), "bank", keys, another="Lund")
+    assert [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600] * 3
 
 
 # Made only when asked for, and not where there was one ---------------------------------------------------------------

@@ -12,6 +12,7 @@ A certificate names a party and its role: only the learner's can serve, only an 
 """
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -66,6 +67,11 @@ class Keys:
                     "(copriv owner keys makes a key and a request for them, copriv init --network the files)"
                 ) from None
         authority, certificate, key = parts
+        if os.name == "posix" and (folder / KEY).stat().st_mode & 0o077:
+            raise KeysRefused(
+                f"{folder / KEY}: other accounts of this machine may read or replace it, and so answer or sign in this party's "
+                f"name; take that away (chmod 600 {folder / KEY}), and make a new key if somebody may have read it"
+            )
         own = (folder / REQUEST).exists()
         keys = cls(authority, certificate, key, own)
         if own and read_request(folder / REQUEST)[1].public_key() != keys._private.public_key():
@@ -224,10 +230,14 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
 def make_key(folder: str | Path, name: str) -> str:
     """Write a new key of the party `name`, and its signing request for the coordinator; the key's fingerprint.
 
-    Raises KeysRefused where the folder holds a key already.
+    A key without a request and a certificate is what a call that was killed left: its request is written.
+    Raises KeysRefused where the folder holds another key already.
     """
     folder = Path(folder)
-    key = _new_key(folder, name)
+    if (folder / KEY).exists() and not (folder / REQUEST).exists() and not (folder / CERTIFICATE).exists():
+        key = _private_key((folder / KEY).read_bytes())
+    else:
+        key = _new_key(folder, name)
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
     _write(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))
     return key_fingerprint(request)
@@ -267,8 +277,7 @@ def issue(
 
 
 def _new_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey:
-    if not 1 <= len(name) <= 64:
-        raise KeysRefused(f"owner.name: {name!r} has {len(name)} characters; a certificate's name has 1 to 64")
+    _subject(name)  # a name that no certificate can have leaves no key
     if (folder / KEY).exists():
         raise KeysRefused(f"{folder}: already holds a key; move it away to make a new one")
     folder.mkdir(parents=True, exist_ok=True)
@@ -355,6 +364,8 @@ def _private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def _subject(name: str) -> x509.Name:
+    if not 1 <= len(name) <= 64:
+        raise KeysRefused(f"owner.name: {name!r} has {len(name)} characters; a certificate's name has 1 to 64")
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
@@ -372,8 +383,11 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    path.touch(mode=mode, exist_ok=True)
-    path.write_bytes(content)
+    made = path.with_name(f"{path.name}.new")
+    made.unlink(missing_ok=True)
+    made.touch(mode=mode, exist_ok=False)
+    made.write_bytes(content)
+    made.replace(path)  # it is there whole, or not at all
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:

@@ -132,7 +132,7 @@ class Book:
         """The right to add to it, for one process at a time. Raises InUse, LedgerFailed."""
         try:
             make_folder(self.folder)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
         except OSError as error:
             raise LedgerFailed(
                 f"{self.path}: cannot be written ({error.strerror}), and a ledger that its keys do not know of could be "
@@ -140,6 +140,8 @@ class Book:
             ) from None
         try:
             lock(descriptor, self.path, "list of these keys' ledgers")
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o600)
             self._descriptor = descriptor
             yield self
         except OSError as error:
