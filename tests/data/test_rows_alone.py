@@ -5,6 +5,7 @@ common are encoded, and these rows have the same bits and the same persons in bo
 """
 
 import random
+import re
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -307,11 +308,12 @@ def test_a_quote_of_one_row_takes_no_other_row_in(stray: str, later: str, more: 
         try:
             found.append(read())
         except CoprivError as error:
-            assert any(said in str(error) for said in ("a quote that is not closed", "cells, and the header"))
-            assert "line 3" in str(error) or f"line {more + 4}" in str(error)
-            found.append([])
+            found.append(str(error))
     assert found[0] == found[1]
-    assert found[0] in ([], [str(k) for k in range(len(rows))])
+    if isinstance(found[0], str):
+        assert re.search(f"line (3|{more + 4})(:.* a quote that is not closed| has . cells, and the header)", found[0])
+    else:
+        assert found[0] == [str(k) for k in range(len(rows))]
 
 
 @pytest.mark.parametrize("way", [read_table, lambda path: stream(path)])
