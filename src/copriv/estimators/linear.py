@@ -125,14 +125,15 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         return self._forecast
 
     def __copy__(self) -> Any:
-        made = type(self).__new__(type(self))
+        made: Any = type(self).__new__(type(self))
         vars(made).update(vars(self))
         if self.ledger is None:
             made._own_ledger = self.shared_ledger  # copies spend for the same caller, as clones do
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        made = memo[id(self)] = copy(self)
+        made: Any = copy(self)
+        memo[id(self)] = made
         vars(made).update(deepcopy(vars(made), memo))
         return made
 
