@@ -70,6 +70,12 @@ def test_hospital_stays_from_the_archives_zip_file(tmp_path: Path) -> None:
     assert table.column("payer_code").to_pylist() == [None, "MC", None]
 
 
+def test_loans_whose_texts_hold_line_breaks(tmp_path: Path) -> None:
+    (tmp_path / "loan.csv").write_text('int_rate,desc,loan_amnt,grade\n10.5,"two\nlines",9,A\n11,"x, y",8,B\n')
+    table = pyarrow.parquet.read_table(fetch("lending", tmp_path / "loan.csv"))
+    assert table.column("desc").to_pylist() == ["two\nlines", "x, y"]
+
+
 def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:
     path = fetch("creditcard", cards_csv(tmp_path))
     path.write_bytes(path.read_bytes()[:-1] + b"\0")

@@ -31,11 +31,6 @@ def test_files_of_both_kinds_read_alike(tmp_path: Path):
         assert read_table(str(tmp_path / name), ["state", "absent"]).columns == ["state"]
 
 
-def test_line_breaks_inside_quotes_do_not_end_a_record(tmp_path: Path):
-    (tmp_path / "t.csv").write_text('id,desc,rate\n1,"two\nlines",10.5\n2,"x, y",11\n')
-    assert read_table(tmp_path / "t.csv", ["rate"])["rate"].to_list() == ["10.5", "11"]
-
-
 def test_cells_of_a_csv_file_are_the_text_that_they_are(tmp_path: Path):
     """A byte order mark, line ends of every kind, quotes, and a row far down that no reader of the first ones foresees."""
     rows = "\r\n".join(f"{i},{'x' * 200}" for i in range(8_000))

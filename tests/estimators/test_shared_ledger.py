@@ -1,7 +1,9 @@
 """Folds, searches and clones spend, and it is all counted where the caller looks, whatever owners are called."""
 
+import copy
 import os
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -44,6 +46,31 @@ def test_a_search_counts_every_candidate_and_the_last_fit() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
+@pytest.mark.parametrize("way", [clone, copy.copy, copy.deepcopy])
+def test_copies_made_before_the_first_fit_count_in_one_ledger(way) -> None:
+    first = PrivateRegressor(**DECLARED)
+    second, inside = way(first), way([first])[0]
+    second.fit(X, Y)
+    assert second.shared_ledger is first.shared_ledger is inside.shared_ledger
+    assert first.shared_ledger.spent == 1
+    assert not hasattr(first, "coef_")
+
+
+@pytest.mark.parametrize("labels", ["ab", "abc"])
+def test_rows_that_stand_under_several_labels_are_told(labels: str) -> None:
+    """The ledger reads the dearest owner of a fit, so a person under three labels pays three times what it reads."""
+    model = PrivateRegressor(**DECLARED)
+    owners = [name for name in labels for _ in Y]
+    again = np.vstack([X] * len(labels)), np.tile(Y, len(labels))
+    with pytest.warns(RuntimeWarning, match=rf"all rows of {', '.join(labels)} stand under other labels"):
+        model.fit(*again, owners=owners)
+    moved = again[0].copy()
+    moved[:: len(Y)] += 0.001 * np.arange(len(labels))[:, None]  # of each owner one row is its own
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        clone(model).set_params(ledger=SharedLedger()).fit(moved, again[1], owners=owners)
+
+
 def test_threads_count_in_the_same_ledger() -> None:
     model = PrivateRegressor(epsilon=1.0, **DECLARED)
     with parallel_backend("threading", n_jobs=2):

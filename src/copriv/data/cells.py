@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int
 
+from copriv.errors import DataError
 from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
@@ -50,7 +51,10 @@ def absent(value: object) -> bool:
 
 
 def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " records"]]:
-    """The distinct cells of a column (some may repeat), and for each row the index of its cell."""
+    """The distinct cells of a column (some may repeat), and for each row the index of its cell.
+
+    Raises DataError for a time that Python cannot represent.
+    """
     # Objects of several kinds, which pandas may also have as categories, would be made one kind by arrow.
     if series.dtype != nw.Object and not (
         series.dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas_like()
@@ -64,7 +68,12 @@ def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " recor
             if isinstance(coded, pa.ChunkedArray):
                 coded = coded.combine_chunks()
             return coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    return series.to_list(), np.arange(len(series))
+    try:
+        return series.to_list(), np.arange(len(series))
+    except (ValueError, OverflowError):
+        raise DataError(
+            f"{series.name}: holds a time outside the years 1 to 9999; correct it, or leave the row out"
+        ) from None
 
 
 def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
@@ -103,7 +112,7 @@ def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
         if not absent(cell):
             try:
                 values[k] = read(cell)
-            except (TypeError, ValueError, OverflowError):
+            except (TypeError, ValueError, OverflowError, NotImplementedError):  # the last: days of pandas after 9999
                 wrong.add(k)
     first = next((row for row, k in enumerate(place) if k in wrong), None) if wrong else None
     return values[place], None if first is None else (first, cells[place[first]])

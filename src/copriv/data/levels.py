@@ -33,7 +33,9 @@ def levels_of(
         alike.setdefault(reading(level), set()).add(code)
     instead = math.nan if missing is None else codes[missing]
     # What a reader of files found missing in a column that it made numbers of may have been text such as NA.
-    unclear = series.dtype not in (nw.String, nw.Object, nw.Categorical, nw.Enum) and any(
+    # Polars keeps such a column as text, and one that has no type held nothing.
+    nothing = series.implementation.is_polars() and series.dtype == nw.Unknown
+    unclear = not (nothing or series.dtype in (nw.String, nw.Object, nw.Categorical, nw.Enum)) and any(
         level in MISSING and code != instead for level, code in codes.items()
     )
     if unclear:

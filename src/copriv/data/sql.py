@@ -76,6 +76,7 @@ def _duckdb(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
 def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table]:
     try:
         import psycopg
+        from psycopg.postgres import types
     except ImportError:
         raise CoprivError("the PostgreSQL driver is not installed; pip install 'copriv[sql]'") from None
     try:
@@ -83,6 +84,7 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
             connection.read_only = True
             connection.execute("SET TIME ZONE 'UTC'")
             cursor = connection.cursor()
+            other = {types[name].oid for name in _NOT_TEXT}
             # Rows as the server sends them; `execute` would hold all of them first. A stream that is left half-way must
             # be closed before its connection is, which would wait for it.
             with closing(cast(Any, cursor.stream(query.encode()))) as answer:
@@ -90,13 +92,22 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
                     names = [column.name for column in cursor.description or ()]
                     if len(set(names)) < len(names) or not names:
                         raise DataError("query: needs columns with different names; name them with AS")
-                    yield pa.table({name: _column([row[j] for row in values]) for j, name in enumerate(names)})
+                    yield pa.table({
+                        name: _column([row[j] for row in values], column.type_code not in other)
+                        for j, (name, column) in enumerate(zip(names, cursor.description or (), strict=True))
+                    })  # fmt: skip
     except psycopg.Error as error:
         raise DataError(f"PostgreSQL: {_first_line(error)}; correct the address or the query") from None
 
 
-def _column(values: list[Any]) -> pa.Array:
-    """Each value by itself: what a schema has no kind for becomes text."""
+_NOT_TEXT = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
+"""Types of PostgreSQL whose values keep their kind."""
+
+
+def _column(values: list[Any], text: bool) -> pa.Array:
+    """Each value by itself: what a schema has no kind for becomes text, also where all values are missing."""
+    if text and all(v is None for v in values):
+        return pa.nulls(len(values), pa.string())
     return pa.array([
         float(v) if isinstance(v, Decimal) else v if isinstance(v, bool | int | float | str | date | None) else str(v)
         for v in values

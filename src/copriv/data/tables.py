@@ -2,12 +2,13 @@
 
 Nothing is decided about the contents here: which columns, which types and which bounds is the schema's business. Every
 cell of a CSV file is read as the text that it is, since a type found for a column would make a cell depend on other rows.
+A row of a CSV file is one line: a quote that one row does not close would make its cell of the rows that follow.
 """
 
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -59,8 +60,7 @@ def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
         names = _names(path)
         chosen = [name for name in names if columns is None or name in set(columns)]
         if _is_csv(path):
-            with _csv_reader(path, chosen, pa.csv.ReadOptions()) as reader:
-                table = reader.read_all()
+            table = pa.concat_tables(_csv_pieces(path, chosen, pa.csv.ReadOptions()))
         else:
             with pa.parquet.ParquetFile(path) as file:
                 table = file.read(columns=chosen)
@@ -73,10 +73,7 @@ def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The same rows of a file, a few at a time. Neither reader may read far ahead: a fast disk would bring in all of it."""
     with _readable(path):
         if _is_csv(path):
-            few = pa.csv.ReadOptions(use_threads=False, block_size=1 << 16)
-            with _csv_reader(path, columns, few) as reader:
-                for batch in reader:
-                    yield pa.Table.from_batches([batch])
+            yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=1 << 16))
         else:
             with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
                 for batch in file.iter_batches(batch_size=BLOCK, columns=list(columns)):
@@ -138,7 +135,7 @@ def _is_text(path: Path) -> None:
 
 def _why(path: Path, said: str, kind: str) -> str:
     """Why pyarrow could not read a file, in words where it is a common reason."""
-    if re.search(r"Expected \d+ columns, got \d+|invalid UTF8", said) and (found := _odd_row(path)):
+    if re.search(r"Expected \d+ columns, got \d+|invalid UTF8|straddling", said) and (found := _odd_row(path)):
         return found
     if "Empty CSV" in said:
         return "is empty, or a header alone"
@@ -148,19 +145,29 @@ def _why(path: Path, said: str, kind: str) -> str:
 
 
 def _odd_row(path: Path) -> str:
-    """The first row of a CSV file that has another number of cells than its header, or a cell that is no text."""
-    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file, suppress(csv.Error):
+    """The first row of a CSV file that is not one line, has another number of cells than its header, or is no text."""
+    line = 0
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file)
-        rows = (row for row in reader if row)
-        header = next(rows, [])
-        for number, row in enumerate(rows, 1):
-            if len(row) != len(header):
-                cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-                return f"line {reader.line_num} has {cells}, and the header {len(header)}"
-            for name, cell in zip(header, row, strict=True):
-                if broken := re.search("[\udc80-\udcff]", cell):
-                    return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"
+        rows = ((line, row) for line, row in enumerate(reader, 1) if row)
+        try:
+            _, header = next(rows, (0, []))
+            for number, (line, row) in enumerate(rows, 1):
+                if reader.line_num > line:
+                    return _not_one_line(line)
+                if len(row) != len(header):
+                    cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+                    return f"line {line} has {cells}, and the header {len(header)}"
+                for name, cell in zip(header, row, strict=True):
+                    if broken := re.search("[\udc80-\udcff]", cell):
+                        return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"
+        except csv.Error:  # a cell as long as a file is that a quote began
+            return _not_one_line(line + 1)
     return ""
+
+
+def _not_one_line(line: int) -> str:
+    return f"line {line}: a cell holds a line break, or a quote that is not closed; write it without, or give Parquet"
 
 
 def _shown(path: Path) -> str:
@@ -172,14 +179,24 @@ def _is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
-# Free-text columns of the published files hold line breaks inside quotes.
+# Without it arrow's blocks end at any line end, and what a cell with one becomes is not defined.
 _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
-def _csv_reader(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions) -> pa.csv.CSVStreamingReader:
+def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions) -> Iterator[pa.Table]:
+    """The rows of a CSV file; after the last of them DataError, where these are fewer than the lines that are not empty."""
     text = dict.fromkeys(columns, pa.string())
     convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
-    return pa.csv.open_csv(path, options, _PARSE, convert)
+    rows = 0
+    with pa.csv.open_csv(path, options, _PARSE, convert) as reader:
+        yield reader.schema.empty_table()
+        for batch in reader:
+            rows += batch.num_rows
+            yield pa.Table.from_batches([batch])
+    with path.open(encoding="latin-1") as file:
+        lines = sum(line != "\n" for line in file)
+    if lines != rows + 1:
+        raise DataError(f"{path}: {_odd_row(path) or f'has {lines - 1} lines and {rows} rows'}; export it again")
 
 
 def _names(path: Path) -> list[str]:

@@ -7,9 +7,12 @@ number, names and order of columns, the labels there are, bounds, public rows an
 """
 
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy, deepcopy
 from fractions import Fraction
+from itertools import chain
 from typing import Any, cast
 
 import narwhals.stable.v2 as nw
@@ -19,6 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
 from copriv.estimators.build_agreement import OwnersPart, Wanted, planned, without_data
 from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget, number
@@ -74,6 +78,12 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         parts = [Records.of(x[rows], target[rows]) for rows in whose.values()]
         problem = Problem.of(agreement, parts, public=public_records, loss=loss)
         shared = self.shared_ledger
+        if len(parts) > 1 and (again := _repeated(whose, parts)):
+            warnings.warn(
+                f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
+                "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
+                RuntimeWarning, stacklevel=2,
+            )  # fmt: skip
         if shared.fits:
             warnings.warn(
                 f"fit {shared.fits + 1} in one ledger, which reads epsilon {shared.spent:g}: every fit of a "
@@ -113,6 +123,19 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
             self._forecast = forecast(self._stand_in)
         return self._forecast
+
+    def __copy__(self) -> Any:
+        made: Any = type(self).__new__(type(self))
+        vars(made).update(vars(self))
+        if self.ledger is None:
+            made._own_ledger = self.shared_ledger  # copies spend for the same caller, as clones do
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made: Any = copy(self)
+        memo[id(self)] = made
+        vars(made).update(deepcopy(vars(made), memo))
+        return made
 
     def __sklearn_clone__(self) -> Any:
         made = super().__sklearn_clone__()
@@ -371,6 +394,13 @@ def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
         raise DataError("owners: a row has no label; say whose each row is, or leave the row out")
     labels = np.array([label(one) for one in given.tolist()])
     return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
+
+
+def _repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:
+    """The owners all of whose rows are also others'."""
+    rows = [{row.tobytes() for row in np.column_stack([part.features, part.target])} for part in parts]
+    times = Counter(chain.from_iterable(rows))
+    return [name for name, mine in zip(owners, rows, strict=True) if all(times[row] > 1 for row in mine)]
 
 
 def _without_values(message: str) -> str:

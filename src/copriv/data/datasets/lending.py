@@ -3,7 +3,8 @@
 Without a path, the table inside the package: 9,857 real loans of 2016 (R package modeldata, MIT licence). With one, a file
 of one of three kinds, told by its columns:
 
-- the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns);
+- the papers' file (`loan.csv`, loans of 2007 to 2015, about 890,000 rows and 74 columns), or as
+  `copriv data fetch lending --from loan.csv` keeps it, which takes texts with line breaks;
 - `lending_10k.parquet`: 10,000 real loans of early 2018 (OpenIntro, CC BY-SA 3.0);
 - a table with the columns of the one inside the package.
 
