@@ -156,6 +156,14 @@ class LineCheck:
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
 
+    def _finished(self, said: dict[str, Any]) -> None:
+        self._none_is_left(said)
+        if not self.run.complete:
+            raise _Broken(
+                f"it says that the run finished, after {self.run.stepped} of {self._agreement.queries} queries, and not every "
+                f"owner gave its {self._agreement.answers} answers"
+            )
+
     def _none_is_left(self, _: dict[str, Any], but: int | None = None) -> None:
         """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
         for turn in self.run.open.values():
@@ -278,7 +286,7 @@ class LineCheck:
         "answer": (_answer, _answer_signed),
         "stepped": (_step, None),
         "abandoned": (_abandoned, None),
-        "finished": (_none_is_left, None),
+        "finished": (_finished, None),
         "stopped": (_none_is_left, None),
         "closed": (_closed, None),
         "model": (None, _model_signed),
