@@ -205,7 +205,7 @@ def test_a_run_that_nobody_joins_is_no_success_and_its_model_is_not_used(
     for more in ([], ["--resume"]):
         assert run([*words, *more]) == 5
         assert "the run stopped: no answer for 0.2 s" in capsys.readouterr().err
-        assert Model.load(model).record["status"] == "stopped"
+        assert Model.load(model, unfinished=True).record["status"] == "stopped"
         assert not skops.exists()
         for use in (["predict", str(model), str(tmp_path / "rows.csv")], ["export", str(model), "--skops", str(skops)]):
             assert run(use) == 3
