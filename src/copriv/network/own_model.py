@@ -38,8 +38,8 @@ def own_model(
     authority: the consortium's certificate (PEM) from the owner's own keys; without it, the one that the file names.
     unfinished: learn from a run that did not finish as well (`Model.load`).
     Guarantee: none towards who sees the result; the answers of others keep theirs. It costs no budget because nothing is
-    released. Raises AgreementError where owners answer more than once, InvalidInput for a run that does not verify or did not finish,
-    DataError for a table that is not as agreed.
+    released. Raises AgreementError where owners answer more than once, InvalidInput for a run that does not verify or did
+    not finish, DataError for a table that is not as agreed.
     """
     common = Model.load(model, unfinished)
     agreed, mechanism = common.agreement, common.agreement.mechanism
