@@ -1,9 +1,9 @@
 """Keys of a consortium: a small authority that certifies each party under its own name, and why one is refused.
 
 Each party has a folder with three files: `ca.pem` (the authority, public), `certificate.pem` (public) and `key.pem`
-(secret, readable by its owner alone). A party makes its key itself (`make_key`: its SHA-256
-stays beside it, in `own-key.txt`) and sends a signing request; the coordinator, who has made the authority (`make_authority`), certifies it (`certify`). For trying things out the coordinator
-can make a key and its certificate at once (`issue`).
+(secret, readable by its owner alone). A party makes its key itself (`make_key`: its SHA-256 stays beside it, in
+`own-key.txt`) and sends a signing request; the coordinator, who has made the authority (`make_authority`), certifies it
+(`certify`). For trying things out the coordinator can make a key and its certificate at once (`issue`).
 
 Whoever has the authority's key can certify any key under any name. So the agreement names the keys that their owners made
 (SHA-256 of the public key), and a certificate of another key is refused, whoever certified it.
