@@ -73,6 +73,8 @@ class LineCheck:
         self.problems: list[Problem] = []
         self._model_head = model_head
         self.signed: Signed | None = None
+        self.signed_last = 0
+        """The line of the last model that the learner signed."""
         self._learner: Certified | None = None
         self._owners: dict[str, Certified | None] = {}
         self._asked_at: dict[str, int] = {}
@@ -273,6 +275,7 @@ class LineCheck:
             return  # a learner without a valid certificate: its model is not signed, which is said of the model
         content = model_content(self._store.run, self.head, said["sha256"])
         self._signed(self._learner, "the learner", said["signature"], content)
+        self.signed_last = self.lines
         if self.head == self._model_head:
             record, θ = record_of(self.run, self.head), self.run.trajectory.model
             self.signed = Signed(self.lines, said["sha256"], θ, self.run.stepped, record)
