@@ -78,6 +78,22 @@ def test_a_table_that_is_not_as_agreed(home: Path, capsys: pytest.CaptureFixture
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("record", [{"run": "1", "status": "stopped", "outcome": "nobody came"}, {"run": "1"}])
+def test_a_model_whose_run_did_not_finish_is_taken_home_by_that_name_only(
+    home: Path, capsys: pytest.CaptureFixture[str], record: dict[str, str]
+) -> None:
+    (home / "common.json").write_text(Model(AGREED, np.array([0.5, 0.5]), None, record).to_json())
+    assert _finish(home) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "did not finish" in said
+    assert "--unfinished" in said
+    assert not (home / "own.json").exists()
+    with pytest.raises(CoprivError, match="did not finish"):
+        Model.load(home / "common.json")
+    assert _finish(home, "--unfinished") == 0
+    assert Model.load(home / "own.json", unfinished=True).at_home
+
+
 def test_what_was_made_at_home_is_no_common_model(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It has seen the rows that would be held out, so that they say nothing of it."""
     assert _finish(home) == 0

@@ -19,16 +19,17 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
+from copriv.network.messages import Closing
 from copriv.network.model import Model, digest_of
 from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import model_content, signed_answer
+from copriv.network.signatures import closing_content, model_content, signed_answer
 from copriv.network.store import RunStore
 from copriv.network.verify import _wrong_with, verify_run
 from copriv.network.verify_lines import LineCheck
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
-from copriv.protocol import Query
+from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement, keys, records
 
 Place = tuple[str | int, ...]
@@ -169,6 +170,38 @@ def test_a_learner_that_signs_what_does_not_follow_is_found(made: Made) -> None:
             check.signed = replace(signed, digest=digest_of(forged))
             its_word = any(place[: len(word)] == word for word in WORD)
             assert bool(found(forged, check, store)) != its_word, place
+
+
+@pytest.mark.parametrize("after", ["another model", "a count of more answers"])
+def test_a_model_that_the_learner_signed_too_early_is_found(tmp_path: Path, after: str) -> None:
+    """Of two models that say other things one would be shown to some; a count that comes later is not in the record."""
+    agreed, held = agreement(horizon=8, answers=4), keys(tmp_path)
+    owners = {
+        name: Owner(agreed, name, records(i), Squared(), MemoryLedger(name, Fraction(1), 4))
+        for i, name in enumerate(NAMES)
+    }
+    store = RunStore.create(tmp_path / "run.db", agreed, 3)
+    conductor = Conductor(store, None, 0.0, held["learner"])
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+    while queries := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:
+        for query in queries:
+            answer, _ = respond(owners[query.owner], query)
+            assert isinstance(answer, Answer)
+            conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
+    assert conductor.closing is not None
+    early = Made(tmp_path / "run.db", held, signed_model(conductor, None).to_json())
+    if after == "another model":
+        said = "the learner signed another one after it"
+        signed_model(conductor, None, forecast={"mean": 1e-9})
+    else:
+        said = "owners counted more answers after it than its record says"
+        count = Closing(conductor.closing.head, 4)
+        assert conductor.parties["bank-1"].answered < 4
+        content = closing_content(store.run, "bank-1", agreed.fingerprint, count)
+        assert conductor.closed("bank-1", replace(count, signature=held["bank-1"].sign(content)))
+    store.close()
+    assert said in "; ".join(early.wrong(early.text))
 
 
 UNKNOWN: dict[str, Callable[[Any], Any]] = {

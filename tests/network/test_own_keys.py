@@ -303,6 +303,30 @@ def test_data_check_says_so_before_the_day_of_the_run(parties: tuple[Agreement, 
     assert "the agreement does not name the key that this party made" in problem
 
 
+def test_a_key_is_its_owners_own_without_its_request(parties: tuple[Agreement, Held, Path]) -> None:
+    """The request is sent to the coordinator, and may be moved."""
+    agreed, held, made = parties
+    own = made.parent / "bank-1"
+    (own / "request.pem").unlink()
+    unnamed = agreed.replace(owner=[{**one.model_dump(exclude_none=True), "key": None} for one in agreed.owner])
+    with pytest.raises(KeysRefused, match="does not name the key that this party made"):
+        Keys.load(own).check_agreed(unnamed.owner_keys.get("bank-1"))
+    Keys.load(own).check_agreed(agreed.owner_keys["bank-1"])
+    forged(made, held, "bank-1")
+    for name in ("key.pem", "certificate.pem"):
+        shutil.copy(made / "forged bank-1" / name, own / name)
+    with pytest.raises(KeysRefused, match="take a secret key from nobody"):
+        Keys.load(own)
+
+
+def test_a_folder_whose_record_of_its_key_is_damaged_is_refused(parties: tuple[Agreement, Held, Path]) -> None:
+    own = parties[2].parent / "bank-1"
+    for content in (b"", b"none", b"\xff"):
+        (own / "own-key.txt").write_bytes(content)
+        with pytest.raises(KeysRefused, match="take a secret key from nobody"):
+            Keys.load(own)
+
+
 def test_a_secret_key_that_somebody_else_put_there_is_refused(tmp_path: Path) -> None:
     """The coordinator's folder might hold a key as well, and be copied over the owner's own."""
     agreed, made = agreement(), tmp_path / "made"

@@ -12,6 +12,7 @@ from copriv.cli import run as copriv
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
+from copriv.network.messages import Refusal
 from copriv.network.model import Model
 from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
@@ -55,7 +56,7 @@ def tables(folder: Path) -> dict[str, Path]:
     return made
 
 
-def conducted(folder: Path, held: dict[str, Keys], terms: Agreement) -> dict[str, Path]:
+def conducted(folder: Path, held: dict[str, Keys], terms: Agreement, refuses: str = "") -> dict[str, Path]:
     own = tables(folder)
     owners = {
         name: Owner(terms, name, owner_records(terms, name, str(own[name]), None)[0], Squared(),
@@ -68,6 +69,9 @@ def conducted(folder: Path, held: dict[str, Keys], terms: Agreement) -> dict[str
         conductor.joined(name, 0.0, held[name].certificate.decode())
     while queries := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:
         for query in queries:
+            if query.owner == refuses:
+                conductor.refused(refuses, Refusal(query.identity, "policy", "no"), 1.0)
+                continue
             answer, _ = respond(owners[query.owner], query)
             assert isinstance(answer, Answer)
             conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
@@ -132,6 +136,16 @@ def test_an_intercept_is_there_once(tmp_path, held):
     assert len(Model.load(tmp_path / "own.json").theta) == 3
 
 
+def test_a_run_that_did_not_finish_is_learned_from_by_that_name_only(tmp_path, held, capsys):
+    own = conducted(tmp_path, held, Agreement.of(AGREED), refuses=NAMES[2])
+    assert learn(tmp_path, NAMES[0], own[NAMES[0]]) == 3
+    assert "did not finish" in capsys.readouterr().err
+    assert not (tmp_path / "own.json").exists()
+    assert learn(tmp_path, NAMES[0], own[NAMES[0]], "--unfinished") == 0
+    found = Model.load(tmp_path / "own.json", unfinished=True).record
+    assert (found["status"], found["learned_at_home"]["answers_of"]) == ("stopped", [NAMES[1]])
+
+
 def test_a_run_that_was_tampered_with_teaches_nothing(tmp_path, held, capsys):
     own = conducted(tmp_path, held, Agreement.of(AGREED))
     document = json.loads((tmp_path / "run.json").read_text())
@@ -147,6 +161,6 @@ def test_many_answers_and_wrong_names_are_refused(tmp_path, held, capsys):
     assert learn(tmp_path, "nobody", own[NAMES[0]]) == 3
     assert "not in the agreement" in capsys.readouterr().err
     many = Agreement.of({**AGREED, "agreement": {"rule": "A2", "horizon": 9, "answers": 3, "step": 0.1}})
-    (tmp_path / "many.json").write_text(Model(many, np.zeros(2), None, {}).to_json())
+    (tmp_path / "many.json").write_text(Model(many, np.zeros(2), None, {"status": "finished"}).to_json())
     assert learn(tmp_path, NAMES[0], own[NAMES[0]], "--model", str(tmp_path / "many.json")) == 3
     assert "copriv own-learners" in capsys.readouterr().err

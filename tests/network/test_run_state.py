@@ -242,6 +242,43 @@ def test_without_answers_the_run_stops_and_says_for_whom_it_waits() -> None:
     assert "waiting for bank-2, bank-3" in table.conductor.outcome.reason
 
 
+@pytest.mark.parametrize("code", ["budget", "policy", "lost"])
+@pytest.mark.parametrize("rule", ["A1", "A2", "S2"])
+@pytest.mark.parametrize("answered", [0, 1, 5])
+def test_a_run_that_its_owners_leave_early_is_stopped(rule: str, code: str, answered: int) -> None:
+    """However much of it there was: only what was agreed is the end of a run."""
+    table = Table(":memory:", agreement(rule, horizon=5 if rule[0] == "S" else 12), DROP)
+    table.all_join()
+    for _ in range(answered):
+        table.reply(min(table.asked))
+    while table.conductor.outcome is None:
+        for name in NAMES:
+            query = table.asked.pop(name, None)
+            table.conductor.refused(name, Refusal("" if query is None else query.identity, code, "no"), table.now)
+            table.collect()
+    assert table.conductor.stepped < table.agreed.queries
+    assert table.conductor.outcome.status == "stopped"
+    assert f"after {table.conductor.stepped} of {table.agreed.queries} queries" in table.conductor.outcome.reason
+
+
+def test_a_run_whose_owners_gave_all_their_answers_is_finished() -> None:
+    """One answer came too late to be used, so that fewer queries than agreed moved the model."""
+    table = Table(":memory:", agreement("A1"), WAIT)
+    table.all_join()
+    (slow,) = table.asked
+    late = table.asked.pop(slow)
+    table.later(11)
+    answer, _ = respond(table.owners[slow], late)
+    assert isinstance(answer, Answer)
+    table.conductor.answered(answer, table.now)
+    table.collect()
+    while table.asked:
+        table.reply(min(table.asked))
+    assert table.conductor.outcome is not None
+    assert (table.conductor.outcome.status, table.conductor.stepped) == ("finished", 11)
+    assert "every owner gave all its answers, after 11 of 12 queries" in table.conductor.outcome.reason
+
+
 def test_offers_go_to_all_and_the_first_reply_gets_the_turn() -> None:
     table = Table(":memory:", agreement("A1"), Conduct(talk="broadcast"))
     table.all_join()

@@ -255,6 +255,35 @@ def test_a_learner_that_asks_where_the_rule_does_not_lead_is_found_out(
     assert "turn 5 asks at a point to which the agreed rule does not lead" in said
 
 
+@pytest.mark.parametrize("answered", [0, 1, 7])
+def test_a_learner_that_calls_a_run_finished_which_its_owners_left_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, answered: int
+) -> None:
+    """The model's file says so too, and is signed."""
+    honest = Conductor._end
+    monkeypatch.setattr(Conductor, "_end", lambda self, _, reason: honest(self, "finished", reason))
+    store = RunStore.create(tmp_path / "run.db", agreement(horizon=8, answers=3), 3)
+    conductor = Conductor(store, None, 0.0, held["learner"])
+    owners = honest_owners(store.agreement)
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+    while conductor.outcome is None:
+        for owner, query in conductor.take_outbox():
+            assert isinstance(query, Query)
+            answer, _ = respond(owners[owner], query)
+            assert isinstance(answer, Answer)
+            if conductor.stepped < answered:
+                conductor.answered(signed_answer(held[owner], store.run, query, answer), 1.0)
+            else:
+                conductor.refused(owner, Refusal(query.identity, "budget", "no"), 1.0)
+    model = signed_model(conductor, None)
+    assert model.finished_run
+    (tmp_path / "model.json").write_text(model.to_json())
+    store.close()
+    said_of_it = told(check(tmp_path / "run.db", held, model=tmp_path / "model.json"))
+    assert f"it says that the run finished, after {answered} of 8 queries" in said_of_it
+
+
 def test_a_learner_that_weighs_answers_as_it_likes_is_found_out(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,19 +162,12 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
         ) from None
 
 
-<<<<<<< HEAD
-=======
-def _as_it_is(raw: Path, made: Path) -> None:
-    shutil.copyfile(raw, made)
-
-
 def _loan_table(raw: Path, made: Path) -> None:
     """Its free texts hold line breaks, with which an owner's CSV file is refused; every row of this one is public."""
     table = pa.csv.read_csv(raw, parse_options=pa.csv.ParseOptions(newlines_in_values=True))
     pa.parquet.write_table(table, made)
 
 
->>>>>>> mend-cells
 def _card_table(raw: Path, made: Path) -> None:
     """OpenML gives Parquet or ARFF, other places CSV; ARFF is CSV under a header of its own."""
     with raw.open("rb") as file:
@@ -252,13 +245,8 @@ REMOTES: dict[str, Remote] = {
             "lending",
             "Lending Club's loans of 2007 to 2015",
             None,
-<<<<<<< HEAD
-            "loan.csv",
-            shutil.copyfile,
-=======
             "loan.parquet",
             _loan_table,
->>>>>>> mend-cells
             ("int_rate", "loan_amnt", "grade"),
             0,
             "bring loan.csv (Kaggle, Lending Club Loan Data) and fetch it from its path: "

@@ -1,9 +1,9 @@
 """Keys of a consortium: a small authority that certifies each party under its own name, and why one is refused.
 
 Each party has a folder with three files: `ca.pem` (the authority, public), `certificate.pem` (public) and `key.pem`
-(secret, readable by its owner alone). A party makes its key itself (`make_key`), and sends a signing request; the
-coordinator, who has made the authority (`make_authority`), certifies it (`certify`). For trying things out the coordinator
-can make a key and its certificate at once (`issue`).
+(secret, readable by its owner alone). A party makes its key itself (`make_key`: its SHA-256 stays beside it, in
+`own-key.txt`) and sends a signing request; the coordinator, who has made the authority (`make_authority`), certifies it
+(`certify`). For trying things out the coordinator can make a key and its certificate at once (`issue`).
 
 Whoever has the authority's key can certify any key under any name. So the agreement names the keys that their owners made
 (SHA-256 of the public key), and a certificate of another key is refused, whoever certified it.
@@ -29,7 +29,7 @@ from copriv.errors import InvalidInput
 
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
-AUTHORITY_KEY, REQUEST = "ca-key.pem", "request.pem"
+AUTHORITY_KEY, REQUEST, OWN_KEY = "ca-key.pem", "request.pem", "own-key.txt"
 
 
 _NONE_OF_OURS = (
@@ -51,7 +51,7 @@ class Keys:
     certificate: bytes
     key: bytes = field(repr=False)
     own: bool = False
-    """Whether the party made the key itself: its signing request lies beside it."""
+    """Whether the party made the key itself: its folder says so, and which key (`own-key.txt`)."""
 
     @classmethod
     def load(cls, folder: str | Path) -> "Keys":
@@ -72,12 +72,12 @@ class Keys:
                 f"{folder / KEY}: other accounts of this machine may read or replace it, and so answer or sign in this party's "
                 f"name; take that away (chmod 600 {folder / KEY}), and make a new key if somebody may have read it"
             )
-        own = (folder / REQUEST).exists()
+        own = (folder / OWN_KEY).exists()
         keys = cls(authority, certificate, key, own)
-        if own and read_request(folder / REQUEST)[1].public_key() != keys._private.public_key():
+        if own and (folder / OWN_KEY).read_bytes().strip() != key_fingerprint(keys._private).encode():
             raise KeysRefused(
-                f"{folder / KEY}: is not the key that {REQUEST} was made with; put back the one that copriv owner keys wrote, "
-                "and take a secret key from nobody"
+                f"{folder / KEY}: is not the key that {OWN_KEY} names; put back the one that copriv owner keys wrote, and take "
+                "a secret key from nobody"
             )
         keys.check()
         return keys
@@ -239,8 +239,10 @@ def make_key(folder: str | Path, name: str) -> str:
     else:
         key = _new_key(folder, name)
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
-    _write(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))
-    return key_fingerprint(request)
+    made = key_fingerprint(key)
+    _write(folder / OWN_KEY, f"{made}\n".encode())
+    _write(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))  # last: without it the call is repeated
+    return made
 
 
 def read_request(path: str | Path) -> tuple[str, x509.CertificateSigningRequest]:
@@ -315,8 +317,8 @@ def fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def key_fingerprint(holder: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """SHA-256 of the public key of a certificate, or of a request for one, hex."""
+def key_fingerprint(holder: x509.Certificate | x509.CertificateSigningRequest | ec.EllipticCurvePrivateKey) -> str:
+    """SHA-256 of the public key of a certificate, of a request for one, or of a secret key, hex."""
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(holder.public_key().public_bytes(serialization.Encoding.DER, form)).hexdigest()
 

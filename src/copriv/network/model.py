@@ -88,8 +88,12 @@ class Model(Shown):
         return cls(agreement, theta, dictionary, record)
 
     @classmethod
-    def load(cls, path: str | Path, unfinished: bool = True) -> "Model":
-        """Read a model file. Raises InvalidInput, and without `unfinished` also for a model whose run did not finish."""
+    def load(cls, path: str | Path, unfinished: bool = False) -> "Model":
+        """Read a model file.
+
+        unfinished: take a model whose run did not finish as well; it may have learned nothing.
+        Raises InvalidInput for what is no model file, and, without `unfinished`, for a model whose run did not finish.
+        """
         model = cls.of(read_document(path))
         if not (unfinished or model.finished_run):
             raise InvalidInput(

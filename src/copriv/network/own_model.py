@@ -24,16 +24,24 @@ from copriv.network.trajectory import Trajectory
 from copriv.network.verify import verify_run
 
 
-def own_model(run: str | Path, model: str | Path, name: str, table: object, authority: bytes | None = None) -> Model:
+def own_model(
+    run: str | Path,
+    model: str | Path,
+    name: str,
+    table: object,
+    authority: bytes | None = None,
+    unfinished: bool = False,
+) -> Model:
     """The model of owner `name`, from everybody else's answers in a run's file and its own table.
 
     run: the file of `copriv learner --store`. model: the common model's file, for the public dictionary.
     authority: the consortium's certificate (PEM) from the owner's own keys; without it, the one that the file names.
+    unfinished: learn from a run that did not finish as well (`Model.load`).
     Guarantee: none towards who sees the result; the answers of others keep theirs. It costs no budget because nothing is
-    released. Raises AgreementError where owners answer more than once, InvalidInput for a run that does not verify,
-    DataError for a table that is not as agreed.
+    released. Raises AgreementError where owners answer more than once, InvalidInput for a run that does not verify or did
+    not finish, DataError for a table that is not as agreed.
     """
-    common = Model.load(model)
+    common = Model.load(model, unfinished)
     agreed, mechanism = common.agreement, common.agreement.mechanism
     if not isinstance(mechanism, OneAnswer):
         raise AgreementError(

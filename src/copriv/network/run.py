@@ -121,7 +121,7 @@ class Run:
         self.began, self.ended = 0.0, 0.0
         """Seconds since 1970: when it was last begun or taken up again, and when it last ended."""
         self.status: str | None = None
-        """"finished" or "stopped"; None while it goes on."""
+        """"finished" (see `complete`) or "stopped"; None while it goes on."""
         self.outcome: str | None = None
         """Why it ended."""
         self._trajectory: Trajectory | None = None
@@ -157,6 +157,15 @@ class Run:
         if self._trajectory is None:
             raise StoreFailed("the run has not begun")
         return self._trajectory
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is at its end by the rules: the agreed queries moved the model, or every owner gave its m answers.
+
+        An answer that was lost was not given.
+        """
+        given, m = (len(party.counts) for party in self.parties.values()), self.agreement.answers
+        return self.stepped >= self.agreement.queries or (self.stepped > 0 and all(n >= m for n in given))
 
     def turn_of(self, owner: str) -> Turn | None:
         """The open turn that waits for an owner."""

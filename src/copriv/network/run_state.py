@@ -48,7 +48,7 @@ _MOST_REFUSALS = 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "finished", or "stopped" for a named reason."""
+    """How a run ended: "finished" by its rules (`Run.complete`), or "stopped" for a named reason."""
 
     status: Literal["finished", "stopped"]
     reason: str
@@ -83,7 +83,6 @@ class Conductor:
         # Looked at for every answer, and worked out anew by the agreement each time it is asked.
         agreed = store.agreement
         self._fingerprint, self._m, self._all = agreed.fingerprint, agreed.answers, agreed.queries
-        self._rounds = agreed.synchronous and not agreed.one_answer
         self._from_the_store(now)
         self._begin()
 
@@ -308,10 +307,11 @@ class Conductor:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
-            if self.stepped and not self._rounds:
-                self._end("finished", f"no owner answers any more, after {self.stepped} queries ({out})")
+            so_far = f"after {self.stepped} of {self._all} queries ({out})"
+            if self.run.complete:
+                self._end("finished", f"every owner gave all its answers, {so_far}")
             else:
-                self._end("stopped", f"no round can be completed any more ({out})")
+                self._end("stopped", f"no owner can be asked any more, {so_far}")
         elif self.held:
             self._turns.progress = self._turns.now  # nobody is waited for, so nobody's patience ends
         elif self.conduct.talk == "choose":

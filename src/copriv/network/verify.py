@@ -129,7 +129,13 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         return [
             f"is of line {signed.line}; the run went on after it, to {check.run.stepped} steps from {signed.stepped}"
         ]
+    if signed.line < check.signed_last:
+        return [f"is of line {signed.line}; the learner signed another one after it, in line {check.signed_last}"]
     θ, wrong = signed.theta, []
+    if [owner["answers"] for owner in signed.record["owners"]] != [
+        check.run.parties[owner["name"]].answered for owner in signed.record["owners"]
+    ]:
+        wrong.append(f"is of line {signed.line}; owners counted more answers after it than its record says")
     if θ.shape != model.theta.shape or not np.allclose(
         θ, model.theta, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(θ).max(initial=0.0)))
     ):

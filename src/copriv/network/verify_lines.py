@@ -73,6 +73,8 @@ class LineCheck:
         self.problems: list[Problem] = []
         self._model_head = model_head
         self.signed: Signed | None = None
+        self.signed_last = 0
+        """The line of the last model that the learner signed."""
         self._learner: Certified | None = None
         self._owners: dict[str, Certified | None] = {}
         self._asked_at: dict[str, int] = {}
@@ -155,6 +157,14 @@ class LineCheck:
             raise _Broken("the fingerprint of its public dictionary is none")
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
+
+    def _finished(self, said: dict[str, Any]) -> None:
+        self._none_is_left(said)
+        if not self.run.complete:
+            raise _Broken(
+                f"it says that the run finished, after {self.run.stepped} of {self._agreement.queries} queries, and not every "
+                f"owner gave its {self._agreement.answers} answers"
+            )
 
     def _none_is_left(self, _: dict[str, Any], but: int | None = None) -> None:
         """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
@@ -265,6 +275,7 @@ class LineCheck:
             return  # a learner without a valid certificate: its model is not signed, which is said of the model
         content = model_content(self._store.run, self.head, said["sha256"])
         self._signed(self._learner, "the learner", said["signature"], content)
+        self.signed_last = self.lines
         if self.head == self._model_head:
             record, θ = record_of(self.run, self.head), self.run.trajectory.model
             self.signed = Signed(self.lines, said["sha256"], θ, self.run.stepped, record)
@@ -278,7 +289,7 @@ class LineCheck:
         "answer": (_answer, _answer_signed),
         "stepped": (_step, None),
         "abandoned": (_abandoned, None),
-        "finished": (_none_is_left, None),
+        "finished": (_finished, None),
         "stopped": (_none_is_left, None),
         "closed": (_closed, None),
         "model": (None, _model_signed),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson
+from copriv.cli.commands.options import AsJson, Unfinished
 from copriv.cli.commands.party_options import check_folder, check_not_read
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_own_file
@@ -26,6 +26,7 @@ def command(
         Path | None,
         typer.Option("--keys", metavar="DIR", help="Your folder of keys, for its ca.pem.", envvar="COPRIV_KEYS"),
     ] = None,
+    unfinished: Unfinished = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn an own model from everybody's answers in a run's file. It costs no budget, because it is not released."""
@@ -37,7 +38,7 @@ def command(
         authority = None if keys is None else (keys / "ca.pem").read_bytes()
     except OSError as error:
         raise InvalidInput(f"--keys: {keys} has no ca.pem that can be read ({error.strerror})") from None
-    made = own_model(run, model or run.with_suffix(".json"), name, str(data), authority)
+    made = own_model(run, model or run.with_suffix(".json"), name, str(data), authority, unfinished)
     replace_own_file(to, made.to_json().encode())
     found = made.record["learned_at_home"]
     if as_json:

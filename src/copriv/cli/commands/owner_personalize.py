@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import AsJson
+from copriv.cli.commands.options import AsJson, Unfinished
 from copriv.cli.commands.party_options import check_folder, check_not_read
 from copriv.cli.show.console import log
 from copriv.cli.show.output import replace_own_file
@@ -18,6 +18,7 @@ def command(
     data: Annotated[Path, typer.Option("--data", metavar="TABLE", help="This owner's own rows, .csv or .parquet.")],
     to: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the own model goes; it must not leave.")],
     seed: Annotated[int, typer.Option(min=0, help="Of the folds that its rows are split into.")] = 0,
+    unfinished: Unfinished = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit an own model at home with the common one as a prior. It costs no budget, because it is not released."""
@@ -25,7 +26,7 @@ def command(
 
     check_folder("--out", to)
     check_not_read("--out", to, model, data)
-    common = Model.load(model)
+    common = Model.load(model, unfinished)
     own = common.personalized(data, seed=seed)
     replace_own_file(to, own.to_json().encode())
     found = own.record["personalized_at_home"]
