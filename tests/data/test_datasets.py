@@ -148,7 +148,7 @@ def test_a_lending_file_with_a_fault_names_it(tmp_path):
     frame.to_parquet(path)
     with pytest.raises(DataError, match="annual_inc, row 9: is -1, below its declared bound 0"):
         load_consortium("lending", [100], path=path, public_rows=100)
-    published_loans().drop(columns=["dti", "grade"]).to_csv(path, index=False)
+    published_loans().drop(columns=["dti", "grade"]).to_parquet(path)
     with pytest.raises(DataError, match="not a Lending Club table that is known here: it lacks grade, dti; add them"):
         load_consortium("lending", [100], path=path, public_rows=100)
 
