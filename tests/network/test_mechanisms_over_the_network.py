@@ -231,7 +231,7 @@ def test_all_are_asked_at_once_and_who_is_away_is_done_without(tmp_path: Path) -
         conductor.answered(message, 0.0)
     conductor.refused("bank-3", Refusal(queries["bank-3"].identity, "policy", "not today"), 0.0)
     assert conductor.outcome is not None
-    assert (conductor.outcome.status, conductor.stepped) == ("finished", 2)
+    assert (conductor.outcome.status, conductor.stepped) == ("stopped", 2), "one owner refused"
 
 
 def test_a_run_of_one_answer_goes_on_after_a_crash(tmp_path: Path) -> None:
