@@ -218,7 +218,7 @@ def test_wherever_making_a_key_is_killed_the_same_command_ends_it(
         raise Killed
 
     for name in ("touch", "write_bytes", "replace"):
-        for which in ("key.pem", "request.pem"):
+        for which in ("key.pem", "own-key.txt", "request.pem"):
             folder, work = tmp_path / f"{name} {which}", getattr(Path, name)
 
             def struck(path: Path, *given: Any, work: Any = work, which: str = which, **more: Any) -> Any:
@@ -231,7 +231,7 @@ def test_wherever_making_a_key_is_killed_the_same_command_ends_it(
             written = [each.read_bytes() for each in folder.glob("key.pem")]
             assert make_key(folder, "bank-1") == key_fingerprint(read_request(folder / "request.pem")[1])
             assert [(folder / "key.pem").read_bytes()][: len(written)] == written, "a key that was made stays"
-            assert sorted(each.name for each in folder.iterdir()) == ["key.pem", "request.pem"]
+            assert sorted(each.name for each in folder.iterdir()) == ["key.pem", "own-key.txt", "request.pem"]
             assert (folder / "key.pem").stat().st_mode & 0o077 == 0
             with pytest.raises(KeysRefused, match="already holds a key"):
                 make_key(folder, "bank-1")
