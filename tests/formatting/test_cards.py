@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 import copriv
-from copriv.data import PublicDictionary
+from copriv.data import DataSpecification, PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.forecast.what_if import reach, without
 from copriv.formatting.cards import HEIGHT, WIDTH, Card, Shown, Table, in_short
@@ -40,6 +40,7 @@ def values(outlook, simulation, own_learners, agreement):
         simulation.owners[0], outlook, outlook.plan, outlook.plan.choice, outlook.plan.curve, outlook.agreed,
         outlook.agreed.relative_fitness, outlook.owners[0], outlook.consortium, outlook.heterogeneity, own_learners,
         own_learners.learners[0], reach(outlook, 0.5), without(outlook, ["small"]), dictionary, schema,
+        DataSpecification("table", path="rows.csv", schema=schema, components=0),
         schema.encode(pandas.DataFrame({"amount": np.linspace(0, 1, 900), "rate": np.linspace(0, 1, 900)})),
         Report("async-fig1", "reproduced", 3.0, False, document),
         Personalized(np.zeros(3), np.array([0.0, np.inf]), np.array([0.5, 0.5]), 10),

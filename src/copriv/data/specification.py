@@ -9,11 +9,12 @@ from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Scaling, Schema
 from copriv.data.source import Source, Wanted
 from copriv.errors import DataError
+from copriv.formatting.cards import Shown
 from copriv.validation import count
 
 
 @dataclass(frozen=True, eq=False)
-class DataSpecification:
+class DataSpecification(Shown):
     """Everything that turns a table into records, apart from the table's rows. Public.
 
     Raises InvalidInput for numbers that cannot be.
