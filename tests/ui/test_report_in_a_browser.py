@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
     """One report that is in order, and one of a ledger of which a line was changed."""
     left = run_left_behind(
         tmp_path_factory.mktemp("report"), agreement(horizon=9, answers=3).replace(agreement={"name": LONG}),
-        record={"forecast": {"queries": 9, "relative_fitness": {"mean": 0.01, "low": 0.001, "high": 0.03}}},
+        forecast={"queries": 9, "relative_fitness": {"mean": 0.01, "low": 0.001, "high": 0.03}},
     )  # fmt: skip
     given = {"authority": left.keys["learner"].authority, "witness": left.own_keys, "docs": "https://docs.example"}
     made = document(left.ledger, [RunFile.at(left.run)], [left.agreed], **given)
