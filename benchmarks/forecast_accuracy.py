@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from copriv import Agreement, Problem, simulate
-from copriv.forecast.assessment import WORLDS, assess, worlds_unlike
+from copriv.forecast.assessment import WORLDS, assess
 from copriv.forecast.rare_records import Unseen
 from copriv.plan import plan
-from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv_papers.consortia import table_at_hand
 
@@ -41,9 +41,9 @@ def cell(dataset: str, owners: int, epsilon: float, public: bool) -> str:
     chosen = plan(problem.on_public(), public_start=public, preconditioner=public)
     seconds = time.perf_counter() - begun
     sample = PublicSample(problem.on_public().under(chosen.agreement))
-    unlike = worlds_unlike(sample, sample.problem.terms, heterogeneity_of(sample.problem), 0)
-    seen_before = assess(sample.problem, "", sample=sample, unlike=unlike)
-    forecast, pools = seen_before.relative_fitness, [world.pool for world in unlike or sample.drawn(WORLDS)]
+    worlds = draw_worlds(sample, sample.problem.terms, heterogeneity_of(sample), WORLDS)
+    seen_before = assess(sample.problem, "", worlds=worlds)
+    forecast, pools = seen_before.relative_fitness, [world.pool for world in worlds]
     rare = Unseen.of(sample.problem.unbounded[0], pools, seen_before.models, 10_000 * owners)
     measured = simulate(problem.under(chosen.agreement), runs=RUNS, seed=1, alone=False, record_at=[])
     said, seen = float(forecast.median[-1]), measured.relative_fitness.final["median"]

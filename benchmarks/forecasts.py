@@ -18,10 +18,8 @@ from copriv.errors import InvalidInput
 from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.model.records import Records
-from copriv.rules.async_copies import a1_recursion
-from copriv.rules.recursion import InRounds, Recursion, WithMemory
-from copriv.rules.sync_averaged import s2_average, s2_steps
-from copriv.rules.sync_decay import s1_steps
+from copriv.rules.rule import InRounds, Recursion, WithCopies, WithMemory
+from copriv.rules.synchronous import s1_steps, s2_average, s2_steps
 
 OWNERS = {
     "3 identical": OwnerKinds.of([1e4], [1e-3], counts=[3]),
@@ -34,7 +32,7 @@ T, P = 1000, 10
 RECURSIONS: dict[str, Recursion] = {
     "S1": InRounds(s1_steps(1e5, T)),
     "S2": InRounds(s2_steps(0.01, T), s2_average(T)),
-    "A1": a1_recursion(10.0, T),
+    "A1": WithCopies(10.0 / T**2, 0.5),
     "A2": WithMemory(0.05),
 }
 

@@ -42,9 +42,8 @@ from copriv.network.agent import OwnerAgent
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, issue, make_authority
 from copriv.network.learner import Learner
-from copriv.network.messages import encode
+from copriv.network.messages import answer_content, encode, query_content, signed_answer, signed_query
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import answer_content, query_content, signed_answer, signed_query
 from copriv.network.store import RunStore
 from copriv.network.transport import Link
 from copriv.network.turns import Conduct

@@ -17,14 +17,14 @@ from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Keys, issue, make_authority
 from copriv.network.learner import Learner
-from copriv.network.messages import Hello, Welcome, signed_content
+from copriv.network.messages import Hello, Welcome, welcome_content
 from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import RunStore
-from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.release_time import ReleaseTime
 from ledger_files import opened
+from memory_network import MemoryNetwork
 
 NAMES = ("bank-1", "bank-2", "bank-3")
 QUICK = Patience(first=0.01, longest=0.1, give_up=20.0)
@@ -137,7 +137,7 @@ class Consortium:
 
 def welcome(learner: Keys, hello: Hello, run: str = "run") -> Welcome:
     """What an honest learner says first."""
-    signature = learner.sign(signed_content(hello, run))
+    signature = learner.sign(welcome_content(hello, run))
     return Welcome(run, "choose", 0.0, 0, "", learner.certificate.decode(), signature)
 
 

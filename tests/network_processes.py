@@ -11,15 +11,15 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
         "copriv.cli.commands.learner",
-        "copriv.cli.commands.owner_serve",
-        "copriv.cli.run_summary",
+        "copriv.cli.commands.owner",
+        "copriv.report.public_rows",
         "copriv.data.consortium",
         "copriv.network.agent",
         "copriv.network.grpc_transport",
         "copriv.network.learner",
         "copriv.network.model",
         "copriv.network.setup",
-        "copriv.privacy.ahead",
+        "copriv.privacy.laplace",
         "copriv.privacy.laplace",
     ]
 )

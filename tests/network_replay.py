@@ -22,14 +22,14 @@ def replayed(agreed: Agreement, path: Path, held: Any = None) -> tuple[Any, Repl
     held = held or [records(i) for i in range(agreed.n_owners)]
     store = RunStore.resume(path, agreed)
     try:
-        turns = store.turns()
-        queries = {query.identity: (turn, query) for turn, _, query in store.queries()}
-        given = {(queries[a.identity][0], a.owner): a.gradient for a in store.answers()}
+        turns = {line.data["turn"]: line.numbers for line in store.events("asked")}
+        turn_of = {line.data["identity"]: line.data["turn"] for line in store.events("query")}
+        given = {(turn_of[a.data["identity"]], a.data["owner"]): a.numbers for a in store.events("answer")}
         steps = [event.data for event in store.events("stepped")]
     finally:
         store.close()
     names, bound = agreed.owner_names, agreed.gradient_bound
-    asked_at = [turns[step["turn"]][1] for step in steps]
+    asked_at = [turns[step["turn"]] for step in steps]
     # In rounds (a window of everybody) an answer is always at the rule's own θ.
     in_flight = agreed.agreement.rule == "A2" and agreed.agreement.window == 1
     current = _points(agreed, steps, given) if in_flight else asked_at

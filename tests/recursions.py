@@ -1,9 +1,7 @@
 """The rules' linear recursions by the labels that tests go through: "S2 last" is S2 without its average."""
 
-from copriv.rules.async_copies import a1_recursion
-from copriv.rules.recursion import InRounds, Recursion, WithMemory
-from copriv.rules.sync_averaged import s2_average, s2_steps
-from copriv.rules.sync_decay import s1_steps
+from copriv.rules.rule import InRounds, Recursion, WithCopies, WithMemory
+from copriv.rules.synchronous import s1_steps, s2_average, s2_steps
 
 
 def recursion_of(rule: str, step: float, horizon: int) -> Recursion:
@@ -12,6 +10,6 @@ def recursion_of(rule: str, step: float, horizon: int) -> Recursion:
         "S1": lambda: InRounds(s1_steps(step, horizon)),
         "S2": lambda: InRounds(s2_steps(step, horizon), s2_average(horizon)),
         "S2 last": lambda: InRounds(s2_steps(step, horizon)),
-        "A1": lambda: a1_recursion(step, horizon),
+        "A1": lambda: WithCopies(step / horizon**2, 0.5),
         "A2": lambda: WithMemory(step),
     }[rule]()

@@ -11,9 +11,8 @@ from copriv.agreement import Agreement
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
-from copriv.network.record import signed_model
+from copriv.network.messages import signed_answer
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
@@ -88,7 +87,7 @@ def run_left_behind(
                     conductor.answered(signed_answer(left.keys[query.owner], store.run, query, answer), 1.0)
                 elif not isinstance(answer, Answer):
                     conductor.refused(query.owner, answer, 1.0)
-        left.model.write_text(signed_model(conductor, None, public, forecast).to_json(), encoding="utf-8")
+        left.model.write_text(conductor.signed_model(None, public, forecast).to_json(), encoding="utf-8")
     store.close()
     return left
 

@@ -7,9 +7,8 @@ from fractions import Fraction
 
 from copriv.losses import Squared
 from copriv.network.agent import respond
-from copriv.network.messages import Closing
+from copriv.network.messages import Closing, closing_content, signed_answer
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import closing_content, signed_answer
 from copriv.network.store import RunStore
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger

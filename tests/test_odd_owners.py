@@ -9,7 +9,7 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.errors import CoprivError
-from copriv.forecast.standalone_models import OwnJudgement
+from copriv.forecast.standalone_models import WithoutJoining
 from copriv.model.records import Records
 from copriv.plan.minimax_regret import _regret
 from copriv.populations.by_owner import OwnerLaws
@@ -74,7 +74,7 @@ def test_a_stratum_of_the_public_rows_may_be_odd(kind: str, loss: str) -> None:
     problem = Problem.forecasting(_terms(parts, loss, 1e-3), public, strata=labels)
     laws = OwnerLaws(PublicSample.of(problem))
     worlds = laws.drawn(3, 0)
-    judged = OwnJudgement.within(laws.sample.optimum.theta, worlds)
+    judged = WithoutJoining.of_known(laws.sample.optimum.theta, worlds)
     assert np.isfinite([laws.heterogeneity.low, laws.heterogeneity.value, laws.heterogeneity.high]).all()
     assert np.isfinite(judged.everybody).all()
     assert np.isfinite(judged.own).all()
@@ -128,7 +128,7 @@ def test_tables_that_say_nothing_get_an_answer_or_an_error_in_words() -> None:
         with pytest.raises(CoprivError, match=r"set model\.regularization above 0"):
             copriv.forecast(terms, (X, 0.0 * y), runs=4, strata=strata)
     laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (0.0 * X, y), strata=labels)))
-    assert np.isfinite(OwnJudgement.within(laws.sample.optimum.theta, laws.drawn(2, 0)).everybody).all()
+    assert np.isfinite(WithoutJoining.of_known(laws.sample.optimum.theta, laws.drawn(2, 0)).everybody).all()
     found = copriv.simulate(terms, data=[(0.0 * X[:40], y[:40])] * 3, runs=2)
     assert np.isfinite(found.relative_fitness.runs).all()
 

@@ -52,12 +52,19 @@ def _both(drawn: Drawn, seed: int) -> dict[str, Any]:
         "high": float(band.high[-1]), "runs": runs.tolist(), "quiet": quiet, "public_only": public,
         "public_said": said.public_only, "alone": alone, "alone_said": [o.alone for o in said.owners],
         "optimum": problem.optimum.value, "optimum_said": said.optimum, "kind_of_forecast": plan.kind,
-        "pays": [bool(o.joining_pays) for o in said.owners],
-        "probability": [getattr(o, "joining_pays_probability", None) for o in said.owners],
-        "paid": [bool(np.median(runs) < min(a, public)) for a in alone],
-        "paid_share": [float(np.mean(runs < min(a, public))) for a in alone],
+        "pays": [o.on_all.probability > 0.5 for o in said.owners],
+        "probability": [o.on_all.probability for o in said.owners],
+        "paid": [bool(_gain(np.median(runs), min(a, public)) >= said.agreed.agreement.worthwhile) for a in alone],
+        "paid_share": [
+            float(np.mean(_gain(runs, min(a, public)) >= said.agreed.agreement.worthwhile)) for a in alone
+        ],
         "levels": _levels(plan),
     }  # fmt: skip
+
+
+def _gain(together: Any, without: float) -> Any:
+    """Relative fall of the prediction error."""
+    return (without - together) / (1.0 + without)
 
 
 def _public_model(problem: Problem) -> Array:

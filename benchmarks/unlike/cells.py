@@ -11,8 +11,8 @@ from benchmarks.unlike.peer import Tuned, tuned
 from benchmarks.unlike.tables import Owners
 from copriv import losses
 from copriv.model.records import Records
-from copriv.populations.by_owner import psi
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import psi
 from copriv.problem import Problem
 from copriv.problem.personalization import Home, personalized
 
@@ -88,7 +88,7 @@ def _simulated(terms: copriv.Agreement, owners: Owners, runs: int, alone: bool) 
 def public_only(terms: copriv.Agreement, owners: Owners) -> float:
     """ψ on everybody's records of the model that the public rows give: what needs no other organisation either."""
     told = Problem.forecasting(terms, owners.public)
-    model = told.box.project(PublicSample.of(told).optimum.theta)
+    model = told.feasible_set.project(PublicSample.of(told).optimum.theta)
     return psi(Problem.of(terms, owners.train, owners.public), model)
 
 
@@ -157,7 +157,7 @@ def _verdicts(told: copriv.Forecast, measured: copriv.Simulation, owners: Owners
                 "alone_high": said.alone_high,
                 "alone_measured": float(measured.owners[i].alone),
                 "together_measured": float(measured.relative_fitness.final["mean"]),
-                "says_all": said.joining_pays,
+                "says_all": said.on_all.probability > 0.5,
                 "own_alone": said.own.alone,
                 "own_alone_measured": _excess(home, own, _with_one(tx, ty), i),
                 "own_together": said.own.together,

@@ -25,11 +25,10 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.formatting.cards import Card, Shown
-from copriv.mechanisms import PrivateAnswer
-from copriv.mechanisms.answer_timing import longest_of, rehearsed
+from copriv.mechanisms.mechanism import Phase, start_of
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
-from copriv.privacy.release_time import ReleaseTime, rounded_slot
+from copriv.privacy.release_time import ReleaseTime, rehearsed, rounded_slot, timed
 from copriv.protocol import Answer, Query
 from copriv.types import Array, Loss
 
@@ -65,11 +64,7 @@ class Owner(Shown):
         *,
         times: ReleaseTime | None = None,
     ) -> None:
-        if name not in agreement.owner_names:
-            raise AgreementError(
-                f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}"
-            )
-        self._terms = agreement.owner[agreement.owner_names.index(name)]
+        self._terms = agreement.terms_of(name)
         if agreement.model.gradient_bound_assumed:
             raise AgreementError(
                 "model.gradient_bound_assumed: a bound that nothing enforces is not private; an owner answers only "
@@ -93,10 +88,8 @@ class Owner(Shown):
         self._fingerprint = agreement.fingerprint
         # A ledger's own cap may be higher, and with δ answers after the first cost nothing: count and charge are one step.
         self._one_at_a_time = threading.Lock()
-        self._start = np.array(agreement.agreement.start or np.zeros(records.n_parameters))
-        # What is charged before a record is read; with δ, all answers are paid for together (copriv.privacy.ledger).
-        self._cost = mechanism.cost(agreement, self._terms)
-        self._mechanism: PrivateAnswer = mechanism.in_earnest(agreement, self._terms, records.n_parameters, loss)
+        self._start = start_of(agreement, records.n_parameters)
+        self._phase: Phase = mechanism.phase(agreement, self._terms, records.n_parameters, loss)
         δ = Fraction(self._terms.delta)
         if ledger is None:  # not `or`: a ledger without a line yet may count as false
             ledger = MemoryLedger(name, Fraction(self._terms.epsilon), agreement.answers, δ)
@@ -137,10 +130,10 @@ class Owner(Shown):
         stored = self.ledger.released(query.identity, query.theta)
         if stored is None:
             with self._one_at_a_time:
-                if self.ledger.answers >= self._agreement.answers:
+                if self.ledger.answers >= self._phase.answers:
                     budget, spent = Fraction(self._terms.epsilon), self.ledger.spent
-                    raise BudgetRefused(overspent(self.name, self._cost[0], budget, spent, answers_left=0))
-                self.ledger.charge(query.identity, query.theta, *self._cost)
+                    raise BudgetRefused(overspent(self.name, self._phase.charge[0], budget, spent, answers_left=0))
+                self.ledger.charge(query.identity, query.theta, *self._phase.charge)
             stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
@@ -156,17 +149,17 @@ class Owner(Shown):
             rows = n * 2 ** math.ceil(
                 math.log2(max(len(self._records) / n, 1.0))
             )  # how many a person has is not public
-        seconds = rehearsed(self._mechanism, self._loss, rows, self._start)
+        seconds = rehearsed(self._phase.private, self._loss, rows, self._start)
         return ReleaseTime(rounded_slot(seconds + self._seconds_to_read))
 
     def draw_ahead(self) -> None:
         """Draw the noise of the next answer now, while nobody waits for it, where the mechanism allows it.
 
-        It is used once, and soon, or not at all; call `drop_noise` when a connection ends. `copriv.privacy.ahead` says
+        It is used once, and soon, or not at all; call `drop_noise` when a connection ends. `copriv.privacy.laplace` says
         what it is safe against, and what not.
         """
-        ahead = self._mechanism.ahead
-        if ahead is None or self.ledger.answers >= self._agreement.answers:
+        ahead = self._phase.private.ahead
+        if ahead is None or self.ledger.answers >= self._phase.answers:
             return
         if self._times is None:
             ahead.draw()
@@ -177,7 +170,7 @@ class Owner(Shown):
                 ahead.drop()
                 ahead.draw()
 
-            self._draws = ReleaseTime(rounded_slot(longest_of(rehearse)))
+            self._draws = ReleaseTime(rounded_slot(max(timed(rehearse))))
             ahead.drop()
         # Whoever speaks meanwhile hears back when it ends, and would learn how long the draw took.
         with self._draws.held():
@@ -185,12 +178,12 @@ class Owner(Shown):
 
     def drop_noise(self) -> None:
         """Forget what `draw_ahead` drew."""
-        if self._mechanism.ahead is not None:
-            self._mechanism.ahead.drop()
+        if self._phase.private.ahead is not None:
+            self._phase.private.ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         with self._held():
-            return self._mechanism.answer(self._loss, self._records, theta)
+            return self._phase.private.answer(self._loss, self._records, theta)
 
     def _held(self) -> AbstractContextManager[None]:
         return nullcontext() if self._times is None else self._times.held()
@@ -233,7 +226,7 @@ class Owner(Shown):
             raise self._refused(
                 query, f"theta must be finite and inside the box of theta_max {self._agreement.model.theta_max:g}"
             )
-        if self._agreement.one_answer and not np.array_equal(query.theta, self._start):
+        if self._phase.at is not None and not np.array_equal(query.theta, self._phase.at):
             raise self._refused(query, "its mechanism answers once, at the agreed start, and theta is not that")
         if not query.identity or len(query.identity) > 200:
             raise self._refused(query, "an identity has 1 to 200 characters")

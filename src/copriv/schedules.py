@@ -67,7 +67,6 @@ class Schedule(Protocol):
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
         """About `length` events among `owners` owners, before caps."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,8 @@ class PoissonClocks:
             positive("owner.rate", rate)
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
-        rates = _as_many(self.rates, owners)
-        owner = rng.choice(owners, size=length, p=rates / rates.sum())
-        return Events(owner, np.cumsum(rng.exponential(1.0 / rates.sum(), size=length)))
+        owner, wait = _ticks(self.rates, rng, owners, length)
+        return Events(owner, np.cumsum(wait))
 
 
 @dataclass(frozen=True)
@@ -159,9 +157,7 @@ class Broadcast:
         positive("interval", self.interval)
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
-        rates = _as_many(self.rates, owners)
-        owner = rng.choice(owners, size=length, p=rates / rates.sum())
-        wait = rng.exponential(1.0 / rates.sum(), size=length)
+        owner, wait = _ticks(self.rates, rng, owners, length)
         intervals = np.maximum(np.ceil(wait / self.interval), 1.0)
         offered = np.concatenate([[0.0], np.cumsum(intervals)[:-1]]) * self.interval
         return Events(owner, offered + wait)
@@ -186,10 +182,8 @@ class Request:
         positive("service", self.service)
 
     def draw(self, rng: np.random.Generator, owners: int, length: int) -> Events:
-        rates = _as_many(self.rates, owners)
         # The clocks have no memory: after each service the wait for the next request is exponential again.
-        owner = rng.choice(owners, size=length, p=rates / rates.sum())
-        wait = rng.exponential(1.0 / rates.sum(), size=length)
+        owner, wait = _ticks(self.rates, rng, owners, length)
         return Events(owner, np.cumsum(wait + self.service))
 
 
@@ -242,8 +236,7 @@ def shares_of(schedule: Schedule, owners: int) -> Float[Array, " owners"] | None
     """
     match schedule:
         case PoissonClocks(rates) | Broadcast(_, rates) | Request(_, rates):
-            each = _as_many(rates, owners)
-            return np.asarray(each / each.sum())
+            return _shares(rates, owners)
         case Uniform() | RandomOrder() | Rounds():
             return np.full(owners, 1.0 / owners)
         case DropOut(inner):
@@ -271,7 +264,13 @@ def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizo
     return events
 
 
-def _as_many(rates: tuple[float, ...], owners: int) -> Array:
+def _ticks(rates: tuple[float, ...], rng: np.random.Generator, owners: int, length: int) -> tuple[Index, Array]:
+    """Whose clock ticks first, and after which wait, `length` times."""
+    owner = rng.choice(owners, size=length, p=_shares(rates, owners))
+    return owner, rng.exponential(1.0 / np.sum(rates), size=length)
+
+
+def _shares(rates: tuple[float, ...], owners: int) -> Array:
     if len(rates) != owners:
         raise InvalidInput(f"owner.rate: {len(rates)} rates for {owners} owners; give one for each")
-    return np.array(rates, dtype=np.float64)
+    return np.asarray(np.array(rates, dtype=np.float64) / np.sum(rates))

@@ -127,8 +127,8 @@ def test_a_written_file_is_read_back_with_the_same_fingerprint(tmp_path):
         "agreement": {"rule": "A2", "horizon": 3, "step": 0.1, "name": 'a "name"\x7f\n', "start": [1e-9, -2.0]},
         "model": {"loss": "squared", "gradient_bound": 1.0},
         "data": {"features": ["x", "level"], "target": "y", "bounds": {"x": [0.0, 1.0], "y": [-1.0, 1.0]},
-                 "categories": {"level": ["a.b", "é"]}, "missing": {"x": 0.5}},
-        "owner": [{"name": "ä", "records": 3, "epsilon": 1.0}, {"name": "b", "records": 4, "epsilon": 0.1, "group": "g"}],
+                 "categories": {"level": ["a.b", "é", "🏥", "\\ud83c\\udfe5"]}, "missing": {"x": 0.5}},
+        "owner": [{"name": "ä𐀀", "records": 3, "epsilon": 1.0}, {"name": "b", "records": 4, "epsilon": 0.1, "group": "g"}],
     }  # fmt: skip
     agreement = Agreement.of(document)
     (tmp_path / "written.toml").write_text(agreement.to_toml(), encoding="utf-8")

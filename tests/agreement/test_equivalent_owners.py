@@ -1,6 +1,7 @@
 """Many owners as few: the same noise, the same law, the same forecast, whether they are written out or counted."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from copriv.agreement.equivalent_owners import MOST, as_few, bundled_participant
 from copriv.agreement.participants import Participants
 from copriv.forecast import forecast
 from copriv.forecast.assessment import assess
+from copriv.model.records import Records
 from copriv.plan import candidates, clipping_bias, simulated_refinement
 from copriv.plan.aggregated_runs import DEALT_OWNERS, _mixed, runs_in
 from copriv.plan.clipping_bias import Bounded
@@ -19,7 +21,6 @@ from copriv.populations.dealt import heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
-from copriv.simulation.engine import noise_scales
 
 ROUNDS = {"rule": "A2", "answers": 3, "window": 100, "schedule": "rounds", "step": 0.05, "horizon": 10**7}
 
@@ -45,7 +46,7 @@ def rows(seed=0, n=300, labels=False):
 
 def loudness(agreement):
     """What noise the owners' average carries, a coordinate."""
-    return float(np.sum((agreement.weights * noise_scales(agreement)) ** 2))
+    return float(np.sum((agreement.weights * agreement.noise_scales()) ** 2))
 
 
 @given(
@@ -127,7 +128,7 @@ def test_groups_are_bundled_as_owners_are(size, kinds):
 def test_the_bundle_of_a_group_holds_what_its_members_hold():
     """Where owners differ a group is the mean of its members: its gradient is that of all of them."""
     many = agreed({"count": 64}, **{**ROUNDS, "window": 2, "group_size": 32})
-    (world,) = heterogeneous_worlds(PublicSample(Problem.forecasting(many, rows())), many, 0.3, 1)
+    (world,) = heterogeneous_worlds(PublicSample(Problem.forecasting(many, rows())), many, [0.3])
     few = _mixed(world.problem(as_few(many)), world.problem, many)
     held, θ = world.problem(many).unbounded, np.array([0.3, -0.1])
 
@@ -150,7 +151,7 @@ def answering_once(epsilon, few, more):
 
 def each_by_itself(world, many, runs):
     """ψ of runs in which each owner fits to its own records of the world."""
-    dealt = world.dealt().under(many)
+    dealt = world.dealt().problem(many)
     return simulate(dealt, runs=runs, seed=1, record_at=(), alone=False, workers=1).relative_fitness.runs[:, -1]
 
 
@@ -187,9 +188,26 @@ def test_what_few_records_do_to_a_model_is_not_averaged_away(loss, few, more, mo
     monkeypatch.setattr(simulated_refinement, "plan_one_answer", lambda *args, **kwargs: many)
     whole = np.mean([each_by_itself(world, many, 2) for world in sample.drawn(simulated_refinement.FINALIST_WORLDS, 0)])
     weighed = simulated_refinement.measure_one_answer(
-        Bounded(public, sample, {}, {}, {}), many.mechanism, True, True, 12, 0
+        Bounded(public, sample, {}, {}), many.mechanism, True, True, 12, 0
     )
     assert 0.5 * whole < weighed.relative_fitness < 2.0 * whole
+
+
+def test_runs_do_not_depend_on_where_records_lie_in_memory():
+    """A forecast of the same seed is the same in every process: kinds of owners draw their noise in the owners' order."""
+    many = answering_once(1.0, 60, 90)
+    (world,) = heterogeneous_worlds(PublicSample(Problem.forecasting(many, rows())), many, [0.3])
+    problem = world.problem(many)
+    distinct = list({id(one): one for one in problem.unbounded}.values())
+    found = []
+    for backwards in (False, True):
+        blank = sorted((object.__new__(Records) for _ in distinct), key=id, reverse=backwards)
+        for one, held in zip(blank, distinct, strict=True):
+            vars(one).update(vars(held))
+        copied = dict(zip(map(id, distinct), blank, strict=True))
+        same = replace(problem, unbounded=tuple(copied[id(one)] for one in problem.unbounded))
+        found.append(runs_in(same.under, many, 4, seed=2).theta)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
 def test_statistics_of_many_are_those_of_all():
@@ -206,7 +224,7 @@ def test_many_owners_that_differ_are_the_pool_together():
     """Whoever holds what, the mean gradient of all is that of the pool: of owners, and of their bundles."""
     many = agreed({"count": 70}, {"count": 30, "records": 200}, data={"heterogeneity": 0.3})
     sample = PublicSample(Problem.forecasting(many, rows()))
-    world = heterogeneous_worlds(sample, many, 0.3, 1)[0]
+    world = heterogeneous_worlds(sample, many, [0.3])[0]
     theta = np.array([0.3, 0.1])
     pooled = world.pool.fitness.gradient(theta)
     for terms in (many, as_few(many)):

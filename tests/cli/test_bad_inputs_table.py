@@ -115,6 +115,10 @@ AGREEMENTS = {
     "a name of spaces": ('"Beta"', '"   "', "no letter that can be seen"),
     "a name and a space": ('"Beta"', '"Alpha "', "begins or ends with a space"),
     "a name that cannot be seen": ('"Beta"', '"B\\u0000"', "characters that cannot be seen"),
+    "a name of a filler": ('"Beta"', '"\\u3164"', "characters that cannot be seen"),
+    "a name with a selector": ('"Beta"', '"Alpha\\ufe0f"', "characters that cannot be seen"),
+    "a name of two spaces": ('"Beta"', '"B  a"', "two spaces together"),
+    "a name of another space": ('"Beta"', '"B\\u00a0a"', "two spaces together, or one of another kind"),
     "a name turned round": ('"Beta"', '"\\u202eB"', "characters that cannot be seen"),
     "a name of ten thousand letters": ('"Beta"', f'"{"B" * 10_000}"', "200 at most"),
     "a name twice, written in two ways": (

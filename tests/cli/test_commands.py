@@ -17,8 +17,9 @@ import pytest
 
 import copriv as library
 from copriv.agreement import Agreement
-from copriv.cli.commands import COMMANDS, demo, init, init_steps
-from copriv.cli.show import console, words
+from copriv.cli.commands import COMMANDS, demo, init
+from copriv.cli.show import console
+from copriv.formatting import numbers as words
 
 KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
 SERIES = {"k", "p25", "median", "p75", "mean", "final"}
@@ -86,7 +87,7 @@ def test_words_for_people(copriv, agreement):
         "test: rule A2, 6 queries, 5 runs, seed 7",
         "9,857 real rows",
         "not resampled",
-        "Together, with privacy",
+        "together, with privacy",
     ):
         assert said in done.out
     assert "Joining pays for" in done.out
@@ -248,8 +249,9 @@ def test_init_writes_the_documented_agreement(copriv, tmp_path):
     done = copriv("init")
     assert done.code == 0
     terms = library.Agreement.load(tmp_path / "agreement.toml")
-    assert (terms.agreement.rule, terms.agreement.horizon, terms.agreement.answers) == ("A2", 1000, 8)
-    assert (terms.step, terms.gradient_bound, terms.data.dataset) == (3000.0, 5.0, "lending")
+    assert (terms.agreement.rule, terms.agreement.horizon, terms.agreement.answers) == ("auto", 1000, None)
+    assert (terms.agreement.step, terms.model.gradient_bound, terms.data.dataset) == ("auto", "auto", "lending")
+    assert (terms.goal, terms.worthwhile) == ("own", 0.005)
     assert terms.owner_names == ("bank-1", "bank-2", "bank-3")
     assert copriv("simulate", "agreement.toml", "--runs", 2, "--json").code == 0
 
@@ -406,13 +408,13 @@ def steps(*answers):
 
 def test_init_asks_step_by_step_and_takes_defaults():
     ask, heard = steps()
-    agreement = init_steps.asked(ask, heard.append)
+    agreement = init.asked(ask, heard.append)
     assert [owner.epsilon for owner in agreement.owner] == [1.0] * 3
     assert (agreement.agreement.rule, agreement.data.dataset) == ("auto", "lending-embedded")
     assert agreement.data.heterogeneity is None
-    again = Agreement.of(tomllib.loads(init_steps.written(agreement)))
+    again = Agreement.of(tomllib.loads(init.written(agreement)))
     assert again.fingerprint == agreement.fingerprint
-    assert "# the owner's whole budget" in init_steps.written(agreement)
+    assert "# the owner's whole budget" in init.written(agreement)
 
 
 def test_init_asks_again_where_an_answer_cannot_stand():
@@ -421,7 +423,7 @@ def test_init_asks_again_where_an_answer_cannot_stand():
         "hospitals", "mine", "own", "age, stage", "age", "days", "120..0", "0..120", "one", "I, II", "0..60", "",
         "0", "2", "north", "many", "2,000", "-1", "0.5", "north", "south", "", "", "unlike", "very unlike",
     )  # fmt: skip
-    agreement = init_steps.asked(ask, said.append)
+    agreement = init.asked(ask, said.append)
     assert [(o.name, o.records, o.epsilon) for o in agreement.owner] == [("north", 2000, 0.5), ("south", 2000, 0.5)]
     assert agreement.data.features == ("age", "stage")
     assert agreement.data.bounds == {"age": (0.0, 120.0), "days": (0.0, 60.0)}
@@ -440,7 +442,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
         "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "",
         "2", " \u200b", "a\x1b[2J", "n" * 300, "north", "20", "1e300", "1e-300", "1", "south", "", "", "unknown",
     )  # fmt: skip
-    assert init_steps.asked(ask, said.append).owner_names == ("north", "south")
+    assert init.asked(ask, said.append).owner_names == ("north", "south")
     complaints = [line.strip() for line in said if line.startswith("   ")]
     assert sum("plain numbers" in line for line in complaints) == 2
     assert sum("cannot be seen" in line for line in complaints) == 2
@@ -450,7 +452,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
 
 def test_init_of_two_classes_takes_a_loss_for_them():
     ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "1")
-    agreement = init_steps.asked(ask, lambda _: None)
+    agreement = init.asked(ask, lambda _: None)
     assert agreement.model.loss == "logistic"
     assert agreement.n_owners == 1
 

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from copriv.agreement import Agreement
+from copriv.agreement.data_terms import data_specification
+
 KEYS = {"name", "agreed", "records", "features", "feature_bound", "target_bound"}
 
 
@@ -36,6 +39,23 @@ def test_every_problem_has_its_own_line(copriv, agreement, tmp_path):
     assert lines[-1] == "5 problems."
     document = json.loads(copriv("data", "check", agreement, "--json").out)
     assert (document["ok"], len(document["problems"])) == (False, 5)
+
+
+def test_names_that_a_coordinator_chose_move_no_cursor(copriv, agreement, tmp_path):
+    rows = "\n".join(["200,1"] * 3000)
+    (tmp_path / "\x1b[2Jt.csv").write_text(f"age\x1b[2K,income\n{rows}\n")
+    agreement.write_text(
+        agreement.read_text().replace(
+            'dataset = "lending-embedded"\ncomponents = 5\npublic_rows = 500',
+            'dataset = "table"\npath = "\\u001b[2Jt.csv"\ncomponents = 0\npublic_rows = 1\nfeatures = ["age\\u001b[2K"]\n'
+            'target = "income"\nbounds = { "age\\u001b[2K" = [0, 120], income = [0, 10] }\nclamp = ["age\\u001b[2K"]',
+        )
+    )
+    said = copriv("data", "check", agreement)
+    assert "\x1b" not in said.out + said.err
+    assert "age\\x1b[2K: " in said.out
+    source = data_specification(Agreement.load(agreement)).open(1)
+    assert source.words.startswith("Records in \\x1b[2Jt.csv")
 
 
 def test_records_that_leave_no_room_are_a_problem(copriv, agreement):

@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from copriv.cli import run
-from copriv.cli.commands import demo_network
+from copriv.cli.commands import demo
 from docs_blocks import blocks, run_page
 
 
 def test_the_page_of_commands_names_each_owner_and_runs_only_what_asks_nobody(tmp_path):
     tables = tuple(tmp_path / name / "data.parquet" for name in ("bank-1", "bank-2"))
-    (tmp_path / "COMMANDS.md").write_text(demo_network.commands_page(tables))
+    (tmp_path / "COMMANDS.md").write_text(demo.commands_page(tables))
     found = blocks(tmp_path / "COMMANDS.md")
     commands = [command for block in found if block.is_commands for command, _ in block.commands]
     assert len(commands) == 5
@@ -35,11 +35,11 @@ def test_the_folder_that_the_demonstration_leaves_works(tmp_path, capsys):
 
 def test_a_demonstration_that_takes_too_long_says_so(monkeypatch):
     """It was a traceback on a machine with much else to do."""
-    monkeypatch.setattr(demo_network, "PATIENCE", 0.2)
+    monkeypatch.setattr(demo, "PATIENCE", 0.2)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        assert demo_network._how_it_ended(process) == "was not over after 0 seconds"
+        assert demo._how_it_ended(process) == "was not over after 0 seconds"
         process.kill()
-    assert demo_network._how_it_ended(process) == "failed"
+    assert demo._how_it_ended(process) == "failed"
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        monkeypatch.setattr(demo_network, "PATIENCE", 60.0)
-        assert demo_network._how_it_ended(process) is None
+        monkeypatch.setattr(demo, "PATIENCE", 60.0)
+        assert demo._how_it_ended(process) is None

@@ -132,3 +132,11 @@ def test_a_name_that_a_learner_chose_moves_no_cursor(
     code, said = copriv(capsys, "ledger", "show", path)
     assert (code, "\x1b" in said, "\r" in said) == (0, False, False)
     assert "\\x1b[2K" in said
+
+
+def test_a_name_that_a_coordinator_certified_moves_no_cursor(
+    keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    issue(keys.with_name("authority"), tmp_path / "odd", "bank\x1b[2K", "owner")
+    code, said = copriv(capsys, "ledger", "create", tmp_path / "loans.ledger", "--keys", tmp_path / "odd")
+    assert (code, "\x1b" in said) == (0, False)

@@ -7,23 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from copriv.agreement import Agreement
-from copriv.cli.commands import live_page
+from copriv.cli.commands import long_work
 from copriv.cli.commands.learner import _public_rows
-from copriv.cli.run_summary import _diagnosis, expected, on_public_rows, said_by
-from copriv.cli.show.run import compared
+from copriv.display.run import compared
 from copriv.errors import DataError
 from copriv.losses import Squared
 from copriv.model.fitness import FeasibleSet, Fitness, Regularizer, relative_fitness
 from copriv.model.records import Records
-from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.setup import public_strata
 from copriv.network.store import RunStore
 from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
+from copriv.report.public_rows import PublicRows
 
 BEST = np.array([1.0, -0.5])
 
@@ -53,7 +52,7 @@ def test_the_estimate_is_right_on_average() -> None:
         optimum = fitness.minimum()
         model = optimum.theta + off
         true = float(relative_fitness(np.array(fitness.value(model)), optimum))
-        found = on_public_rows(agreed, model, drawn(rng, 400))
+        found = PublicRows(agreed, drawn(rng, 400)).judged(model)
         plain.append(found["relative_fitness"] - true)
         taken_off.append(found["estimate"] - true)
         shift += found["of_the_best_model"] / 300
@@ -66,14 +65,14 @@ def test_the_estimate_is_right_on_average() -> None:
 def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:
     rows = drawn(np.random.default_rng(1), 300)
     best = Fitness(Squared(), Regularizer(0.01), FeasibleSet(10.0), rows).minimum()
-    found = on_public_rows(agreement(), best.theta, rows)
+    found = PublicRows(agreement(), rows).judged(best.theta)
     assert abs(found["relative_fitness"]) < 1e-9
     assert found["fitness"] == found["least_fitness"] or abs(found["fitness"] / found["least_fitness"] - 1) < 1e-9
     assert found["estimate"] < 0 < found["of_the_best_model"]
 
 
 def test_without_public_rows_only_what_was_counted_is_said() -> None:
-    said = signed_model(Conductor(RunStore.create(":memory:", agreement(), 2)), None).record["realised"]
+    said = Conductor(RunStore.create(":memory:", agreement(), 2)).signed_model(None).record["realised"]
     assert said["public"] is None
     assert (said["queries"], said["answers"], said["epsilon"]) == (0, {"a": 0, "b": 0}, {"a": 0, "b": 0})
     assert "public rows" not in shown(said, None)
@@ -81,8 +80,8 @@ def test_without_public_rows_only_what_was_counted_is_said() -> None:
 
 def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
     rows, agreed = drawn(np.random.default_rng(2), 200), agreement()
-    conductor = Conductor(RunStore.create(":memory:", agreed, 2))
-    record = signed_model(conductor, None, said_by(conductor, rows), expected(agreed, rows, 20)).record
+    conductor, seen = Conductor(RunStore.create(":memory:", agreed, 2)), PublicRows(agreed, rows)
+    record = conductor.signed_model(None, seen.said_of(conductor), seen.expected(20)).record
     before, after = record["forecast"], record["realised"]
     assert set(after) - {"seconds", "public"} == set(before) - {"kind", "runs", "relative_fitness"}
     assert (before["queries"], before["answers"], before["epsilon"]) == (6, {"a": 3, "b": 3}, {"a": 1.0, "b": 1.0})
@@ -99,20 +98,21 @@ def test_what_was_assumed_is_what_strata_of_the_public_rows_say() -> None:
     rows, whose = drawn(rng, 400), ["a", "b"] * 200
     shift = np.where(np.arange(400) % 2 == 0, 0.8, -0.8)
     unlike = Records.of(rows.features, rows.target + shift * rows.features[:, 0])
-    query = SimpleNamespace(identity=1, theta=np.zeros(2))
-    answers = [SimpleNamespace(owner=name, identity=1, gradient=rng.normal(size=2)) for name in ("a", "b")]
-    store = SimpleNamespace(queries=lambda: [(0, None, query)], answers=lambda: answers)
-    run: Any = SimpleNamespace(agreement=agreed, model=BEST, store=store)
-    known, unknown = (_diagnosis(run, unlike, strata) for strata in (whose, None))
+    queries = [SimpleNamespace(owner=name, theta=np.zeros(2)) for name in ("a", "b")]
+    asked = {q.owner: SimpleNamespace(query=q, answer=SimpleNamespace(gradient=rng.normal(size=2))) for q in queries}
+    run: Any = SimpleNamespace(agreement=agreed, model=BEST, run=SimpleNamespace(asked=asked))
+    known, unknown = (
+        PublicRows(agreed, unlike, strata).said_of(run)["heterogeneity_diagnosis"] for strata in (whose, None)
+    )
     assert known is not None
     assert unknown is not None
     assert known["assumed_heterogeneity"]["source"] == "strata"
     assert unknown["assumed_heterogeneity"]["source"] == "not stated"
-    by_hand = heterogeneity_of(Problem.forecasting(agreed, unlike, strata=whose))
+    by_hand = heterogeneity_of(PublicSample(Problem.forecasting(agreed, unlike, strata=whose)))
     assert known["assumed_heterogeneity"] == vars(by_hand)
     # What was to be expected is of the same worlds as a forecast's.
-    sure = expected(agreed.replace(data={"heterogeneity": 0.0}), unlike, 64)
-    assert expected(agreed, unlike, 64, strata=whose)["relative_fitness"] != sure["relative_fitness"]
+    sure = PublicRows(agreed.replace(data={"heterogeneity": 0.0}), unlike).expected(64)
+    assert PublicRows(agreed, unlike, whose).expected(64)["relative_fitness"] != sure["relative_fitness"]
 
 
 def test_strata_are_read_from_the_learners_own_table(tmp_path: Path) -> None:
@@ -137,26 +137,24 @@ def test_the_page_of_a_run_is_told_whose_public_rows_are(monkeypatch: pytest.Mon
     monkeypatch.setattr(multiprocessing, "get_context", lambda how: here)
     watch: Any = SimpleNamespace(band=None)
     agreed, rows = agreement(), drawn(np.random.default_rng(2), 3)
-    live_page._expect(agreed, rows, ("a", "b", "a"), watch)
+    long_work._expect(agreed, rows, ("a", "b", "a"), watch)
     assert heard == [(agreed, rows, ("a", "b", "a"))]
     assert watch.band == {"k": [0.0]}
 
 
 def test_rounds_and_single_answers_are_counted_as_they_are_asked() -> None:
     rows = drawn(np.random.default_rng(3), 200)
-    assert expected(agreement(rule="S2"), rows, 10)["answers"] == {"a": 3, "b": 3}
-    assert expected(agreement(rule="S2"), rows, 10)["queries"] == 3
+    assert PublicRows(agreement(rule="S2"), rows).expected(10)["answers"] == {"a": 3, "b": 3}
+    assert PublicRows(agreement(rule="S2"), rows).expected(10)["queries"] == 3
     once = agreement(answers=1).replace(
         agreement={"mechanism": "statistics", "moments_share": 0.2}, data={"feature_bound": 2.0}
     )
-    assert (expected(once, rows, 10)["queries"], expected(once, rows, 10)["answers"]) == (2, {"a": 1, "b": 1})
+    counted = PublicRows(once, rows).expected(10)
+    assert (counted["queries"], counted["answers"]) == (2, {"a": 1, "b": 1})
 
 
 def shown(after: dict[str, Any], before: dict[str, Any] | None) -> str:
-    console = Console(width=160)
-    with console.capture() as capture:
-        console.print(compared(after, before))
-    return capture.get()
+    return "\n".join("  ".join(row) for row in compared(after, before).rows)
 
 
 def test_rows_beside_the_keys_may_be_unreadable_and_rows_that_were_named_may_not(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import Ledger, MemoryLedger
-from copriv.privacy.ledger.run import RunLedger
+from copriv.privacy.ledger.file import RunLedger
 from ledger_files import opened
 
 Make = Callable[..., Ledger]

@@ -1,4 +1,4 @@
-"""A data set that nobody has heard of: one class on the list, and everything else takes it."""
+"""A data set that nobody has heard of: one value on the list, and everything else takes it."""
 
 import tomllib
 
@@ -8,8 +8,8 @@ import pytest
 
 import copriv
 from copriv import losses
-from copriv.data import Number, Schema, datasets, prepare_owner, read_table
-from copriv.data.source import Source, Wanted
+from copriv.data import DataSpecification, Number, Schema, datasets, prepare_owner, read_table
+from copriv.data.source import DataSet, Source
 from copriv.network.setup import make_consortium, n_parameters, owner_records
 
 AGREED = """
@@ -20,33 +20,31 @@ owner = [{name = "north", records = 300, epsilon = 1.0}, {name = "south", record
 """
 
 
-class Tides:
+SCHEMA = Schema((Number("moon", -1, 1), Number("sun", -1, 1)), Number("height", -3, 3))
+
+
+def sea(agreed, rows):
     """The height of the sea from the places of moon and sun."""
+    rng = np.random.default_rng(7)
+    moon, sun = rng.uniform(-1, 1, (2, 800))
+    made = pa.table({"moon": moon, "sun": sun, "height": 1.5 * moon + 0.7 * sun + rng.normal(0, 0.1, 800)})
+    return Source(read_table(agreed.path or made), SCHEMA, "Tides of nowhere", kind="simulated")
 
-    name = "tides"
-    own_columns = False
-    read_from = "tides"
-    published = ()
-    schema = Schema((Number("moon", -1, 1), Number("sun", -1, 1)), Number("height", -3, 3))
 
-    def open(self, wanted):
-        rng = np.random.default_rng(7)
-        moon, sun = rng.uniform(-1, 1, (2, 800))
-        made = pa.table({"moon": moon, "sun": sun, "height": 1.5 * moon + 0.7 * sun + rng.normal(0, 0.1, 800)})
-        return Source(read_table(wanted.path or made), self.schema, "Tides of nowhere", kind="simulated")
+TIDES = DataSet("tides", sea)
 
 
 def test_a_new_data_set_is_agreed_simulated_forecast_and_answered_from(monkeypatch, tmp_path):
     agreement = copriv.Agreement.of(tomllib.loads(AGREED))
     with pytest.raises(copriv.DataError, match=r"data\.dataset: 'tides' is not known; use one of lending,"):
         copriv.simulate(agreement, runs=3)
-    monkeypatch.setattr(datasets, "ALL", (*datasets.ALL, Tides()))
+    monkeypatch.setattr(datasets, "ALL", (*datasets.ALL, TIDES))
     simulated = copriv.simulate(agreement, runs=3)
     assert (simulated.dataset, simulated.source) == ("tides", "simulated")
     assert copriv.forecast(agreement, runs=10, public_start=False, preconditioner=False).public_only > 0
     made = make_consortium(agreement, tmp_path / "all")
-    mine = Tides().open(Wanted()).table[:300]
-    records = prepare_owner(mine, Tides.schema, made.dictionary, made.agreement.data.feature_bound, records=300)
+    mine = TIDES.open(DataSpecification("tides"), 300).table[:300]
+    records = prepare_owner(mine, SCHEMA, made.dictionary, made.agreement.data.feature_bound, records=300)
     owner = copriv.Owner(made.agreement, "north", records, losses.named("squared"))
     query = copriv.Query(
         "q1", made.agreement.fingerprint, "north", np.zeros(n_parameters(made.agreement, made.dictionary))

@@ -13,7 +13,7 @@ from copriv.data import (
     open_dataset,
     prepare_owner,
 )
-from copriv.data.datasets import creditcard, hospital, hospital_simulated, lending
+from copriv.data.datasets import creditcard, hospital, lending
 from copriv.data.source import embedded
 from copriv.errors import DataError
 
@@ -202,7 +202,7 @@ def test_diabetics_real_table_with_persons_as_units():
 
 def sparcs(tmp_path, monkeypatch, least=40):
     monkeypatch.setattr(hospital, "LEAST_RECORDS", least)
-    frame = hospital_simulated.simulate(3000, seed=1).to_pandas().sort_values("Facility Id", kind="stable")
+    frame = hospital.simulate(3000, seed=1).to_pandas().sort_values("Facility Id", kind="stable")
     frame["Facility Id"] = frame["Facility Id"].astype(object)
     frame["Length of Stay"] = frame["Length of Stay"].astype(object)
     frame.iloc[2, frame.columns.get_loc("Length of Stay")] = "120 +"

@@ -65,7 +65,7 @@ def test_columns_that_differ_are_named(change, says):
     [
         ("a.toml", "data: give a list with one"),
         ({"a": 1}, "data: the mapping lacks 'b'"),
-        ({"a": 1, "b": 2, "c": 3}, "data: the mapping has 'c', who are not in the agreement"),
+        ({"a": 1, "b": 2, "c": 3}, "data: the mapping has 'c'; give one table for each owner of the agreement"),
         ([1, 2], "data of a: give .X, y."),
         ([1], "data: 1 tables for 2 owners"),
     ],

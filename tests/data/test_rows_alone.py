@@ -291,6 +291,19 @@ def test_one_other_row_does_not_change_what_999_are(
     assert found[0].tobytes() == found[1].tobytes()
 
 
+FULL_DAY = datetime(2015, 6, 30, 23, tzinfo=WEST)
+
+
+@pytest.mark.parametrize("other", [date(2015, 6, 1), datetime(2015, 6, 2, tzinfo=EAST), "2015-06-01", None])
+def test_cells_after_a_hundred_missing_ones_are_read_each_by_itself(other: Any, folder: Path) -> None:
+    """By the first hundred objects of a column the kind of it is guessed."""
+    found = []
+    for cell in (FULL_DAY, other):
+        table = {"x": [0.25] * 200, "y": [0.5] * 200, "date": [None] * 100 + [cell] + [FULL_DAY] * 99}
+        found.append(encoded(read_table(pd.DataFrame(table, dtype=object)), COLUMNS["date"][0])[0][101:])
+    assert found[0].tobytes() == found[1].tobytes()
+
+
 STRAY = ['"b', 'b"', 'b"c,"d', '"b"c,"', '"', '"""', 'x"y"z"', '"two\nlines"', '"two\r\rlines"', '"b\n\n\n', "'b"]
 
 
@@ -348,6 +361,46 @@ def test_a_number_is_the_same_whether_its_column_is_read_at_once_or_cell_by_cell
 
     alone, beside = read([text]), read([text, " \x1c1"])  # Arrow does not read the second
     assert alone == beside
+
+
+@pytest.mark.parametrize("other", ["a", 0.5, "\u00e9", True])
+def test_the_label_of_a_row_is_its_own_whoever_else_is_there(other: Any) -> None:
+    """One text made "1" and "1.0" of one person or owner; one float made one of 2^53 and 2^53 + 1."""
+    labels = [2**53, 2**53 + 1, 7, 7.0, "7"]
+    for more in ([], [other]):
+        n = len(labels) + len(more)
+        person = Records.of_persons(np.zeros((n, 1)), np.zeros(n), labels + more).person
+        assert person is not None
+        assert [person[:5].tolist().index(one) for one in person[:5]] == [0, 1, 2, 2, 4]
+        whose = linear._whose(labels + more, n)
+        assert [next(name for name, rows in whose.items() if row in rows) for row in range(5)] == [
+            str(2**53), str(2**53 + 1), "7", "7", "7"
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("nobody", [None, np.nan, pd.NA, pd.NaT, 2.0**53])
+def test_a_row_that_is_nobodys_in_particular_is_refused(nobody: Any) -> None:
+    for labels in ([1, nobody], pd.Series([1, nobody], dtype=object)):
+        with pytest.raises(CoprivError, match=r"unit: a (row has no label|label is a float beyond 2\^53)"):
+            Records.of_persons([[0.0], [0.0]], [0.0, 0.0], labels)
+
+
+def test_objects_that_arrow_dies_of_are_not_given_to_it() -> None:
+    """A day and a whole number of NumPy in one column ended the process, where a hundred missing cells came before."""
+    series = pd.Series([None] * 120 + [np.datetime64("2020-01-01"), np.int64(1)], dtype=object)
+    values, wrong = numbers(nw.from_native(series, series_only=True))
+    assert values[-1] == 1.0
+    assert wrong is not None
+    assert wrong[0] == 120
+
+
+@pytest.mark.parametrize("other", [10**30, "\ud800"])
+def test_an_object_that_arrow_has_no_place_for_is_read_by_itself(other: Any) -> None:
+    """They ended in a traceback."""
+    series = pd.Series([None] * 120 + ["1" if isinstance(other, str) else 1, other], dtype=object)
+    values, wrong = numbers(nw.from_native(series, series_only=True))
+    assert values[-2] == 1.0
+    assert wrong == ((121, other) if isinstance(other, str) else None)
 
 
 def test_a_duckdb_query_is_read_row_by_row(folder: Path) -> None:

@@ -85,6 +85,12 @@ def test_both_come_in_pieces_that_make_the_whole(duckdb_file: str, postgresql: s
         np.testing.assert_array_equal(block.target, held.target)
 
 
+def test_json_of_several_kinds_is_text_whatever_the_other_rows_hold(postgresql: str) -> None:
+    cells = ("'1'", """'"A"'""", "'true'", "'null'", "'9007199254740993'", "'0.5'")
+    table = read_sql(postgresql, f"SELECT c::jsonb FROM (VALUES ({'), ('.join(cells)})) AS t(c)")
+    assert table["c"].to_pylist() == ["1", "A", "True", None, "9007199254740993", "0.5"]
+
+
 def test_a_postgresql_table_comes_a_few_rows_at_a_time(postgresql: str) -> None:
     """A million rows of 100 bytes are 100 MB; the first pieces come while the server still makes the others."""
     query = "SELECT g AS income, repeat('x', 100) AS grade FROM generate_series(1, 1000000) AS g"

@@ -20,12 +20,13 @@ from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.network.agent import OwnerAgent, respond
 from copriv.network.messages import Refusal, Welcome, decode, encode
 from copriv.network.setup import declared_schema, memory_needed, owner_records, streamed_records
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Link
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.protocol import Query
 from copriv.types import Array
 from ledger_files import opened
+from memory_network import MemoryNetwork
 
 N = 2 * BLOCK + 500
 

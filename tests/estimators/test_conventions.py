@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.estimator_checks import check_estimator
 
 from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger, linear
-from copriv.estimators.build_agreement import without_data
+from copriv.estimators.declared import without_data
 
 SAME_TWICE = "two fits on the same rows are to agree to 1e-7 or better; an owner draws fresh noise for each"
 CANNOT_HOLD = {

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer
 
-from copriv import BudgetRefused, Forecast, losses
+from copriv import BudgetRefused, DataError, Forecast, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
-from copriv.estimators.build_agreement import OwnersPart, Wanted, without_data
-from copriv.estimators.declared import Ranges
+from copriv.estimators.declared import Ranges, terms, without_data
 
 PLENTY = 1e5
 
@@ -123,6 +122,15 @@ def test_public_rows_say_which_classes_there_are_and_what_to_expect() -> None:
     assert model.forecast_ is outlook
 
 
+def test_one_label_that_is_a_float_moves_no_others() -> None:
+    """Beyond 2⁵³ it would make one class of two."""
+    X, y = table()
+    model, labels = PrivateClassifier(classes=(2**53, 2**53 + 1), bounds=BOUNDS), [2**53 + int(z > 5) for z in y]
+    model.fit(X, labels)
+    with pytest.raises(DataError, match="none of the two classes, or both"):
+        model.fit(X, [*labels[:-1], float(labels[-1])])
+
+
 def test_what_is_not_declared_is_said() -> None:
     X, y = table()
     with pytest.warns(UndeclaredWarning) as told:
@@ -205,8 +213,18 @@ def test_coefficients_in_the_columns_own_units_predict_the_same(ends, shift: boo
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "huber"])
 def test_without_data_no_gradient_is_above_the_bound(loss: str, delta: float) -> None:
-    wanted = Wanted(loss, 0.7, 1e-5, True, "auto", {"a": OwnersPart(100, 1.0, delta)}, 3)
-    agreement = without_data(wanted)
+    owner = {"name": "a", "records": 100, "epsilon": 1.0, "delta": delta}
+    agreement = without_data(
+        terms(
+            columns=3,
+            loss=loss,
+            threshold=0.7,
+            regularization=1e-5,
+            intercept=True,
+            feature_bound="auto",
+            owners=[owner],
+        )
+    )
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.choice([-1.0, 1.0], (200, 3)), np.ones(200)])
     y = rng.choice([-1.0, 1.0], 200)

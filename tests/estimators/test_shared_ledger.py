@@ -6,6 +6,7 @@ import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from joblib import parallel_backend
 from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
 
 from copriv import BudgetRefused
 from copriv.estimators import PrivateRegressor, SharedLedger, SpendingWarning
@@ -89,6 +92,21 @@ def test_another_process_cannot_spend_out_of_sight(ledger) -> None:
     assert away.shared_ledger.spent == 1.0
 
 
+@pytest.mark.parametrize("many", [MultiOutputRegressor, partial(BaggingRegressor, n_estimators=3, bootstrap=False)])
+def test_workers_that_clone_an_estimator_of_their_own_cannot_spend_out_of_sight(many) -> None:
+    """An estimator that nobody has used yet has its ledger already: what a worker clones is a copy."""
+    model = PrivateRegressor(epsilon=1.0, **DECLARED)
+    with pytest.raises(BudgetRefused, match="n_jobs=1"):
+        many(model, n_jobs=2).fit(X, np.column_stack([Y, Y]) if many is MultiOutputRegressor else Y)
+    assert model.shared_ledger.fits == 0
+
+
+def test_an_estimator_that_is_pickled_before_it_is_used_cannot_spend_out_of_sight() -> None:
+    model = PrivateRegressor(epsilon=1.0, **DECLARED)
+    with pytest.raises(BudgetRefused, match="n_jobs=1"):
+        pickle.loads(pickle.dumps(model)).fit(X, Y)
+
+
 def test_another_name_is_no_other_budget() -> None:
     ledger = SharedLedger(epsilon=2.0)
     ledger.pay("north", (Fraction(2), Fraction(0)))
@@ -159,12 +177,14 @@ def test_no_person_pays_more_than_the_ledger_reads_whatever_is_fitted(fits) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
-def test_a_process_that_is_forked_cannot_spend_out_of_sight() -> None:
-    ledger = SharedLedger(epsilon=1.0)
+@pytest.mark.parametrize("used", [True, False])
+def test_a_process_that_is_forked_cannot_spend_out_of_sight(used: bool) -> None:
+    model = PrivateRegressor(**DECLARED)
+    ledger = model.shared_ledger if used else None
     child = os.fork()
     if child == 0:
         try:
-            ledger.for_fit({"owner": (Fraction(1), Fraction(0))}, 1)
+            (ledger or model.shared_ledger).for_fit({"owner": (Fraction(1), Fraction(0))}, 1)
         except BudgetRefused:
             os._exit(7)
         os._exit(0)

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 import oracle
 from copriv.errors import InvalidInput
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.exact.synchronous import s1, s2
 from copriv.model.fitness import Quadratic, Regularizer
-from copriv.rules.async_copies import a1_recursion
+from copriv.rules.rule import WithCopies
 from exact_variance import variance_of
 from recursions import recursion_of
 
@@ -109,7 +108,7 @@ def test_the_printed_learner_step_is_another_rule():
     step = step_of("A1", T)
     expected, _, _ = oracle.enumerate_a1_mean_and_second_moment(owners, σ, step, T, start, noise, "printed")
     printed, corrected = (
-        expected_cost(a1_recursion(step, T, c), pooled, kinds(owners, noise), T, start) for c in (2 / 3, 1 / 2)
+        expected_cost(WithCopies(step / T**2, c), pooled, kinds(owners, noise), T, start) for c in (2 / 3, 1 / 2)
     )
     np.testing.assert_allclose(printed + least, expected, rtol=1e-11)
     assert abs(corrected[-1] + least - expected[-1]) > 1e-4
@@ -236,7 +235,7 @@ def test_what_is_refused():
     with pytest.raises(InvalidInput, match="A1 steps by rho"):
         expected_cost(recursion_of("A1", 1.0, 3), free, owner, 3, np.zeros(2))
     with pytest.raises(InvalidInput, match="start: needs 2"):
-        s1(quadratic, owner, 1.0, 3, np.zeros(3))
+        expected_cost(recursion_of("S1", 1.0, 3), quadratic, owner, 3, np.zeros(3))
     with pytest.raises(InvalidInput, match="random order"):
         expected_cost(recursion_of("A2", 1.0, 3), quadratic, owner, 3, np.zeros(2), "random order")
     for bad in ({"counts": [0]}, {"counts": [1.5]}, {"answers": 0}, {"counts": [1, 2]}):
@@ -245,13 +244,6 @@ def test_what_is_refused():
     for records, noise in itertools.product(([0.0], [6.0, 1.0], [np.nan]), ([-1.0],)):
         with pytest.raises(InvalidInput):
             OwnerKinds.of(records, noise)
-
-
-def test_the_rules_in_rounds_by_name_are_their_recursions():
-    quadratic, owners = quadratic_of(some_records(np.random.default_rng(0), 6, 2)), OwnerKinds.of([6.0], [0.3])
-    for name, forecast in (("S1", s1), ("S2", s2)):
-        expected = expected_cost(recursion_of(name, 0.3, 12), quadratic, owners, 12, np.ones(2))
-        np.testing.assert_array_equal(forecast(quadratic, owners, 0.3, 12, np.ones(2)), expected)
 
 
 def test_one_kind_by_its_matrix_is_one_kind_step_by_step() -> None:

@@ -10,7 +10,6 @@ from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.rules import named
-from copriv.simulation.engine import noise_scales
 from exact_variance import variance_of
 from plain_runs import costs_of_runs
 from recursions import recursion_of
@@ -203,7 +202,7 @@ def test_simulated_runs_spread_as_far_as_the_oracle_says(rule, step):
     quadratic, recursion = problem.fitness.quadratic, named(rule).recursion(agreement)
 
     def exact(times):
-        kinds = OwnerKinds.of(agreement.records, times * noise_scales(agreement))
+        kinds = OwnerKinds.of(agreement.records, times * agreement.noise_scales())
         return variance_of(recursion, quadratic, kinds, T, problem.start)
 
     off = 4.9 * error_of_variance(costs) + 1e-12 * costs.max() ** 2

@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.exact.synchronous import s1, s2
 from copriv.forecast.bounds import setting_of
 from copriv.model.fitness import Quadratic, Regularizer
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.async_copies import a_as_printed, a_theorem_2
 from copriv.rules.bounds import Setting, on_parameters
-from copriv.rules.sync_averaged import s_theorem_3
-from copriv.rules.sync_decay import s_theorem_2
+from copriv.rules.synchronous import s_theorem_2, s_theorem_3
 from copriv.simulation import simulate
 from recursions import recursion_of
 
@@ -41,23 +39,21 @@ def setting(**changes):
 
 
 def test_s_theorem_2_by_hand():
-    published, dimension, smoothness, finite = s_theorem_2(setting(), start_gap=1.0)
+    published, dimension, smoothness = s_theorem_2(setting())
     # S₂ = 1 + 4; 8·4·3·5/(0.5·10⁴)
     assert published.value == pytest.approx(0.096)
     assert dimension.value == pytest.approx(9 * 0.096)
     assert smoothness.value == pytest.approx(2 * 9 * 0.096)
-    assert finite.conditions_met
     assert not any(b.conditions_met for b in (published, dimension, smoothness))
     assert "T = 10" in published.holds_for
     assert "erratum 4" in published.holds_for
     capped = s_theorem_2(setting(answers=5))
-    assert len(capped) == 3
     assert capped[0].value == published.value
     assert capped[1].value == pytest.approx(dimension.value / 4)
 
 
 def test_conditions_that_fail_are_named():
-    bounds = s_theorem_2(setting(strong_convexity=0.0, smoothness=math.inf, diameter=7.0), start_gap=1.0)
+    bounds = s_theorem_2(setting(strong_convexity=0.0, smoothness=math.inf, diameter=7.0))
     assert all(math.isinf(bound.value) and not bound.conditions_met for bound in bounds)
     assert "not so here: f strongly convex, f smooth, Θ unbounded" in bounds[-1].holds_for
     assert all(math.isinf(bound.value) for bound in s_theorem_3(setting()))
@@ -115,7 +111,7 @@ def test_a_theorem_2_by_hand(N):
 def test_counts_are_owners():
     listed = setting(epsilon=np.array([1.0, 1.0, 1.0, 2.0]))
     counted = setting(epsilon=np.array([1.0, 2.0]), counts=np.array([3.0, 1.0]))
-    for bounds in (lambda s: s_theorem_2(s, 1.0), lambda s: s_theorem_3(s), a_theorem_2):
+    for bounds in (s_theorem_2, s_theorem_3, a_theorem_2):
         assert [b.value for b in bounds(listed)] == pytest.approx([b.value for b in bounds(counted)])
     million = a_theorem_2(setting(counts=np.array([1e6, 1.0])))[1].value
     assert math.isfinite(million)
@@ -141,15 +137,10 @@ def test_bounds_at_this_t_are_above_the_exact_cost(seed, T, share):
         "gradient_bound": Ξ, "regularizer_bound": 0.0, "n_parameters": p, "total_records": n, "epsilon": ε,
         "horizon": T, "strong_convexity": L, "smoothness": λ,
     }  # fmt: skip
-    step = share * T**2 / λ
-    exact = s1(quadratic, owners, step, T, start)
-    bound = s_theorem_2(Setting(step=step, **common), start_gap=float(exact[0]))[-1]
-    assert bound.conditions_met
-    assert exact[-1] <= bound.value * (1 + 1e-9)
     step = share / λ
     _, last, average = s_theorem_3(Setting(step=step, diameter=D, **common))
     assert expected_cost(recursion_of("S2 last", step, T), quadratic, owners, T, start)[-1] <= last.value
-    assert s2(quadratic, owners, step, T, start)[-1] <= average.value
+    assert expected_cost(recursion_of("S2", step, T), quadratic, owners, T, start)[-1] <= average.value
 
 
 def test_the_published_forms_fail_where_the_errata_say():
@@ -157,7 +148,7 @@ def test_the_published_forms_fail_where_the_errata_say():
     T, Ξ, n, ε = 50, 1.0, 1e9, np.array([1.0])
     quadratic = Quadratic(np.eye(1), np.ones(1), 2.0, Regularizer(0.0))
     owners = OwnerKinds.of([n], [2 * Ξ * T / n])
-    exact = s1(quadratic, owners, 1.0, T, np.zeros(1))
+    exact = expected_cost(recursion_of("S1", 1.0, T), quadratic, owners, T, np.zeros(1))
     common = {"gradient_bound": Ξ, "regularizer_bound": 0.0, "epsilon": ε, "horizon": T}
     published = s_theorem_2(
         Setting(step=1.0, n_parameters=1, total_records=n, strong_convexity=2.0, smoothness=2.0, **common)
@@ -166,14 +157,13 @@ def test_the_published_forms_fail_where_the_errata_say():
     p, steep = 4, 1000.0
     quadratic = Quadratic(steep / 2 * np.eye(p), np.zeros(p), 0.0, Regularizer(0.0))
     step = 0.5 * T**2 / steep
-    exact = s1(quadratic, owners, step, T, np.zeros(p))
+    exact = expected_cost(recursion_of("S1", step, T), quadratic, owners, T, np.zeros(p))
     steep_setting = Setting(
         step=step, n_parameters=p, total_records=n, strong_convexity=steep, smoothness=steep, **common
     )
-    _, dimension, smoothness, finite = s_theorem_2(steep_setting, start_gap=0.0)
+    _, dimension, smoothness = s_theorem_2(steep_setting)
     assert exact[1] > dimension.value  # θ[2], one noisy step from the optimum
     assert exact[1:].max() <= smoothness.value
-    assert exact[-1] == pytest.approx(finite.value, rel=1e-9)  # with L = λ nothing is lost
 
 
 @pytest.mark.parametrize(
@@ -322,7 +312,7 @@ def test_groups_are_participants_whose_noise_adds_up():
 def test_bounds_on_the_parameters():
     """S (10), (12): 4/L as printed; 2/L by the curvature at a minimum over Θ, which is enough: f = L/2·θ² has equality."""
     s = setting(diameter=6.0)
-    for costs in (s_theorem_2(s, 1.0), s_theorem_3(s)):
+    for costs in (s_theorem_2(s), s_theorem_3(s)):
         found = on_parameters(costs, s)
         assert [b.value for b in found] == pytest.approx(
             [c.value * (4 if i == 0 else 2) / 0.5 for i, c in enumerate(costs)]

@@ -13,10 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copriv.agreement import Agreement
-from copriv.cli.show import forecast_answer, forecast_tables, words
+from copriv.cli.show import console
+from copriv.cli.show import forecast as forecast_answer
+from copriv.display import forecast as words
+from copriv.display import what_if
 from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
-from copriv.forecast.standalone_models import Judgement, close_call
+from copriv.forecast.standalone_models import WithoutJoining
+from copriv.forecast.verdict import Asked
 from copriv.forecast.what_if import reach, without
 from copriv.plan import candidates, clipping_bias, simulated_refinement
 
@@ -107,12 +111,18 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
     assert made[1].consortium.together() == pytest.approx(together, rel=1e-6)
     for owner in document["owners"]:
         assert owner["together"] == together
-        if owner["close_call"]:
-            continue
-        alternative = min(owner["alone"], document["public_only"])
-        assert owner["joining_pays"] == (together < alternative), owner["name"]
-        found = owner["break_even_epsilon"]
-        assert owner["joining_pays"] == (found is not None and found <= owner["epsilon"] * 1.002), owner["name"]
+        on_own, on_all = owner["on_own"], owner["on_all"]
+        assert (owner["verdict"], owner["probability"]) == (on_own["answer"], on_own["probability"])
+        assert owner["joining_pays"] == {"yes": True, "no": False, "open": None}[owner["verdict"]]
+        for said in (on_own, on_all):
+            if said["answer"] != "open":
+                assert (said["answer"] == "yes") == (said["gain"] >= document["worthwhile"]), owner["name"]
+                assert max(said["probability"], 1.0 - said["probability"]) >= 0.8
+            assert said["gain_low"] <= said["gain"] <= said["gain_high"]
+        alternative, found = min(owner["alone"], document["public_only"]), owner["break_even_epsilon"]
+        if abs(together / alternative - 1.0) > 0.5:
+            better = found is not None and found <= owner["epsilon"] * 1.002
+            assert better == (together < alternative), owner["name"]
         low, high = owner["break_even_epsilon_low"], owner["break_even_epsilon_high"]
         assert found is None or low <= found
         assert high is None or found <= high
@@ -123,9 +133,9 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
 
 def test_what_is_advised_is_what_the_verdict_says(made):
     outlook = made[1]
-    begins = {"join": "Joining pays for ", "close": "For "}.get(outlook.advice, "Joining does not pay for anybody")
-    assert outlook.verdict.startswith(begins)
-    assert (outlook.advice == "close") == ("joining is a close call" in outlook.verdict)
+    begins = {"join": "Joining pays for ", "close": "Whether joining pays is open for "}
+    assert outlook.verdict.startswith(begins.get(outlook.advice, "Joining does not pay for "))
+    assert (outlook.joining_pays is None) == (outlook.advice == "close")
     assert (outlook.plan.advice_in_words is None) == (outlook.advice == "join")
     # Without answers the curve ends where terms begin; with the public start, at what the public rows alone reach.
     end = float(outlook.consortium.curve.at(1e30))
@@ -135,7 +145,7 @@ def test_what_is_advised_is_what_the_verdict_says(made):
 def test_who_is_advised_to_leave_and_who_is_told_to_join_are_said_together(made):
     outlook = made[1]
     out, verdict = [owner.name for owner in outlook.left_out], outlook.verdict
-    joins = [owner.name for owner in outlook.owners if owner.joining_pays and not owner.close_call]
+    joins = [owner.name for owner in outlook.owners if owner.joining_pays]
     if not out:
         assert outlook.best_subset == pytest.approx(outlook.together, rel=1e-6)
         assert words.about_coalitions(outlook)[0].startswith("Everybody belongs in")
@@ -156,7 +166,7 @@ def test_who_is_advised_to_leave_and_who_is_told_to_join_are_said_together(made)
 def test_shares_are_of_what_joining_saves(made):
     outlook = made[1]
     saved = sum(owner.shapley for owner in outlook.owners)
-    typically = [owner for owner in outlook.owners if owner.joining_pays and not owner.close_call]
+    typically = [owner for owner in outlook.owners if owner.on_all.answer == "yes"]
     if typically and len(outlook.owners) > 1:
         assert saved > 0
         assert any(owner.shapley > 1e-3 * saved for owner in outlook.owners)
@@ -177,7 +187,7 @@ def test_questions_get_the_answers_that_the_forecast_gives(made):
         if found.reached_by == "nobody":
             assert found.records is None or found.records >= 1
             assert found.more_owners is None or found.more_owners > 0
-        assert forecast_answer.about_target(outlook, found)
+        assert what_if.about_target(outlook, found)
     if len(outlook.owners) > 1:
         for i, owner in enumerate(outlook.owners):
             gone = without(outlook, [owner.name])
@@ -186,10 +196,10 @@ def test_questions_get_the_answers_that_the_forecast_gives(made):
 
 
 def test_the_answer_fits_one_screen_and_has_no_symbol_and_no_rules_name(made):
-    agreement, outlook = made
-    asked = forecast_answer.about_target(outlook, reach(outlook, 0.7 * outlook.together))
+    _, outlook = made
+    asked = what_if.about_target(outlook, reach(outlook, 0.7 * outlook.together))
     for more in ([], asked):
-        shown = forecast_answer.lines(agreement, outlook, more)
+        shown = forecast_answer.lines(outlook, more)
         assert len(shown) <= forecast_answer.HEIGHT - 1, shown
         assert max(map(len, shown)) <= forecast_answer.WIDTH
         text = "\n".join(shown)
@@ -199,8 +209,7 @@ def test_the_answer_fits_one_screen_and_has_no_symbol_and_no_rules_name(made):
 
 
 def test_all_of_it_is_said_without_nonsense(made, capfd):
-    agreement, outlook = made
-    forecast_tables.show(agreement, outlook)
+    console.tell(*words.details(made[1]))
     said = capfd.readouterr().out
     assert "nan" not in said
     assert "unbounded" not in said
@@ -221,15 +230,16 @@ def ended(draws):
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(-2, 2), st.floats(0.01, 2), st.floats(0.01, 2))
-def test_a_verdict_that_is_no_close_call_agrees_with_the_medians(seed, shift, spread, apart):
+def test_a_verdict_agrees_with_its_median(seed, shift, spread, apart):
     rng = np.random.default_rng(seed)
     own, public = np.exp(spread * rng.normal(size=(32, 1))), np.exp(apart * rng.normal(size=32) + 0.3)
-    judged = Judgement(public, (100,), np.array([100.0]), own, np.zeros((32, 1)))
+    judged = WithoutJoining(public, (100,), np.array([100.0]), own, np.zeros((32, 1)))
     together = np.exp(shift + 0.3 * rng.normal(size=(32, 4)))
-    probability = judged.pays(together, 0)
-    typically = float(np.median(together)) < min(float(np.median(own)), float(np.median(public)))
-    if not close_call(probability, typically):
-        assert (probability > 0.5) == typically
+    verdict = judged.verdict_on_all(ended(together), 0, Asked.of("common", 0.005))
+    probability = verdict.probability
+    if abs(probability - 0.5) > 0.02:
+        assert (probability > 0.5) == (verdict.gain >= 0.005)
+    assert verdict.answer == ("yes" if probability >= 0.8 else "no" if probability <= 0.2 else "open")
     if not 1 / 4 < probability < 3 / 4:
         own_records = judged.on_own_records(ended(together), 0)
         assert own_records.joining_pays_probability >= probability - 1e-12

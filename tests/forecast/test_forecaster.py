@@ -19,6 +19,8 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "goal",
+    "worthwhile",
     "heterogeneity",
     "at_heterogeneity",
     "unseen",
@@ -49,7 +51,7 @@ OWNER_ADDED = {
     "own", "count", "number_in_best_subset",
     "records", "epsilon", "break_even_epsilon_for_all", "marginal_value_of_a_record", "loss_to_others",
     "in_best_subset", "best_weight", "shapley", "shapley_error", "joining_pays_probability", "alone_low", "alone_high",
-    "close_call",
+    "close_call", "verdict", "probability", "on_own", "on_all", "break_even_epsilon_own",
     "welcome_epsilon", "worth_in_records", "worth_in_epsilon", "break_even_epsilon_low", "break_even_epsilon_high",
 }  # fmt: skip
 
@@ -225,9 +227,10 @@ def test_the_band_is_wider_for_a_smaller_public_sample():
 
 
 def test_joining_pays_where_it_does():
-    found = forecast(agreed(epsilon=20.0, records=(60, 60, 60)), rows(n=60), runs=20)
+    terms = agreed(epsilon=20.0, records=(60, 60, 60), goal="common").replace(data={"heterogeneity": 0.2})
+    found = forecast(terms, rows(n=60), runs=20)
     assert found.joining_pays
-    assert found.verdict.startswith("Joining pays for everybody: together the model would be ")
+    assert found.verdict.startswith("Joining pays for everybody: everybody's records would be predicted ")
     assert all(owner.joining_pays for owner in found.owners)
     assert all(owner.together < min(owner.alone, found.public_only) for owner in found.owners)
 
@@ -243,28 +246,30 @@ def test_joining_does_not_pay_where_it_does_not_and_it_is_said_in_words(epsilon,
     assert found.advice == "public"
 
 
-def test_what_could_be_either_way_is_called_a_close_call():
-    """A little better than the public model in most worlds, and yet not in the median: the verdict leaves it open."""
-    found = forecast(agreed(epsilon=0.01), rows(), runs=20)
-    assert found.together == pytest.approx(found.public_only, rel=0.2)
-    assert all(owner.close_call for owner in found.owners)
-    assert found.verdict.startswith("For o0 and o1 joining is a close call")
-    assert "could as well be either way" in found.verdict
+def test_what_turns_on_how_unlike_owners_are_is_open():
+    """Nobody has said it: both outcomes are told, and what would settle it; said to be alike, there is an answer."""
+    found = forecast(agreed(epsilon=20.0, records=(60, 60, 60)), rows(n=60), runs=20)
+    assert [owner.verdict for owner in found.owners] == ["open"] * 3
+    assert (found.joining_pays, found.advice) == (None, "close")
+    assert found.verdict.startswith("Whether joining pays is open for o0, o1 and o2: ")
+    assert all(word in found.verdict for word in ("if the owners are alike", "data.strata", "data.heterogeneity"))
+    for owner in found.owners:
+        assert owner.on_own.if_alike.gain > owner.on_own.if_unlike.gain
 
 
-def verdict(outlook, alone, together, public_only):
+def verdict(outlook, answers, together=0.01, public_only=0.2):
     band = Band(*(np.array([x]) for x in (1, together, together, together, together)))
     owners = tuple(
         dataclasses.replace(
             outlook.owners[0],
             name=name,
-            alone=ψ,
             together=together,
-            joining_pays=together < min(ψ, public_only),
-            close_call=False,
+            on_own=dataclasses.replace(
+                outlook.owners[0].on_own, answer=answer, gain=gain, if_alike=None, if_unlike=None
+            ),
             in_best_subset=True,
         )
-        for name, ψ in alone.items()
+        for name, (answer, gain) in answers.items()
     )
     recommended = Assessment(
         outlook.recommended.agreement, "simulated", band, True, "", np.array([[together]]), np.zeros((1, 1, 2))
@@ -272,12 +277,14 @@ def verdict(outlook, alone, together, public_only):
     return dataclasses.replace(outlook, owners=owners, recommended=recommended, public_only=public_only).verdict
 
 
-def test_the_verdict_names_who_gains_and_what_is_better_instead(outlook):
-    assert verdict(outlook, {"a": 0.5, "b": 0.001}, 0.01, 0.2).startswith("Joining pays for a: together")
-    assert "the public model alone only 0.5 %" in verdict(outlook, {"a": 0.5}, 0.01, 0.005)
-    assert "the best owner's own model only 0.1 %" in verdict(outlook, {"a": 0.005, "b": 0.001}, 0.01, 0.2)
-    many = verdict(outlook, {f"o{i}": 0.5 for i in range(9)} | {"z": 0.0}, 0.01, 0.2)
-    assert "o0, o1, o2, o3, o4 and 4 others" in many
+def test_the_verdict_names_who_gains_and_by_how_much(outlook):
+    said = verdict(outlook, {"a": ("yes", 0.021), "b": ("no", 0.0)})
+    assert said.startswith("Joining pays for a: its own records would be predicted 2.1 % better")
+    assert "For b it does not pay; nobody loses." in said
+    assert "On everybody's records: 1.0 % above the best possible together, 20 % by the public rows alone." in said
+    assert verdict(outlook, {"a": ("no", 0.0), "b": ("no", 0.0)}).startswith("Joining does not pay for anybody")
+    many = verdict(outlook, {f"o{i}": ("yes", 0.01 + i / 100) for i in range(9)} | {"z": ("no", 0.0)})
+    assert "o0, o1, o2, o3, o4 and 4 others: their own records would be predicted 1.0 % to 9.0 % better" in many
 
 
 # Other losses

@@ -7,7 +7,8 @@ import pytest
 
 from copriv import Agreement, Problem
 from copriv.cli import run as copriv
-from copriv.cli.show.own_learners import show
+from copriv.cli.show.console import tell
+from copriv.display.forecast import own_learners as told
 from copriv.errors import AgreementError
 from copriv.forecast.own_learners import forecast_own_learners
 from copriv.simulation import own_learners
@@ -66,7 +67,7 @@ def test_an_absolute_loss_has_no_mechanism_of_one_answer_and_that_is_said():
 
 
 def test_the_screen(outlook, capsys):
-    show(outlook)
+    tell(*told(outlook))
     said = capsys.readouterr().out
     assert "Sharing answers pays for" in said
     assert all(name in said for name in ("o0", "o1", "o2"))

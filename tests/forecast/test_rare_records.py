@@ -84,8 +84,6 @@ def test_where_the_pool_holds_such_records_the_band_is_wrong_and_the_caution_is_
 def test_nothing_is_said_where_privacy_costs_more():
     told = copriv.forecast(agreed(epsilon=0.02), public=table(1000), runs=32)
     assert told.unseen is not None
-    assert told.unseen.words(float(told.recommended.relative_fitness.high[-1])) is None
-
-
-def test_however_large_it_is_said_without_a_power_of_ten():
-    assert "about 2,500 %," in (Unseen(1000, 3.0, 25.0).words(0.1) or "")
+    assert "Public rows cannot show" not in (told.caution or "")
+    far = replace(told, unseen=Unseen(1000, 3.0, 2500.0))
+    assert "about 250,000 %," in (far.caution or ""), "however large, without a power of ten"

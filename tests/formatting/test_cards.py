@@ -114,9 +114,9 @@ def test_many_owners_are_few_lines_and_are_counted(outlook):
 
 def test_what_a_forecast_says_is_its_verdict_first(outlook):
     shown = " ".join(repr(outlook).split())
-    assert " ".join(outlook.verdict_on_screen.split())[:200] in shown
+    assert " ".join(outlook.verdict.split())[:200] in shown
     assert "small" in shown
-    assert "recommended" in shown
+    assert "the public rows alone" in shown
 
 
 def test_records_are_told_by_their_shape_alone():

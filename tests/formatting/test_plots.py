@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from copriv.errors import DataError
 from copriv.forecast.result import AtHeterogeneity
-from copriv.pictures.demo import alone_and_together
+from copriv.pictures.simulation import alone_and_together
 from copriv.pictures.style import STYLE, foot, png
 from copriv_papers import BEYOND, FIGURES, Effort, drawing
 from copriv_papers.consortia import INSIDE, SHARED

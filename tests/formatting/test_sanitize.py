@@ -21,6 +21,8 @@ from copriv.formatting.sanitize import printable
         ("abc\u202egnp.exe", "abc\\u202egnp.exe"),
         ("a\u2028b", "a\\u2028b"),
         ("\U000e0041", "\\U000e0041"),
+        ("\u3164", "\\u3164"),
+        ("bank\ufe0f\U000e0101", "bank\\ufe0f\\U000e0101"),
         ("[/nothing] :bomb:", "[/nothing] :bomb:"),
     ],
 )

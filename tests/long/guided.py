@@ -19,6 +19,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 
 PACKAGES = ["copriv.network", "copriv.owner", "copriv.privacy", "copriv.protocol"]
+INSTRUMENTED = tuple(
+    f"copriv.network.{name}"
+    for name in ("agent", "learner", "run_state", "run", "verify", "grpc_transport", "messages")
+)
+"""What messages reach first; what these import is instrumented with them."""
 SIDES = {"owner": "OwnerSide", "learner": "LearnerSide"}
 WRITTEN_EVERY = 100
 
@@ -78,8 +83,8 @@ def main() -> None:
         at_random(given, until)
         return
     with atheris.instrument_imports(include=PACKAGES):
-        for name in ("agent", "learner", "conductor", "verify", "grpc_transport", "messages"):
-            importlib.import_module(f"copriv.network.{name}")
+        for name in INSTRUMENTED:
+            importlib.import_module(name)
     from long.said import grown, valid
 
     side = Counted(side_of(given.side, given.transport), given.count, given.findings, given.messages, until)

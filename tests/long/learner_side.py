@@ -22,13 +22,14 @@ from copriv.network.learner import Learner
 from copriv.network.messages import Hello, Message, Refusal, Welcome, decode, encode
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.protocol import Answer, Query
 from long.owner_side import _content, _message, _sha256, _verified
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop
 from long.said import FIRST, LATER, PARAMETERS, SIGNED, WHO, spoken
+from memory_network import MemoryNetwork
 
 MOST = 400
 """Inputs for one run."""
@@ -134,7 +135,7 @@ class LearnerSide:
         await asyncio.gather(self._running, *self._hearing.values(), return_exceptions=True)
         for link in self._links.values():
             await link.close()
-        model, held = self._conductor.model.tobytes(), len(list(self._store.answers()))
+        model, held = self._conductor.model.tobytes(), len(list(self._store.events("answer")))
         self.answered += held
         outcome = self._conductor.outcome
         self.finished += outcome is not None and outcome.status == "finished"
@@ -298,7 +299,7 @@ class LearnerSide:
             raise Finding(f"a defect was met: {failed.data}")
         if not np.isfinite(self._conductor.model).all():
             raise Finding("the model is not finite any more")
-        message, held = _message(frame), {answer.identity for answer in self._store.answers()}
+        message, held = _message(frame), {line.data["identity"] for line in self._store.events("answer")}
         if held - self._taken:
             if first or not isinstance(message, Answer) or held - self._taken != {message.identity}:
                 raise Finding(f"{held - self._taken} were answered by {message}")
@@ -312,8 +313,8 @@ class LearnerSide:
 
     def _counts(self, name: str) -> set[int]:
         """What the owner counted its answers as, before this input."""
-        before = (one for one in self._store.answers() if one.owner == name and one.identity in self._taken)
-        return {one.answered for one in before}
+        before = (line.data for line in self._store.events("answer") if line.data["identity"] in self._taken)
+        return {said["answered"] for said in before if said["owner"] == name}
 
     def _refused(self, identity: str) -> bool:
         return any(event.data["identity"] == identity for event in self._store.events("refused"))

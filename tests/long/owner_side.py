@@ -33,9 +33,9 @@ from copriv.network.messages import (
     Welcome,
     decode,
     encode,
-    signed_content,
+    welcome_content,
 )
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Link
 from copriv.privacy.ledger import LedgerDamaged
 from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
@@ -43,6 +43,7 @@ from copriv.protocol import Answer, Query
 from ledger_files import opened
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, loop, records
 from long.said import FIRST, PARAMETERS, spoken
+from memory_network import MemoryNetwork
 
 NAME = NAMES[0]
 MAY_END_WITH = (LearnerRefused, KeysRefused, LedgerDamaged, BudgetRefused, QueryRefused)
@@ -140,7 +141,7 @@ class OwnerSide:
     def _welcome(self, run: str) -> Welcome:
         assert self._hello is not None
         learner = certified()["learner"]
-        signature = learner.sign(signed_content(self._hello, run))
+        signature = learner.sign(welcome_content(self._hello, run))
         return Welcome(run, "choose", 0.0, 0, "", learner.certificate.decode(), signature)
 
     # One input ----------------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class OwnerSide:
         if isinstance(message, Query):
             return replace(message, signature=learner.sign(_content(self._run, message)))
         if isinstance(message, Welcome) and self._hello is not None:
-            return replace(message, signature=learner.sign(signed_content(self._hello, message.run)))
+            return replace(message, signature=learner.sign(welcome_content(self._hello, message.run)))
         return message
 
     # The oracle ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 And wrong owners, learners and ledgers, each of which the long runs must find.
 """
 
+import importlib.util
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from copriv.owner import Owner
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.protocol import Answer
 from long import kills, results, strikes
-from long.guided import side_of
+from long.guided import INSTRUMENTED, side_of
 from long.kills import Ground, owners_killed
 from long.parties import Finding
 from long.said import grown, valid
@@ -43,6 +44,10 @@ def attacked(side: Any, messages: int, seed: int) -> int:
 @pytest.mark.parametrize(("party", "kind", "messages"), [("owner", "memory", 400), ("learner", "memory", 300)])
 def test_hundreds_of_messages(party: str, kind: str, messages: int) -> None:
     assert attacked(side_of(party, kind), messages, seed=3) > 5
+
+
+def test_what_is_led_by_coverage_is_there() -> None:
+    assert all(importlib.util.find_spec(name) for name in INSTRUMENTED)
 
 
 @pytest.mark.slow
@@ -107,7 +112,7 @@ def no_flush(self: LedgerFile, *entries: Any, at_once: bool = True) -> None:
 def charges_later(self: Owner, query: Any) -> Answer:
     stored = self._private(query.theta)
     if self.ledger.released(query.identity, query.theta) is None:
-        self.ledger.charge(query.identity, query.theta, *self._cost)
+        self.ledger.charge(query.identity, query.theta, *self._phase.charge)
     return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
 

@@ -20,7 +20,6 @@ from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.learner import Learner
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
-from copriv.network.transport import MemoryNetwork
 from copriv.network.turns import Conduct
 from copriv.network.verify import verify_run
 from copriv.privacy.ledger.create import create_ledger
@@ -30,6 +29,7 @@ from copriv.privacy.release_time import ReleaseTime
 from long.kills import Struck, struck_child, warm
 from long.parties import NAMES, Finding, agreed, certified, fast_folder, records
 from long.strikes import AT_A_CALL, BY_ANOTHER, OF_THE_DISK, OF_TIME, Strike
+from memory_network import MemoryNetwork
 
 KINDS = (*AT_A_CALL, *OF_THE_DISK, *BY_ANOTHER, *BY_ANOTHER, *OF_TIME)
 RULES = (("A2", 12, "choose"), ("A1", 12, "broadcast"), ("S2", 5, "choose"))
@@ -139,9 +139,9 @@ class Run:
                     if line.identity in given:
                         raise AssertionError(f"two answers to {line.identity}")
                     given[line.identity] = bytes.fromhex(line.content)
-        for answer in store.answers():
-            if given.get(answer.identity) != answer.gradient.tobytes():
-                raise AssertionError(f"the learner has an answer of {answer.owner} that its ledger does not have")
+        for line in store.events("answer"):
+            if given.get(line.data["identity"]) != line.numbers.tobytes():
+                raise AssertionError(f"the learner has an answer of {line.data['owner']} that its ledger does not have")
 
 
 def runs_killed(

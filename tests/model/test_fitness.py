@@ -13,8 +13,7 @@ from copriv import losses
 from copriv.errors import InvalidInput
 from copriv.model.fitness import FeasibleSet, Fitness, Quadratic, Regularizer, gradient_bound_over, relative_fitness
 from copriv.model.records import Records
-from copriv.model.solvers import Task
-from copriv.model.solvers.hinge import programme_minimum
+from copriv.model.solvers.kinked import programme_minimum
 
 
 def records(seed: int, n: int = 300, p: int = 4, labels: bool = False, flip: float = 0.1) -> Records:
@@ -24,10 +23,6 @@ def records(seed: int, n: int = 300, p: int = 4, labels: bool = False, flip: flo
     if labels:
         y = np.where(rng.random(n) < flip, -1.0, 1.0) * np.sign(y)
     return Records.of(X, y)
-
-
-def task(f: Fitness) -> Task:
-    return Task(f, f.loss, f.records, f.regularizer.strength, f.feasible_set.theta_max)
 
 
 def fitness(loss, r, c=1e-3, box=1e5) -> Fitness:
@@ -174,7 +169,7 @@ def test_a_rounded_hinge_has_the_optimum_of_the_quadratic_programme(c, apart):
     x = np.column_stack([rng.normal(size=(2000, 3)) + apart * y[:, None], np.ones(2000)])
     f = Fitness(losses.Hinge(), Regularizer(c), FeasibleSet(1e5), Records.of(x, y, rng.uniform(0.5, 2.0, 2000)))
     found = f.minimum()
-    whole = programme_minimum(task(f), found.value)
+    whole = programme_minimum(f, found.value)
     assert found.value == pytest.approx(whole.value, rel=1e-7)
     assert found.gap <= 1e-8 * found.value
     assert found.value == pytest.approx(float(f.value(found.theta)), rel=1e-12)
@@ -185,4 +180,4 @@ def test_where_the_box_holds_a_hinge_back_the_programme_is_solved():
     f = Fitness(losses.Hinge(), Regularizer(1e-3), FeasibleSet(0.1), r)
     found = f.minimum()
     assert np.abs(found.theta).max() == pytest.approx(0.1)
-    assert found.value == pytest.approx(programme_minimum(task(f), 1.0).value, rel=1e-7)
+    assert found.value == pytest.approx(programme_minimum(f, 1.0).value, rel=1e-7)

@@ -14,7 +14,7 @@ from copriv.errors import BudgetRefused, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.messages import Finished, Welcome, encode
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.ledger import LedgerDamaged
@@ -23,6 +23,7 @@ from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Query
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
 
 

@@ -225,8 +225,8 @@ class Run:
                     answered[line.identity] = bytes.fromhex(line.content)
         store = RunStore.resume(self.folder / "run.db", self.agreed)
         try:
-            for answer in store.answers():
-                assert answered[answer.identity] == answer.gradient.tobytes(), "an answer that is not in the ledger"
+            for line in store.events("answer"):
+                assert answered[line.data["identity"]] == line.numbers.tobytes(), "an answer that is not in the ledger"
             ends = list(store.events("finished", "stopped"))
         finally:
             store.close()

@@ -13,23 +13,21 @@ import numpy as np
 import pytest
 
 from copriv.cli import run as copriv
-from copriv.cli.run_summary import expected, said_by
 from copriv.data.dictionary import PublicDictionary
 from copriv.errors import CoprivError, InvalidInput
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
-from copriv.network.messages import Closing
+from copriv.network.messages import Closing, closing_content, model_content, signed_answer
 from copriv.network.model import Model, digest_of
-from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import closing_content, model_content, signed_answer
 from copriv.network.store import RunStore
 from copriv.network.verify import _wrong_with, verify_run
 from copriv.network.verify_lines import LineCheck
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
+from copriv.report.public_rows import PublicRows
 from network_parties import NAMES, agreement, keys, records
 
 Place = tuple[str | int, ...]
@@ -79,8 +77,8 @@ def conducted(folder: Path, held: dict[str, Keys], theirs: str | None = None) ->
             for query in queries:
                 answer: Any = respond(owners[query.owner], query)[0]
                 conductor.answered(signed_answer(held[query.owner], store.run, query, answer, theirs), 1.0)
-        public = records(9, 40)
-        model = signed_model(conductor, dictionary, said_by(conductor, public), expected(agreed, public, 2))
+        rows = PublicRows(agreed, records(9, 40))
+        model = conductor.signed_model(dictionary, rows.said_of(conductor), rows.expected(2))
     return Made(folder / "run.db", held, model.to_json())
 
 
@@ -190,10 +188,10 @@ def test_a_model_that_the_learner_signed_too_early_is_found(tmp_path: Path, afte
             assert isinstance(answer, Answer)
             conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
     assert conductor.closing is not None
-    early = Made(tmp_path / "run.db", held, signed_model(conductor, None).to_json())
+    early = Made(tmp_path / "run.db", held, conductor.signed_model(None).to_json())
     if after == "another model":
         said = "the learner signed another one after it"
-        signed_model(conductor, None, forecast={"mean": 1e-9})
+        conductor.signed_model(None, forecast={"mean": 1e-9})
     else:
         said = "owners counted more answers after it than its record says"
         count = Closing(conductor.closing.head, 4)

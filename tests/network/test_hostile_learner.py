@@ -28,14 +28,14 @@ from copriv.network.messages import (
     Welcome,
     decode,
     encode,
+    signed_query,
 )
-from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
-from copriv.network.signatures import signed_query
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Clock, Link
 from copriv.privacy.ledger.read import verify
 from copriv.protocol import Answer, Query
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network_parties import NAMES, QUICK, agreement, keys, records
 from network_parties import welcome as signed_welcome
 

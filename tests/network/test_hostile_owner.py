@@ -151,14 +151,14 @@ def test_what_was_not_asked_for_ends_the_session_that_it_came_by(tmp_path: Path,
 def test_a_defect_in_the_learner_that_one_owner_finds_ends_that_owners_session_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = RunStore.answer
+    original = RunStore.event
 
-    def fails_for_one(self: RunStore, given: Answer) -> None:
-        original(self, given)
-        if given.owner == BAD:
+    def fails_for_one(self: RunStore, kind: str, *given: Any, **said: Any) -> None:
+        original(self, kind, *given, **said)
+        if kind == "answer" and said["owner"] == BAD:
             raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(RunStore, "answer", fails_for_one)
+    monkeypatch.setattr(RunStore, "event", fails_for_one)
 
     async def script(bad: Session) -> None:
         await bad.send(answer(await bad.next()))
@@ -168,16 +168,22 @@ def test_a_defect_in_the_learner_that_one_owner_finds_ends_that_owners_session_o
     assert "could not be handled (ZeroDivisionError)" in conductor.parties[BAD].out
     monkeypatch.undo()
     store = RunStore.resume(tmp_path / "run.db", agreement(horizon=8, answers=4))
-    assert {given.owner for given in store.answers()} == set(NAMES[:2]), "what was half written is taken back"
+    assert {line.data["owner"] for line in store.events("answer")} == set(NAMES[:2]), (
+        "what was half written is taken back"
+    )
     assert Conductor(store).model.tobytes() == conductor.model.tobytes()
     store.close()
 
 
 def test_a_store_that_cannot_be_written_still_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: RunStore, given: Answer) -> None:
-        raise StoreFailed("the disk is full")
+    original = RunStore.event
 
-    monkeypatch.setattr(RunStore, "answer", full)
+    def full(self: RunStore, kind: str, *given: Any, **said: Any) -> None:
+        if kind == "answer":
+            raise StoreFailed("the disk is full")
+        original(self, kind, *given, **said)
+
+    monkeypatch.setattr(RunStore, "event", full)
     consortium = Consortium(tmp_path, agreement(horizon=8, answers=4))
     with pytest.raises(StoreFailed, match="the disk is full"):
         asyncio.run(consortium.run(ANY))

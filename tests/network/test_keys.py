@@ -18,14 +18,14 @@ from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, KeysRefused, issue, make_authority
-from copriv.network.messages import Hello, Ready, Refusal, Welcome, decode, encode
+from copriv.network.messages import Hello, Ready, Refusal, Welcome, decode, encode, signed_query
 from copriv.network.policy import Policy, PolicyRefused
-from copriv.network.signatures import signed_query
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.transport import Link
 from copriv.privacy.ledger.read import verify
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records, welcome
 
 
@@ -58,7 +58,11 @@ def test_the_right_keys_are_let_in(held: dict[str, Keys]) -> None:
             return link.peer
 
     assert asyncio.run(attempt()) == "learner"
-    assert (held["learner"].role, held["bank-1"].role, held["bank-1"].name) == ("learner", "owner", "bank-1")
+    assert (held["learner"].party.role, held["bank-1"].party.role, held["bank-1"].name) == (
+        "learner",
+        "owner",
+        "bank-1",
+    )
 
 
 def test_foreign_keys_are_refused_by_either_side(held: dict[str, Keys], tmp_path: Path) -> None:
@@ -207,7 +211,7 @@ def test_another_agreement_is_refused_by_its_fingerprint(tmp_path: Path) -> None
 def test_a_policy_may_name_the_learners_certificate(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, agreement(), "grpc")
     assert consortium.keys is not None
-    right = consortium.keys["learner"].fingerprint
+    right = consortium.keys["learner"].party.fingerprint
 
     async def both(certificate: str) -> str:
         learner = asyncio.ensure_future(consortium.learn())

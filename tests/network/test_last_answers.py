@@ -17,17 +17,16 @@ from copriv.cli import run as copriv
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.keys import Keys
-from copriv.network.messages import Closing, Hello, Message, Refusal, decode, encode
-from copriv.network.record import signed_model
+from copriv.network.messages import Closing, Hello, Message, Refusal, closing_content, decode, encode, signed_query
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import closing_content, signed_query
-from copriv.network.store import RunStore
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.store import START, RunStore, line_hash
+from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network_parties import NAMES, QUICK, Consortium, agreement, finished, keys, records, welcome
 from signed_run import signed_run
 
@@ -122,7 +121,7 @@ def test_a_count_that_is_not_the_owners_last_one_is_found(
     original, heads = RunStore.event, list[str]()
     held: dict[str, Keys] = {}
 
-    def writes(self: RunStore, kind: str, what: Any = None, **data: Any) -> None:
+    def writes(self: RunStore, kind: str, *numbers: Any, **data: Any) -> None:
         if kind == "closed" and data["owner"] == "bank-2":
             n, self.take = data["answered"], None  # what it writes is not what it holds to be so
             match how:
@@ -141,7 +140,7 @@ def test_a_count_that_is_not_the_owners_last_one_is_found(
                     data["signature"] = ""
                 case "no number":
                     data["answered"] = [n]
-        original(self, kind, what, **data)
+        original(self, kind, *numbers, **data)
         heads.append(self.head)
 
     held |= keys(tmp_path)
@@ -150,6 +149,20 @@ def test_a_count_that_is_not_the_owners_last_one_is_found(
     verdict = verify_run(path)
     assert [problem.what for problem in verdict.problems if said in problem.what], verdict.problems
     assert "bank-2" in verdict.not_closed
+
+
+@pytest.mark.parametrize("said", ["true", "1.0"])
+def test_a_count_that_is_no_whole_number_is_none(tmp_path: Path, said: str) -> None:
+    """What an owner signs has the same bytes for 1 and for true, and the record would say that it gave true answers."""
+    path, _, held = signed_run(tmp_path, agreement("A1", horizon=3, answers=1))
+    with closing(sqlite3.connect(path)) as file:
+        lines, head = file.execute("SELECT number, time, kind, data FROM events ORDER BY number").fetchall(), START
+        for number, at, kind, text in lines:
+            text = text.replace('"answered": 1', f'"answered": {said}') if kind == "closed" else text
+            head = line_hash(head, number, at, kind, text)
+            file.execute("UPDATE events SET data = ?, hash = ? WHERE number = ?", (text, head, number))
+        file.commit()
+    assert not verify_run(path, authority=held["learner"].authority).ok
 
 
 def test_a_run_that_is_taken_up_again_gets_the_answer_that_was_missing_and_is_counted_anew(
@@ -239,7 +252,7 @@ def over(folder: Path) -> tuple[Path, Path, Keys]:
         conductor = Conductor(store, None, 0.0, held["learner"])
         conductor.tick(0.0)
         assert {party.answered for party in conductor.parties.values()} == {3}
-        (folder / "model.json").write_text(signed_model(conductor, None).to_json())
+        (folder / "model.json").write_text(conductor.signed_model(None).to_json())
     return path, folder / "model.json", held["learner"]
 
 
@@ -260,7 +273,7 @@ def test_an_answer_that_only_the_last_count_tells_of_is_paid_for_in_the_record(
     lets_fall(monkeypatch, agreed.answers, 3 * agreed.answers - 1)
     asyncio.run(consortium.run(PATIENT))
     with closing(RunStore.resume(tmp_path / "run.db", agreed)) as store:
-        made = signed_model(Conductor(store, None, 0.0, consortium.keys["learner"]), None)
+        made = Conductor(store, None, 0.0, consortium.keys["learner"]).signed_model(None)
     (tmp_path / "model.json").write_text(made.to_json())
     verdict = verify_run(tmp_path / "run.db", agreed, consortium.keys["learner"].authority, tmp_path / "model.json")
     assert (verdict.problems, verdict.missing) == ((), {"bank-2": 1})

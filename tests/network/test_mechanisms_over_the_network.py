@@ -14,7 +14,7 @@ from copriv.errors import AgreementError, NotCertified
 from copriv.losses import Squared
 from copriv.mechanisms.objective import perturbation
 from copriv.mechanisms.objective_noise import ObjectiveAnswer
-from copriv.mechanisms.statistics import Statistics
+from copriv.mechanisms.statistics import Moments
 from copriv.network.agent import respond
 from copriv.network.messages import Refusal
 from copriv.network.run_state import Conductor
@@ -22,14 +22,14 @@ from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
 from copriv.privacy.approximate import GaussianAnswer
-from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.clipping import clipped_mean_gradient, mean_moments
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from copriv.privacy.ledger.read import read_lines, verify
-from copriv.privacy.moments import mean_moments
 from copriv.problem import Problem
 from copriv.protocol import Answer, Query
-from copriv.simulation import engine, simulate
+from copriv.simulation import simulate
+from copriv.simulation.runs import Options, play
 from network_parties import NAMES, Consortium, agreement, finished, records
 from network_replay import replayed
 
@@ -145,10 +145,7 @@ def simulated(agreed: Agreement, draws: list[list[np.ndarray]]) -> np.ndarray:
     """The model of the in-memory simulation with each owner's noise fed in."""
     problem = Problem.of(agreed, [(records(i).features, records(i).target) for i in range(3)])
     streams = Streams(0).feed([Fed(own) for own in draws])
-    options = engine.Options(runs=1)
-    played = engine._play_one_answer(
-        problem, engine.noise_scales(agreed), options, [(np.random.SeedSequence(0), streams)], 1
-    )
+    played = play(problem, agreed.noise_scales(), Options(runs=1), [(np.random.SeedSequence(0), streams)])
     return np.asarray(played.kept[-1][0])
 
 
@@ -164,7 +161,7 @@ def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.
             for terms in agreed.owner
         ]
     store = RunStore.resume(folder / "run.db", agreed)
-    given = {answer.owner: answer.gradient for answer in store.answers()}
+    given = {line.data["owner"]: line.numbers for line in store.events("answer")}
     store.close()
     made_of = []
     for i, terms in enumerate(agreed.owner):
@@ -172,7 +169,8 @@ def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.
         exact = clipped_mean_gradient(Squared(), records(i), start, agreed.gradient_bound)
         if agreed.agreement.moments_share > 0:
             exact = np.concatenate([exact, mean_moments(records(i), 1.0, False)])
-        made_of.append([(given[terms.name] - exact) / Statistics().scales(agreed, terms, 3, 1.0)])
+        scales = Moments.agreed(agreed, 3, 1.0).noise(terms)
+        made_of.append([(given[terms.name] - exact) / scales])
     return made_of
 
 

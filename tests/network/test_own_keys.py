@@ -2,27 +2,31 @@
 
 import asyncio
 import json
+import multiprocessing
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
-from copriv.cli.commands.readiness import readiness
+from copriv.cli.commands.data import _Findings
 from copriv.errors import AgreementError
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.grpc_transport import GrpcDialer, GrpcListener
 from copriv.network.keys import Certified, Keys, KeysRefused, issue, key_fingerprint, make_key, read_request
 from copriv.network.learner import Learner
-from copriv.network.messages import Hello, Refusal, Welcome, decode, encode, signed_content
+from copriv.network.messages import Hello, Refusal, Welcome, decode, encode, welcome_content
 from copriv.network.run_state import Conductor
 from copriv.network.setup import make_consortium
 from copriv.network.store import RunStore
-from copriv.network.transport import MemoryNetwork
 from copriv.network.verify import Verdict, verify_run
+from copriv.privacy.ledger.disk import InUse
+from memory_network import MemoryNetwork
 from network_parties import NAMES, MemoryLedgers, agreement, records
 from signed_run import signed_run
 
@@ -53,6 +57,24 @@ def forged(made: Path, held: Held, *names: str) -> Held:
 
 def check(path: Path, agreed: Agreement, held: Held) -> Verdict:
     return verify_run(path, agreed, held["bank-1"].authority)
+
+
+@pytest.mark.parametrize("name", ["Bank-2", "Authority", "LEARNER", "Agreement.toml", "dictionary.json", "BANK/2"])
+def test_owners_whose_folders_would_be_one_where_capitals_do_not_count_are_refused(tmp_path: Path, name: str) -> None:
+    """An owner called Authority would be sent the authority's key; one called agreement.toml ended in a traceback."""
+    owners = [{"name": one, "records": 50, "epsilon": 1.0} for one in (name, "bank-2")]
+    draft = agreement().replace(data={"dataset": "lending-embedded", "public_rows": 50}, owner=owners)
+    with pytest.raises(AgreementError, match="give one folder"):
+        make_consortium(draft, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_folders_that_a_disk_takes_for_one_are_refused(tmp_path: Path) -> None:
+    """In Korean a syllable and its letters are the same text; NFC made these two names one but for their capitals."""
+    owners = [{"name": one, "records": 50, "epsilon": 1.0} for one in ("\uac00A", "\u1100\u1161a")]
+    draft = agreement().replace(data={"dataset": "lending-embedded", "public_rows": 50}, owner=owners)
+    with pytest.raises(AgreementError, match="give one folder"):
+        make_consortium(draft, tmp_path / "made")
 
 
 def test_a_run_of_owners_that_made_their_own_keys_verifies(
@@ -94,7 +116,7 @@ def test_an_agreement_with_other_keys_is_another_agreement(
     for key in ("named", "left out"):
         owners = [
             {k: v for k, v in one.model_dump(exclude_none=True).items() if k != "key"}
-            | ({"key": others[one.name].key_fingerprint} if key == "named" else {})
+            | ({"key": others[one.name].party.key_fingerprint} if key == "named" else {})
             for one in agreed.owner
         ]
         changed = agreed.replace(owner=owners)
@@ -131,7 +153,7 @@ def test_an_owner_answers_no_learner_of_another_key(parties: tuple[Agreement, He
     agreed, held, made = parties
     agent, hello = owner(agreed, held["bank-1"]), Hello("bank-1", agreed.fingerprint, "", 3, "nonce")
     for learner, why in ((held["learner"], ""), (forged(made, held, "learner")["learner"], "another key")):
-        signature = learner.sign(signed_content(hello, "run"))
+        signature = learner.sign(welcome_content(hello, "run"))
         welcome = Welcome("run", "choose", 0.0, 0, "", learner.certificate.decode(), signature)
         if not why:
             agent._check_certificate(hello, welcome)
@@ -177,9 +199,9 @@ def test_a_renewed_certificate_of_the_same_key_is_taken(tmp_path: Path, parties:
     from copriv.network.keys import certify
 
     agreed, held, made = parties
-    certify(made / "authority", tmp_path / "bank-1", read_request(tmp_path / "bank-1" / "request.pem")[1], days=30)
+    certify(made / "authority", tmp_path / "bank-1", *read_request(tmp_path / "bank-1" / "request.pem"), days=30)
     renewed = Keys.load(tmp_path / "bank-1")
-    assert renewed.fingerprint != held["bank-1"].fingerprint
+    assert renewed.party.fingerprint != held["bank-1"].party.fingerprint
     path, *_ = signed_run(tmp_path, agreed, held=held | {"bank-1": renewed})
     assert check(path, agreed, held).ok
 
@@ -231,10 +253,43 @@ def test_wherever_making_a_key_is_killed_the_same_command_ends_it(
             written = [each.read_bytes() for each in folder.glob("key.pem")]
             assert make_key(folder, "bank-1") == key_fingerprint(read_request(folder / "request.pem")[1])
             assert [(folder / "key.pem").read_bytes()][: len(written)] == written, "a key that was made stays"
-            assert sorted(each.name for each in folder.iterdir()) == ["key.pem", "own-key.txt", "request.pem"]
+            assert sorted(each.name for each in folder.iterdir()) == [
+                "key.pem",
+                "key.pem.lock",
+                "own-key.txt",
+                "request.pem",
+            ]
             assert (folder / "key.pem").stat().st_mode & 0o077 == 0
             with pytest.raises(KeysRefused, match="already holds a key"):
                 make_key(folder, "bank-1")
+
+
+def _makes(folder: Path, begin: Any, said: Any) -> None:
+    begin.wait()
+    try:
+        said.put(make_key(folder, "bank-1"))
+    except (KeysRefused, InUse) as refused:
+        said.put(type(refused).__name__)
+
+
+def test_two_who_make_a_key_at_once_make_one(tmp_path: Path) -> None:
+    """In 6 of 40 pairs request.pem named a key that the other one had written over."""
+    context = multiprocessing.get_context("fork")
+    for pair in range(10):
+        folder, begin, said = tmp_path / str(pair), context.Barrier(2), context.Queue()
+        both = [context.Process(target=_makes, args=(folder, begin, said)) for _ in range(2)]
+        for each in both:
+            each.start()
+        answers = {said.get(timeout=60) for _ in both}
+        for each in both:
+            each.join(60)
+        made = key_fingerprint(read_request(folder / "request.pem")[1])
+        key = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        assert made == key_fingerprint(key)
+        assert f"{made}\n" == (folder / "own-key.txt").read_text()
+        assert answers - {"KeysRefused", "InUse"} == {made}
+        assert len(answers) == 2, "both claim to have made it"
 
 
 def test_a_key_that_came_with_its_certificate_becomes_nobodys_own(tmp_path: Path) -> None:
@@ -288,7 +343,7 @@ def test_a_learner_may_make_its_key_itself_too(tmp_path: Path) -> None:
     assert not (tmp_path / "made" / "learner" / "key.pem").exists()
     shutil.copytree(tmp_path / "made" / "learner", tmp_path / "learner", dirs_exist_ok=True)
     held = Keys.load(tmp_path / "learner")
-    assert (held.role, held.fingerprint in (tmp_path / "made" / "bank-1" / "policy.toml").read_text()) == (
+    assert (held.party.role, held.party.fingerprint in (tmp_path / "made" / "bank-1" / "policy.toml").read_text()) == (
         "learner",
         True,
     )
@@ -297,9 +352,14 @@ def test_a_learner_may_make_its_key_itself_too(tmp_path: Path) -> None:
 def test_data_check_says_so_before_the_day_of_the_run(parties: tuple[Agreement, Held, Path]) -> None:
     agreed, _, made = parties
     folder = made.parent / "bank-1"
-    assert readiness(agreed, "bank-1", (), keys=folder, policy=None, ledger=None).problems == []
-    unnamed = agreed.replace(owner=[{**one.model_dump(exclude_none=True), "key": None} for one in agreed.owner])
-    (problem, *_) = readiness(unnamed, "bank-1", (), keys=folder, policy=None, ledger=None).problems
+    named = _Findings(agreed)
+    named.check_readiness("bank-1", folder, None, None, None)
+    assert named.problems == []
+    unnamed = _Findings(
+        agreed.replace(owner=[{**one.model_dump(exclude_none=True), "key": None} for one in agreed.owner])
+    )
+    unnamed.check_readiness("bank-1", folder, None, None, None)
+    problem, *_ = unnamed.problems
     assert "the agreement does not name the key that this party made" in problem
 
 

@@ -12,12 +12,10 @@ from copriv.cli import run as copriv
 from copriv.losses import Squared
 from copriv.network.agent import respond
 from copriv.network.keys import Keys
-from copriv.network.messages import Refusal
+from copriv.network.messages import Refusal, signed_answer
 from copriv.network.model import Model
-from copriv.network.record import signed_model
 from copriv.network.run_state import Conductor
 from copriv.network.setup import owner_records
-from copriv.network.signatures import signed_answer
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
 from copriv.owner import Owner
@@ -75,7 +73,7 @@ def conducted(folder: Path, held: dict[str, Keys], terms: Agreement, refuses: st
             answer, _ = respond(owners[query.owner], query)
             assert isinstance(answer, Answer)
             conductor.answered(signed_answer(held[query.owner], store.run, query, answer), 1.0)
-    (folder / "run.json").write_text(signed_model(conductor, None).to_json())
+    (folder / "run.json").write_text(conductor.signed_model(None).to_json())
     store.close()
     return own
 
@@ -115,7 +113,7 @@ def test_the_model_is_that_of_the_others_answers_and_the_exact_own_part(tmp_path
     own = conducted(tmp_path, held, Agreement.of(AGREED))
     assert learn(tmp_path, NAMES[0], own[NAMES[0]]) == 0
     store = RunStore.read(tmp_path / "run.db")
-    answers = {answer.owner: answer.gradient for answer in store.answers()}
+    answers = {line.data["owner"]: line.numbers for line in store.events("answer")}
     store.close()
     data = np.loadtxt(own[NAMES[0]], delimiter=",", skiprows=1)
     x, y = data[:, :2], data[:, 2]

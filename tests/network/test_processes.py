@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.demo_network import demo_network
+from copriv.cli.commands.demo import demo_network
 from copriv.network.model import Model
 from copriv.network.setup import load_dictionary, make_consortium, owner_records, share_out
 from copriv.privacy.ledger import LedgerFailed

@@ -346,7 +346,7 @@ def test_a_store_that_was_changed_does_not_replay(tmp_path: Path) -> None:
     table.reply("bank-1")
     table.store.close()
     with sqlite3.connect(tmp_path / "run.db") as connection:
-        connection.execute("UPDATE answers SET gradient = ?", (np.ones(3).tobytes(),))
+        connection.execute("UPDATE events SET numbers = ? WHERE kind = 'answer'", (np.ones(3).tobytes(),))
     connection.close()
     with pytest.raises(StoreFailed, match="does not follow"):
         Table(tmp_path / "run.db", agreement(), WAIT, resume=True)

@@ -102,8 +102,8 @@ def test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_ro
     store.close()
     again = RunStore.resume(tmp_path / "run.db", AGREED)
     assert list(again.events("noted")) == [], "what was not flushed before the failure is not there"
-    assert list(again.answers()) == []
-    assert len(list(again.queries())) == 3
+    assert list(again.events("answer")) == []
+    assert len(list(again.events("query"))) == 3
     resumed = Conductor(again, now=0.0)
     for name in NAMES:
         resumed.joined(name, 0.0)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,22 +18,21 @@ from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.errors import InvalidInput
 from copriv.losses import Squared
+from copriv.network import store
 from copriv.network.agent import respond
 from copriv.network.keys import Certified, Keys, issue
-from copriv.network.messages import Refusal
+from copriv.network.messages import Refusal, query_content, signed_answer
 from copriv.network.model import Model
-from copriv.network.record import signed_model
-from copriv.network.run import Turn, query_identity
+from copriv.network.run import Run, Trajectory, Turn, query_identity
 from copriv.network.run_state import Conductor
-from copriv.network.signatures import query_content, signed_answer
 from copriv.network.store import START, RunStore, StoreFailed, digest, line_hash
-from copriv.network.trajectory import Trajectory
 from copriv.network.turns import Conduct
 from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement, keys, records
+from signed_run import signed_run
 
 Held = dict[str, Keys]
 
@@ -171,6 +171,18 @@ def test_an_answer_that_was_lost_is_said_to_be_missing(tmp_path: Path, held: Hel
     verdict = check(tmp_path / "run.db", held)
     assert verdict.problems == ()
     assert verdict.missing == {"bank-1": 1}
+    assert [owner["lost"] for owner in conductor.run.record()["owners"]] == [1, 0, 0]
+
+
+def test_a_learner_cannot_say_that_an_owner_lost_what_it_did_not(tmp_path: Path, held: Held) -> None:
+    """A refusal is not signed: that an answer was lost is believed as far as the owner's own counts bear it out."""
+    conductor = conducted(tmp_path / "run.db", held)
+    store = RunStore.resume(tmp_path / "run.db", conductor.agreement)
+    for _ in range(5):
+        store.event("refused", owner="bank-1", identity="", code="lost", reason="said so")
+    record = Run.of(store).record()
+    store.close()
+    assert [owner["lost"] for owner in record["owners"]] == [0, 0, 0]
 
 
 def test_an_owner_cannot_spoil_the_run_by_answering_what_it_refused(tmp_path: Path, held: Held) -> None:
@@ -222,7 +234,7 @@ def test_an_honest_learners_run_verifies_whatever_owners_do(tmp_path: Path, held
         for owner, message in conductor.take_outbox():
             if isinstance(message, Query):
                 asked[owner].append(message)
-    (tmp_path / "model.json").write_text(signed_model(conductor, None).to_json())
+    (tmp_path / "model.json").write_text(conductor.signed_model(None).to_json())
     store.close()
     assert check(path, held, model=tmp_path / "model.json").problems == ()
 
@@ -276,7 +288,7 @@ def test_a_learner_that_calls_a_run_finished_which_its_owners_left_is_found_out(
                 conductor.answered(signed_answer(held[owner], store.run, query, answer), 1.0)
             else:
                 conductor.refused(owner, Refusal(query.identity, "budget", "no"), 1.0)
-    model = signed_model(conductor, None)
+    model = conductor.signed_model(None)
     assert model.finished_run
     (tmp_path / "model.json").write_text(model.to_json())
     store.close()
@@ -305,8 +317,9 @@ class Forger:
         self.path, self.held = path, held
         with sqlite3.connect(path) as connection:
             (self.run, self.fingerprint) = connection.execute("SELECT name, fingerprint FROM run").fetchone()
-            self.lines = [list(row) for row in connection.execute("SELECT number, time, kind, data FROM events")]
-            self.points = dict(connection.execute("SELECT number, theta FROM turns"))
+            lines = connection.execute("SELECT number, time, kind, data, numbers FROM events ORDER BY number")
+            self.lines = [list(row) for row in lines]
+        self.points = {json.loads(line[3])["turn"]: np.frombuffer(line[4]) for line in self.kinds("asked")}
         connection.close()
 
     def kinds(self, kind: str) -> list[list[Any]]:
@@ -316,17 +329,14 @@ class Forger:
         connection, head = sqlite3.connect(self.path), START
         connection.execute("DELETE FROM events")
         for number, line in enumerate(self.lines, start=1):
-            _, at, kind, text = line
+            _, at, kind, text, numbers = line
             if kind == "query":
                 said = json.loads(text)
-                θ = np.frombuffer(self.points[said["turn"]])
-                query = Query(said["identity"], self.fingerprint, said["owner"], θ, head)
+                query = Query(said["identity"], self.fingerprint, said["owner"], self.points[said["turn"]], head)
                 said["signature"] = self.held["learner"].sign(query_content(self.run, query))
-                change = "UPDATE queries SET head = ?, signature = ? WHERE identity = ?"
-                connection.execute(change, (head, said["signature"], said["identity"]))
                 text = json.dumps(said)
             head = line_hash(head, number, at, kind, text)
-            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (number, at, kind, text, head))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (number, at, kind, text, head, numbers))
         connection.commit()
         connection.close()
 
@@ -351,14 +361,12 @@ def test_the_forgers_own_file_is_right_while_it_changes_nothing(forger: Forger, 
 
 
 def test_an_answer_that_is_left_out_afterwards_is_missed(forger: Forger, held: Held) -> None:
-    last = json.loads(forger.kinds("answer")[-2][3])
     keep = [line for line in forger.lines if line is not forger.kinds("answer")[-2]]
     steps = [line for line in keep if line[2] == "stepped"]
     gone = json.loads(steps[-2][3])
     forger.lines = [line for line in keep if line is not steps[-2]]
     for line in forger.kinds("stepped")[-1:]:
         line[3] = json.dumps(json.loads(line[3]) | {"k": gone["k"]})
-    forger.execute("DELETE FROM answers WHERE identity = ?", last["identity"])
     forger.write()
     assert not check(forger.path, held).ok
 
@@ -367,8 +375,7 @@ def test_an_answer_in_other_words_is_not_what_its_owner_signed(forger: Forger, h
     line = forger.kinds("answer")[-1]
     said = json.loads(line[3])
     other = np.array([0.5, 0.5, 0.5])
-    line[3] = json.dumps(said | {"gradient": digest(other)})
-    forger.execute("UPDATE answers SET gradient = ? WHERE identity = ?", other.tobytes(), said["identity"])
+    line[3:] = json.dumps(said | {"gradient": digest(other)}), other.tobytes()
     forger.write()
     verdict = check(forger.path, held)
     assert f"line {line[0]}: it is not what {said['owner']} signed" in told(verdict)
@@ -427,10 +434,7 @@ def test_another_agreement_than_ones_own_is_noticed(forger: Forger, held: Held) 
 
 _TABLES = {
     "run": ("name", "parameters"),
-    "turns": ("participant", "theta"),
-    "queries": ("turn", "owner", "sequence", "head", "signature"),
-    "answers": ("gradient", "answered", "chain_head", "signature"),
-    "events": ("time", "kind", "data", "hash"),
+    "events": ("time", "kind", "data", "hash", "numbers"),
 }
 
 
@@ -456,9 +460,11 @@ def change_one_value(path: Path, chance: random.Random) -> str:
     column = chance.choice(_TABLES[table])
     row = chance.choice([one for (one,) in connection.execute(f"SELECT rowid FROM {table} ORDER BY rowid")])
     (old,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (row,)).fetchone()
-    if isinstance(old, bytes):
+    if old == b"":
+        new: Any = chance.randbytes(8 * chance.randint(1, 3))
+    elif isinstance(old, bytes):
         at = chance.randrange(len(old))
-        new: Any = old[:at] + bytes([old[at] ^ 1 << chance.randrange(8)]) + old[at + 1 :]
+        new = old[:at] + bytes([old[at] ^ 1 << chance.randrange(8)]) + old[at + 1 :]
     elif isinstance(old, str):
         at = chance.randint(0, len(old))
         new = old[:at] + chance.choice("0aZ ") + old[at + chance.randint(0, 1) :] if chance.random() < 0.8 else ""
@@ -654,6 +660,40 @@ def test_a_line_at_no_time_is_wrong_and_ends_nothing(forger: Forger, held: Held,
     assert not check(forger.path, held).ok
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("continued", {"talk": {"no": "way"}}), ("stopped", {"reason": ["\x1b[2J"]})]
+)
+def test_words_that_no_learner_writes_are_wrong(forger: Forger, held: Held, kind: str, said: dict[str, Any]) -> None:
+    """They would stand in the record of a model that verifies."""
+    words = json.dumps(json.loads(forger.lines[0][3]) | said)
+    forger.lines.append([0, forger.lines[-1][1], kind, words, b""])
+    forger.write()
+    assert f"line {len(forger.lines)}: " in told(check(forger.path, held))
+
+
+def test_a_row_of_another_run_is_refused(forger: Forger, held: Held) -> None:
+    forger.execute("INSERT INTO run SELECT 'other', fingerprint, agreement, parameters FROM run")
+    with pytest.raises(StoreFailed, match="no part of its run"):
+        check(forger.path, held)
+
+
+def test_numbers_that_no_line_speaks_of_are_wrong(forger: Forger, held: Held) -> None:
+    """Nobody signs them, and nobody would look at them."""
+    line = forger.kinds("joined")[0]
+    forger.execute("UPDATE events SET numbers = zeroblob(24) WHERE number = ?", line[0])
+    assert f"line {line[0]}: it has numbers" in told(check(forger.path, held))
+
+
+@pytest.mark.parametrize(("key", "value"), [("chain_head", 5), ("answered", 1.5), ("signature", {}), ("identity", [])])
+def test_an_answer_that_says_anything_is_wrong_and_ends_nothing(
+    forger: Forger, held: Held, key: str, value: object
+) -> None:
+    line = forger.kinds("answer")[0]
+    line[3] = json.dumps(json.loads(line[3]) | {key: value})
+    forger.write()
+    assert f"line {line[0]}: " in told(check(forger.path, held))
+
+
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"said"'])
 def test_a_line_that_is_no_table_is_wrong(forger: Forger, held: Held, text: str) -> None:
     line = forger.kinds("joined")[0]
@@ -694,3 +734,17 @@ def test_a_model_whose_parts_are_of_other_kinds_is_told_in_words(
     }  # fmt: skip
     (tmp_path / "model.json").write_text(json.dumps(whole | part))
     assert copriv(["verify", str(forger.path), "--model", str(tmp_path / "model.json")]) == 3
+
+
+def test_a_name_that_stands_twice_in_a_line_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two values under one name another reader may take the other one."""
+
+    def twice(data: Any) -> str:
+        text = json.dumps(data)
+        return f'{{"k": 99, {text[1:]}' if isinstance(data, dict) and "participant" in data and "k" in data else text
+
+    monkeypatch.setattr(store, "json", SimpleNamespace(dumps=twice, loads=json.loads))
+    path, _, held = signed_run(tmp_path)
+    found = verify_run(path, None, held["learner"].authority)
+    assert not found.ok
+    assert "stands twice" in found.problems[0].what

@@ -19,9 +19,8 @@ from copriv.errors import CoprivError, Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent, Patience
 from copriv.network.keys import Keys
-from copriv.network.messages import Finished, Hello, Refusal, decode, encode
-from copriv.network.signatures import signed_query
-from copriv.network.transport import Link, MemoryNetwork
+from copriv.network.messages import Finished, Hello, Refusal, decode, encode, signed_query
+from copriv.network.transport import Link
 from copriv.owner import Owner
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
@@ -29,6 +28,7 @@ from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
+from memory_network import MemoryNetwork
 from network_parties import MemoryLedgers, agreement, keys, records, welcome
 
 AGREED = agreement()

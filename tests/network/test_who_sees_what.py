@@ -33,8 +33,11 @@ def test_no_file_of_a_run_has_a_record_or_an_exact_gradient_and_no_ledger_has_a_
     conductor = asyncio.run(Consortium(tmp_path, AGREED).run())
     assert finished(conductor)
     store = RunStore.resume(tmp_path / "run.db", AGREED)
-    points = {query.identity: (query.owner, query.theta) for _, _, query in store.queries()}
-    answers = {answer.identity: answer.gradient for answer in store.answers()}
+    turns = {line.data["turn"]: line.numbers for line in store.events("asked")}
+    points = {
+        said["identity"]: (said["owner"], turns[said["turn"]]) for said in (e.data for e in store.events("query"))
+    }
+    answers = {line.data["identity"]: line.numbers for line in store.events("answer")}
     store.close()
     stored = (tmp_path / "run.db").read_bytes()
     assert all(any(trace in stored for trace in traces(gradient)) for gradient in answers.values()), "the test sees"
@@ -113,7 +116,6 @@ def test_nothing_that_comes_by_the_network_is_unpickled_imported_or_run() -> Non
         "learner",
         "run_state",
         "run",
-        "signatures",
         "transport",
         "grpc_transport",
         "store",

@@ -9,7 +9,7 @@ import pyarrow.csv
 import pytest
 from PIL import Image, ImageColor
 
-from copriv.data.datasets import hospital, hospital_simulated
+from copriv.data.datasets import hospital
 from copriv.pictures.style import ALARM
 from copriv.problem import Problem
 from copriv_papers import BEYOND, FIGURES, Effort, consortia, drawing, trials
@@ -362,7 +362,7 @@ def test_with_the_papers_hospital_file_each_owner_is_one_hospital(
     monkeypatch.setattr(consortia, "_SPARCS_PUBLIC", 500)
     consortia._facility_sizes.cache_clear()
     path = tmp_path / "sparcs.csv"
-    pyarrow.csv.write_csv(hospital_simulated.simulate(5000, 3), path)
+    pyarrow.csv.write_csv(hospital.simulate(5000, 3), path)
     paths = {"hospital": str(path)}
     setting = A_HOSPITAL.on(paths)
     records = hospital_records(setting, paths)

@@ -15,13 +15,15 @@ from copriv.agreement import Agreement
 from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
-from copriv.forecast.standalone_models import OwnJudgement
+from copriv.forecast.standalone_models import WithoutJoining
+from copriv.forecast.verdict import Asked
 from copriv.model.records import Records
 from copriv.network.setup import make_consortium
-from copriv.populations.by_owner import OwnerLaws, best_on, knows_owners, psi
+from copriv.populations.by_owner import OwnerLaws, knows_owners
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import best_on, psi
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import unknown
 
@@ -218,7 +220,7 @@ def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
         terms = _terms(sizes=(1000,) * N)
         labels = np.repeat([f"o{i}" for i in range(N)], 80)
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X, y), strata=labels)))
-        said = OwnJudgement.within(laws.sample.optimum.theta, laws.drawn(20, 0)).everybody
+        said = WithoutJoining.of_known(laws.sample.optimum.theta, laws.drawn(20, 0)).everybody
         true = Problem.of(terms, data, (X, y))
         own = [best_on(true, Records.of(*table), true.optimum.theta) for table in data]
         measured = np.array([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
@@ -310,7 +312,7 @@ def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
     public, labels = _public(7, away, 200)
     laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(sizes=(20,) * 10), public, strata=labels)))
     worlds = laws.drawn(24, 0)
-    judged = OwnJudgement.within(laws.sample.optimum.theta, worlds)
+    judged = WithoutJoining.of_known(laws.sample.optimum.theta, worlds)
     best = np.array([[world.pool.optimum.theta] for world in worlds])
     nothing = np.zeros(1)
     band = Band(np.zeros(1, dtype=np.int64), nothing, nothing, nothing, nothing)
@@ -331,7 +333,7 @@ def test_the_owner_that_is_unlike_is_told_so_and_the_others_are_not() -> None:
     assert np.mean([one.joining_pays == so for one, so in zip(own, truth, strict=True)]) >= 0.8
     assert np.quantile(judged.alone(3), 0.05) > 0.5
     assert np.median(judged.own[:, 3]) < 0.4  # 20 records of 3 parameters: 0.15 on its own population
-    assert 0.5 < judged.pays(perfect.draws, 3) <= 1.0
+    assert judged.verdict_on_all(perfect, 3, Asked.of("common", 0.0)).probability > 0.5
 
 
 def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None:
@@ -345,7 +347,7 @@ def test_an_owner_may_name_its_stratum_and_must_name_one_that_is_there() -> None
     assert not knows_owners(Problem.forecasting(terms.replace(data={"heterogeneity": 0.1}), public, strata=labels))
     kinds[4]["stratum"] = "nowhere"
     with pytest.raises(AgreementError, match=r"owner\.stratum.*nowhere.*o4"):
-        heterogeneity_of(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels))
+        heterogeneity_of(PublicSample(Problem.forecasting(terms.replace(owner=kinds), public, strata=labels)))
     with pytest.raises(DataError, match="public row 3"):
         Problem.forecasting(terms, public, strata=[*labels[:3], None, *labels[4:]])
 
@@ -423,7 +425,7 @@ def test_the_agreement_names_the_column_and_it_is_found_in_the_public_file(tmp_p
     assert problem.stratum_of_owner == (0, 1)
     assert Agreement.of(terms.to_dict()).fingerprint == terms.fingerprint
     assert terms.replace(data={"strata": None}).fingerprint != terms.fingerprint
-    assert heterogeneity_of(problem).source == "strata"
+    assert heterogeneity_of(PublicSample(problem)).source == "strata"
     made = make_consortium(terms, tmp_path / "run")
     assert "school" in pq.read_schema(tmp_path / "run" / "learner" / "public.parquet").names
     rows, strata = _public_rows(made.agreement, None, tmp_path / "run" / "learner", made.dictionary)

@@ -11,9 +11,10 @@ from copriv.data.extreme_values import Tail
 from copriv.errors import InvalidInput
 from copriv.model.records import Records
 from copriv.populations.features import INTENSITIES
-from copriv.populations.law import Law, draw_without_replacement
+from copriv.populations.law import Law
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.targets import ClassesOfFew, Regression, Sites
+from copriv.populations.world import draw_without_replacement
 
 
 def problem_of(X, y, records=(300, 200), loss="squared", c=0.0, **model):
@@ -44,7 +45,7 @@ def test_a_pool_has_the_owners_records_and_a_deal_shares_them_out(n, p, loss):
     assert law.plenty is (n == 200)
     world = PublicSample(law.problem).drawn(1)[0]
     assert world.pool.owners[0].units == 500
-    dealt = world.dealt()
+    dealt = world.dealt().problem(law.problem.terms)
     assert [owner.units for owner in dealt.owners] == [300, 200]
     theta = np.ones(p)
     assert float(dealt.fitness.value(theta)) == pytest.approx(float(world.pool.fitness.value(theta)), rel=1e-12)

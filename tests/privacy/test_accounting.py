@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.errors import InvalidInput
-from copriv.privacy.accounting import epsilon_per_answer, laplace_scale
+from copriv.privacy.noise import epsilon_per_answer, laplace_scale
 
 positive = st.floats(1e-6, 1e6)
 counts = st.integers(1, 10**6)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copriv.errors import InvalidInput
-from copriv.privacy import ahead
-from copriv.privacy.ahead import DrawnAhead
-from copriv.privacy.laplace import LaplaceAnswer
+from copriv.privacy import laplace as ahead
+from copriv.privacy.laplace import DrawnAhead, LaplaceAnswer
 from copriv.privacy.noise import GRID
 from copriv.types import Array
 from statistical.privacy_audit import scale_test

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 import oracle
 from copriv.errors import InvalidInput
 from copriv.losses import Custom, CustomLinear, Hinge, Huber, Logistic, Squared
-from copriv.model.records import Records
-from copriv.privacy.clipping import BLOCK, clip_rows, clipped_mean_gradient, mean_sensitivity
+from copriv.model.records import BLOCK, Records
+from copriv.privacy.clipping import clip_rows, clipped_mean_gradient, mean_sensitivity
 from copriv.types import Array, Loss
 
 finite = st.floats(-1e300, 1e300, allow_subnormal=True)

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from copriv.errors import BudgetRefused, QueryRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed, chain
 from copriv.privacy.ledger.create import adopt
+from copriv.privacy.ledger.disk import InUse
+from copriv.privacy.ledger.file import RunLedger
 from copriv.privacy.ledger.lines import START
-from copriv.privacy.ledger.lock import InUse
 from copriv.privacy.ledger.read import read_lines, verify
-from copriv.privacy.ledger.run import RunLedger
 from ledger_files import opened
 
 THETA = np.array([0.5, -1.25, 3e-310])

@@ -17,8 +17,8 @@ from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
 from copriv.privacy.ledger.book import Book
 from copriv.privacy.ledger.create import adopt, create_ledger
+from copriv.privacy.ledger.disk import InUse
 from copriv.privacy.ledger.file import LedgerFile
-from copriv.privacy.ledger.lock import InUse
 from copriv.privacy.ledger.read import read_lines, verify
 from ledger_files import seen
 
@@ -374,18 +374,33 @@ def test_a_ledger_that_was_replaced_stays_so_when_the_other_gets_a_new_witness(p
     assert "is not the ledger that these keys have used" in spend(path, keys, "r", 0)
 
 
-def test_a_book_that_a_crash_tore_is_read_and_one_that_was_changed_is_not(place: tuple[Path, Path]) -> None:
+def test_a_book_that_was_changed_is_not_read(place: tuple[Path, Path]) -> None:
     path, keys = place
     book = keys / "ledgers.jsonl"
     whole = book.read_bytes()
-    for torn in (b'{"ledger": "0', bytes(40)):
-        book.write_bytes(whole + torn)
-        assert spend(path, keys, "r", 0) == "spent 0"
-        create_ledger(path.with_name("other"), "bank", keys, another="Lund")
-        path.with_name("other").unlink()
-        assert spend(path, keys, "r", 0) == "spent 0"
-    book.write_bytes(b"?" + whole + whole)
-    assert "line 1 cannot be read" in spend(path, keys, "r", 0)
+    for changed, line in ((b"?" + whole + whole, 1), (whole + b'{"ledger": "0', 2), (whole + bytes(40), 2)):
+        book.write_bytes(changed)
+        assert f"line {line} cannot be read" in spend(path, keys, "r", 0)
+    book.write_bytes(whole)
+    assert spend(path, keys, "r", 0) == "spent 0"
+
+
+def test_a_book_with_two_names_gets_no_line_that_only_one_of_them_has(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    os.link(keys / "ledgers.jsonl", keys / "second")
+    with pytest.raises(LedgerFailed, match="has 2 names"):
+        create_ledger(path.with_name("lund"), "bank", keys, another="Lund")
+    assert spend(path, keys, "r", 0) == "spent 0"
+
+
+def test_a_book_that_is_a_link_stays_one(place: tuple[Path, Path]) -> None:
+    path, keys = place
+    shared = keys.with_name("shared.jsonl")
+    (keys / "ledgers.jsonl").rename(shared)
+    (keys / "ledgers.jsonl").symlink_to(shared)
+    create_ledger(path.with_name("lund"), "bank", keys, another="Lund")
+    assert (keys / "ledgers.jsonl").is_symlink()
+    assert len(shared.read_bytes().splitlines()) == 2
 
 
 LATER = b'", "since": "2027"}'
@@ -448,17 +463,19 @@ def test_a_last_line_of_the_book_without_its_newline_counts(place: tuple[Path, P
 
 
 @pytest.mark.parametrize("kept", range(3))
-def test_wherever_the_last_line_of_the_book_is_cut_off_it_is_whole_or_it_was_never_used(
-    tmp_path: Path, kept: int
-) -> None:
+def test_a_last_line_of_the_book_that_lost_its_end_makes_no_second_ledger(tmp_path: Path, kept: int) -> None:
+    """It was taken for a line whose writer was killed, and the lifetime budget began anew."""
     path, keys = tmp_path / "a", tmp_path / "keys"
     create_ledger(path, "bank", keys)
     book = keys / "ledgers.jsonl"
     whole = book.read_bytes()
-    for end in range(kept, len(whole) + 1, 3):
-        book.write_bytes(whole[:end])
-        known = Book(keys).booked()
-        assert len(known) == (end >= len(whole) - 1), end
+    assert len(Book(keys).booked()) == 1
+    for end in range(1 + kept, len(whole) - 1, 3):
+        for damaged in (whole[:end], whole[:end] + bytes(len(whole) - end)):
+            book.write_bytes(damaged)
+            with pytest.raises(LedgerDamaged, match="line 1 cannot be read: it is damaged, cut off"):
+                create_ledger(tmp_path / "b", "bank", tmp_path / "elsewhere", keys=keys)
+            assert book.read_bytes() == damaged
 
 
 # One process, one name ----------------------------------------------------------------------------------------------
@@ -502,7 +519,7 @@ def test_a_disk_without_locks_is_told_in_words(place: tuple[Path, Path], monkeyp
     def none(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("copriv.privacy.ledger.lock.fcntl.flock", none)
+    monkeypatch.setattr("copriv.privacy.ledger.disk.fcntl.flock", none)
     with pytest.raises(CoprivError, match=r"cannot be locked \(No locks available\).*disk of this machine") as caught:
         LedgerFile.open(path, "bank", ONE, witness=keys)
     assert not isinstance(caught.value, InUse)
@@ -684,3 +701,22 @@ def test_new_names_of_runs_do_not_make_a_ledger_longer(place: tuple[Path, Path])
         assert path.stat().st_size == before
         file.run("f", "run 7", ONE, 8).charge("q", THETA, EIGHTH)
         assert file.totals.lines == 4
+
+
+@pytest.mark.parametrize("lost", ["the list", "the keys"])
+def test_what_a_successor_spent_is_not_forgotten_by_adopting_what_it_carried_on(tmp_path: Path, lost: str) -> None:
+    """Its witness lies there and saw it in use, though no list says any longer which ledger replaced which."""
+    keys = tmp_path / "keys"
+    create_ledger(tmp_path / "first", "bank", keys=keys)
+    spend(tmp_path / "first", keys, "run-1")
+    create_ledger(tmp_path / "second", "bank", keys=keys, carry=verify(tmp_path / "first").identity[:16])
+    spend(tmp_path / "second", keys, "run-2")
+    new = keys
+    if lost == "the list":
+        (keys / "ledgers.jsonl").unlink()
+    else:
+        new = tmp_path / "renewed"
+    with pytest.raises(LedgerDamaged, match="witnesses of other ledgers"):
+        adopt(tmp_path / "first", "bank", verify(tmp_path / "first").head, keys, new)
+    newest = verify(tmp_path / "second")
+    assert adopt(tmp_path / "second", "bank", newest.head, keys, new).identity == newest.identity

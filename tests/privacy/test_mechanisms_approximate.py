@@ -12,15 +12,13 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Squared
-from copriv.mechanisms.laplace_composed import LaplaceComposed
+from copriv.mechanisms.gradients import LaplaceComposed
 from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.privacy.approximate import (
     GRID,
     GaussianAnswer,
-    composed_laplace_scale,
     gaussian_multiplier,
-    gaussian_scale,
     laplace_multiplier,
 )
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -63,11 +61,11 @@ def test_one_answer_gains_nothing_and_never_loses() -> None:
 
 
 def test_scales_are_of_a_replaced_record_and_count_overlap() -> None:
-    assert gaussian_scale(2.0, 9, 100, 1.0, 1e-6) == pytest.approx(0.04 * gaussian_multiplier(9, 1.0, 1e-6))
-    assert gaussian_scale(2.0, 9, 100, 1.0, 1e-6, overlap=2) == pytest.approx(0.04 * gaussian_multiplier(9, 0.5, 5e-7))
-    assert composed_laplace_scale(2.0, 9, 100, 1.0, 1e-6) == pytest.approx(0.04 * laplace_multiplier(9, 1.0, 1e-6))
-    with pytest.raises(InvalidInput, match="delta"):
-        gaussian_scale(2.0, 9, 100, 1.0, 0.0)
+    assert scale_of(terms("gaussian")) == pytest.approx(0.01 * gaussian_multiplier(20, 1.0, 1e-5))
+    assert scale_of(terms("laplace-composed")) == pytest.approx(0.01 * laplace_multiplier(20, 1.0, 1e-5))
+    bank = {"name": "bank", "records": 100, "epsilon": 1.0, "delta": 1e-5, "overlap": 2}
+    twice = terms("gaussian").replace(owner=[bank, {**bank, "name": "other"}])
+    assert scale_of(twice) == pytest.approx(0.01 * gaussian_multiplier(20, 0.5, 5e-6))
 
 
 def test_independent_coordinates_are_no_worse_than_one() -> None:
@@ -218,10 +216,14 @@ def terms(mechanism: str, delta: float = 1e-5, answers: int = 20, epsilon: float
     )
 
 
+def scale_of(agreement: Agreement) -> float:
+    return agreement.mechanism.scale(agreement, agreement.owner[0])
+
+
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace-composed"])
 def test_owners_and_simulations_have_the_same_noise(mechanism: str) -> None:
     agreement = terms(mechanism)
-    scale = (gaussian_scale if mechanism == "gaussian" else composed_laplace_scale)(0.5, 20, 100, 1.0, 1e-5)
+    scale = scale_of(agreement)
     x, y = np.random.default_rng(1).normal(size=(100, 2)), np.zeros(100)
     noise = []
     for _ in range(30):

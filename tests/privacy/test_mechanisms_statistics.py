@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import copriv.mechanisms.statistics as module
-import copriv.privacy.moments as moments
+import copriv.privacy.clipping as moments
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.errors import AgreementError, BudgetRefused, InvalidInput, QueryRefused
 from copriv.losses import Squared
-from copriv.mechanisms.statistics import StatisticsAnswer, best_share, statistics_noise
+from copriv.mechanisms.statistics import Moments, StatisticsAnswer, best_share
 from copriv.model.fitness import FeasibleSet, Fitness, Regularizer
 from copriv.model.records import Records
 from copriv.owner import Owner
-from copriv.privacy.moments import mean_moments, unpack
+from copriv.privacy.clipping import mean_moments, unpack
 from copriv.protocol import Query
 from copriv.rules import Descent, SolveStatistics
 from copriv.simulation import simulate
@@ -28,7 +28,7 @@ BOUND, REACH = 0.7, 0.5
 
 
 def mechanism(n: int = 6, p: int = 3, share: float = 0.4, epsilon: float = 1.0, intercept: bool = False):
-    return StatisticsAnswer(BOUND, REACH, intercept, share, Fraction(epsilon), n, p)
+    return StatisticsAnswer(Moments(BOUND, REACH, intercept, share, p), Fraction(epsilon), n)
 
 
 def candidates(p: int, intercept: bool) -> list[tuple[Array, float]]:
@@ -47,7 +47,8 @@ def spread(made: StatisticsAnswer, p: int, intercept: bool = False) -> float:
     stay, y = rng.normal(size=(made.units - 1, p)), rng.normal(size=made.units - 1)
     means = np.array(
         [
-            made.statistics(Squared(), Records.of(np.vstack([stay, row]), np.append(y, target)), theta) / made._unit
+            made.moments.of(Squared(), Records.of(np.vstack([stay, row]), np.append(y, target)), theta)
+            / made.moments.unit
             for row, target in candidates(p, intercept)
         ]
     )
@@ -73,8 +74,8 @@ def test_wrong_versions_pass_the_sensitivity(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_half_of_the_bound_on_moments_would_not_be_private(monkeypatch: pytest.MonkeyPatch) -> None:
     made = mechanism(share=0.8)
-    half = np.where(np.arange(len(made._unit)) < 3, 1.0, 0.5)
-    object.__setattr__(made, "__dict__", {**made.__dict__, "_unit": made._unit * half})
+    half = np.where(np.arange(len(made.moments.unit)) < 3, 1.0, 0.5)
+    made.moments.__dict__["unit"] = made.moments.unit * half
     assert spread(made, 3) > 1.5
 
 
@@ -95,8 +96,8 @@ def test_moments_are_those_of_numpy() -> None:
 def test_the_noise_has_the_promised_scale() -> None:
     made, theta = mechanism(share=0.4, epsilon=2.0), np.zeros(3)
     records = Records.of(0.1 * np.random.default_rng(4).normal(size=(6, 3)), np.zeros(6))
-    exact = made.statistics(Squared(), records, theta)
-    scales = statistics_noise(BOUND, REACH**2, 0.4, 3, 6, 2.0)
+    exact = made.moments.of(Squared(), records, theta)
+    scales = 2.0 / (6 * 2.0) * made.moments.unit
     assert made.scale == pytest.approx(scales[0])
     draws = np.array([made.answer(Squared(), records, theta) for _ in range(400)]) - exact
     assert scale_test(draws / scales, 1.0)
@@ -115,7 +116,7 @@ def test_what_is_spent_by_audit(kind: str) -> None:
     made = mechanism(n, p, 0.01, ε)
     x = np.append(np.zeros((n - 1, p)), [[REACH]], axis=0)
     pair = [Records.of(x, np.append(np.zeros(n - 1), y)) for y in (-1e3, 1e3)]
-    means = [made.statistics(Squared(), r, np.zeros(p)) / made._unit for r in pair]
+    means = [made.moments.of(Squared(), r, np.zeros(p)) / made.moments.unit for r in pair]
     half = 0.5 if kind == "half the noise" else 1.0
     samples = [m + half * (np.array([made._noise.release(m) for _ in range(draws)]) - m) for m in means]
     rng = np.random.default_rng(5)
@@ -164,9 +165,9 @@ def test_without_noise_the_solution_is_the_optimum() -> None:
     fitness = Fitness(Squared(), Regularizer(1e-3), FeasibleSet(), pool)
     rule = SolveStatistics(Descent(Regularizer(1e-3), FeasibleSet()), np.array([0.5, 0.5]), np.zeros(2), 500)
     state = rule.start(np.zeros((1, 3)))
-    made = StatisticsAnswer(1e3, 10.0, False, 0.5, Fraction(1), 4000, 3)
+    made = Moments(1e3, 10.0, False, 0.5, 3)
     for i, part in enumerate(xs):
-        answer = made.statistics(Squared(), Records.of(*part), np.zeros(3))
+        answer = made.of(Squared(), Records.of(*part), np.zeros(3))
         state = rule.step(state, np.array([i]), answer[None])
     np.testing.assert_allclose(rule.model(state)[0], fitness.minimum().theta, rtol=1e-8)
 
@@ -213,7 +214,7 @@ def test_the_best_share_is_the_least_of_a_scan() -> None:
     def cost(τ: float) -> float:
         """By simulation of the noise itself, common random numbers."""
         draws = np.random.default_rng(9).laplace(size=(4000, p + p * (p + 1) // 2))
-        noise = draws * statistics_noise(0.7, 1.7, τ, p, 1, 1.0)
+        noise = draws * 2.0 * Moments(0.7, np.sqrt(1.7), False, τ, p).unit
         v = noise[:, :p] + 2 * unpack(noise[:, p:], p) @ d
         return float(np.einsum("rj,jk,rk->r", v, inverse, v).mean())
 
@@ -247,4 +248,4 @@ def test_the_gradient_keeps_a_part_of_epsilon_whatever_the_features_are_measured
     """Loans as they stand, without a dictionary: sums of dollars beside shares once took all of it, and divided by 0."""
     share = best_share(np.diag([1e-9, 1e12]), np.diag([1e24, 1e-3]), 1e-6, 1e12)
     assert 0 < share < 1
-    assert np.isfinite(statistics_noise(1.0, 1.0, round(share, 3), 2, 100, 1.0)).all()
+    assert np.isfinite(Moments(1.0, 1.0, False, round(share, 3), 2).unit).all()

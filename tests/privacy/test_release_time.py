@@ -80,8 +80,8 @@ def test_the_solver_takes_longer_on_some_neighbours_and_nobody_sees_it(
     terms, clock = agreed("objective", epsilon), Virtual()
     passes_take_time(monkeypatch, clock)
     owner = Owner(terms, "bank", neighbour(0.0, 0.0), Squared())
-    assert isinstance(owner._mechanism, ObjectiveAnswer)
-    slot = float(owner._mechanism.most_passes)
+    assert isinstance(owner._phase.private, ObjectiveAnswer)
+    slot = float(owner._phase.private.most_passes)
     seen: dict[bool, dict[tuple[float, float], set[int]]] = {False: {}, True: {}}
     for fixed in seen:
         for x, y in NEIGHBOURS:
@@ -189,7 +189,7 @@ def test_drawing_ahead_takes_a_slot_whatever_was_drawn(monkeypatch: pytest.Monke
     """A draw keeps the process from everything else: whoever spoke meanwhile heard back when it ended, and so when that was."""
     terms, clock = agreed("laplace"), Virtual()
     owner = Owner(terms, "bank", neighbour(1.0, 0.6), Squared(), times=ReleaseTime(60.0))
-    ahead = owner._mechanism.ahead
+    ahead = owner._phase.private.ahead
     assert ahead is not None
     drawn = list[object]()
     release = LaplaceAnswer.release

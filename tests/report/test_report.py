@@ -90,7 +90,7 @@ def test_an_honest_run_is_in_order_and_everything_is_said(honest: Left) -> None:
         "alike": 3, "different": 0, "only_ledger": 0, "only_run": 0, "other_point": 0, "other_head": 0,
     }  # fmt: skip
     (learner,) = run["file"]["asked_by"]
-    assert (learner["name"], learner["sha256"]) == ("learner", honest.keys["learner"].fingerprint)
+    assert (learner["name"], learner["sha256"]) == ("learner", honest.keys["learner"].party.fingerprint)
     text = Read(page(made)).text
     for said in (
         "What left bank-1",
@@ -100,7 +100,7 @@ def test_an_honest_run_is_in_order_and_everything_is_said(honest: Left) -> None:
         "Laplace noise of scale 0.06",
         "one record, replaced by any other; there are 200",
         "holds always",
-        honest.keys["learner"].fingerprint,
+        honest.keys["learner"].party.fingerprint,
         "its witness beside the keys",
         totals.head,
         "the loans of Lund",
@@ -200,7 +200,7 @@ def test_a_run_file_that_was_changed_ends_with_3(left: Left, capsys: pytest.Capt
     import sqlite3
 
     with sqlite3.connect(left.run) as file:
-        file.execute("UPDATE turns SET theta = zeroblob(24) WHERE number = 4")
+        file.execute("UPDATE events SET numbers = zeroblob(24) WHERE kind = 'asked' AND data LIKE '%\"turn\": 4,%'")
     file.close()
     made = told(left)
     assert {one["where"] for one in made["problems"]} == {"file"}

@@ -10,7 +10,6 @@ from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.schedules import Replay
 from copriv.simulation import simulate
-from copriv.simulation.engine import noise_scales
 
 RUNS, P = 3, 3
 SIZES = (5, 9, 12, 4)
@@ -143,7 +142,7 @@ def test_a2_in_windows():
     noise, schedule = [rng.laplace(size=(1, 1, P)) for _ in range(9)], [0, 1, 1, 2, 0, 3, 3, 3, 1]
     replay = Replay([(float(k), i) for k, i in enumerate(schedule)])
     result = simulate(agreement, data, runs=1, noise=lambda k: noise[k], schedule=replay, alone=False)
-    scales, theta, newest = noise_scales(agreement), np.array([0.3, -0.2, 0.1]), {}
+    scales, theta, newest = agreement.noise_scales(), np.array([0.3, -0.2, 0.1]), {}
     for first in range(0, 9, 3):
         here: dict[int, list[np.ndarray]] = {}
         for k in range(first, first + 3):
@@ -194,7 +193,7 @@ def test_groups_are_one_fictitious_owner():
         schedule=Replay([(float(k), g) for k, g in enumerate(schedule)]),
         alone=False,
     )
-    scales = noise_scales(agreement)
+    scales = agreement.noise_scales()
     members = [[0, 1, 3], [2]]
     theta, newest = np.array([0.3, -0.2, 0.1]), {}
     for k, g in enumerate(schedule, start=1):

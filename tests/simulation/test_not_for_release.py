@@ -11,8 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import copriv
+from copriv.cli.show.console import tell
 from copriv.cli.show.output import simulation_files
-from copriv.cli.show.simulation_tables import show
+from copriv.display.simulation import details
 from copriv.simulation import Simulation
 
 TERMS = copriv.Agreement.of(
@@ -65,5 +66,5 @@ def test_every_file_and_the_screen_say_so(monkeypatch: pytest.MonkeyPatch, capsy
         assert "not for release" in line["release"]
     assert json.loads(files["simulation.json"])["for_release"] is False
     assert any("not for release" in said for said in drawn)
-    show(TERMS, result)
+    tell(*details(result))
     assert "not for release" in " ".join(capsys.readouterr().out.split())

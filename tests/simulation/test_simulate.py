@@ -7,8 +7,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, DataError, InvalidInput, UsageError
-from copriv.model.feasible_set import FeasibleSet, Regularizer
-from copriv.network.trajectory import Trajectory
+from copriv.model.objective import FeasibleSet, Regularizer
+from copriv.network.run import Trajectory
 from copriv.rules import AsyncCopies, Descent
 from copriv.schedules import DropOut, PoissonClocks, Replay, Uniform
 from copriv.simulation import own_learners, simulate
@@ -214,7 +214,7 @@ def test_a_learner_over_a_network_makes_up_for_drop_outs_as_a_simulation_does():
     agreement, tables = a1_for_long(horizon=600), unlike_owners()
     rng = np.random.default_rng(4)
     participants = rng.choice(3, p=[0.05, 0.475, 0.475], size=600).tolist()
-    trajectory = Trajectory(agreement, 3, shares_by_rate=False)
+    trajectory = Trajectory(agreement, 3, "choose")
     for participant in participants:
         (X, y), θ = tables[participant], trajectory.query(participant)
         trajectory.step(participant, {f"o{participant}": 2 * X.T @ (X @ θ - y) / len(y)})

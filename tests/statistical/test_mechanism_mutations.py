@@ -16,7 +16,7 @@ import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, objective_noise, objective_solver, statistics
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
-from copriv.mechanisms.statistics import StatisticsAnswer
+from copriv.mechanisms.statistics import Moments, StatisticsAnswer
 from copriv.model.records import Records
 from copriv.privacy.approximate import GaussianAnswer
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -117,7 +117,7 @@ def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(
         StatisticsAnswer,
         "_noise",
-        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self._unit))),
+        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self.moments.unit))),
     )
 
 
@@ -174,8 +174,8 @@ def delta_a_hundred_times_as_large(patch: Patch) -> None:
 @mutation(("statistics",), "noise")
 def the_budget_split_without_the_share(patch: Patch) -> None:
     """Gradient and moments each get the noise of the whole budget."""
-    right = StatisticsAnswer._unit.func
-    patch.setattr(StatisticsAnswer, "_unit", property(lambda self: right(self) * np.array([0.6, 0.6, 0.4, 0.4, 0.4])))
+    right = Moments.unit.func
+    patch.setattr(Moments, "unit", property(lambda self: right(self) * np.array([0.6, 0.6, 0.4, 0.4, 0.4])))
 
 
 # What leaves is bounded

@@ -16,9 +16,8 @@ from copriv.errors import QueryRefused
 from copriv.losses import Loss
 from copriv.mechanisms import gradients, mechanism
 from copriv.model.records import Records
-from copriv.privacy.ahead import DrawnAhead
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.privacy.laplace import LaplaceAnswer
+from copriv.privacy.laplace import DrawnAhead, LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from copriv.types import Array
 from statistical.owner_battery import CHECKS, failing

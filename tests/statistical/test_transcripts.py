@@ -24,7 +24,7 @@ from copriv.losses import Squared
 from copriv.mechanisms import gradients, mechanism
 from copriv.mechanisms.objective_noise import Perturbation
 from copriv.model.records import Records
-from copriv.network.trajectory import Trajectory
+from copriv.network.run import Trajectory
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Query
 from copriv.types import Array
@@ -128,7 +128,7 @@ def malicious(owner: copriv.owner.Owner, case: Case, life: Life) -> None:
 def honest(owner: copriv.owner.Owner, case: Case, life: Life) -> None:
     """The agreed rule, by the code that learners run; the other owner answers nothing but zeros."""
     agreed = case.agreement
-    trajectory = Trajectory.of(agreed, P, "choose")
+    trajectory = Trajectory(agreed, P, "choose")
     for k in range(2 * case.answers):
         θ, participant = trajectory.query(k % 2), k % 2
         given = np.zeros(P) if participant else ask(owner, case, θ, life, agreed.fingerprint)

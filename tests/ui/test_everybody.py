@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from copriv.privacy.ledger.lines import RunTotals, Totals
-from copriv.ui.i18n import texts
 from copriv.ui.live import OwnerWatch, Watch, application
+from copriv.ui.shell import texts
 from page_server import in_thread
 from signed_run import signed_run
 

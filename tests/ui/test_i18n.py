@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from copriv.ui import agreement_form
-from copriv.ui.i18n import LANGUAGES, preferred, texts
+from copriv.ui.shell import LANGUAGES, preferred, texts
 
 ROOT = files("copriv.ui")
 

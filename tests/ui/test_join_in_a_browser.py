@@ -105,7 +105,7 @@ def test_the_page_says_what_the_command_line_says(visitor, tmp_path):
                           "owner": [seat["terms"] for seat in state["owners"]]})  # fmt: skip
     expected = forecast(asked)
     assert recommended == expected.recommended.agreement
-    said = ["open" if one.close_call else "yes" if one.joining_pays else "no" for one in expected.owners]
+    said = [one.verdict for one in expected.owners]
     assert verdicts(page) == said
 
 
@@ -186,9 +186,10 @@ def test_a_close_call_is_said_as_one_and_what_is_known_of_numbers_is_given(visit
         view = answer.json()
         owners = view.get("owners", [])  # none where another question came first
         for row in owners[:2]:
-            row |= {"close": True, "probability": 0.55, "joining_pays": True}
+            row |= {"verdict": "open", "probability": 0.55, "joining_pays": True}
         for row in owners[2:]:
-            row |= {"close": False, "probability": 0.9999, "joining_pays": True, "alone_low": 0.01, "alone_high": 0.09}
+            row |= {"verdict": "yes", "sure": True, "probability": 0.9999, "joining_pays": True}
+            row |= {"alone_low": 0.01, "alone_high": 0.09}
             row |= {"break_even": 0.5, "break_even_low": 0.2, "break_even_high": None}
         route.fulfill(json=view)
 
@@ -398,10 +399,10 @@ def test_a_report_is_on_white_paper_whatever_the_page_is_on(visitors, address, t
 
 
 def test_an_agreement_to_begin_with(visitors, tmp_path):
-    from copriv.cli.commands.demo import agreement_text
+    from copriv.cli.commands.options import packaged_text
     from page_server import as_process
 
-    open_terms = agreement_text()
+    open_terms = packaged_text("demo.toml")
     given = open_terms.replace('rule = "auto"', 'rule = "A1"\nanswers = 50\nstep = 100')
     given = given.replace("horizon = 1000", "horizon = 50").replace("[model]", "[model]\ngradient_bound = 1.0")
     (tmp_path / "agreement.toml").write_text(given)

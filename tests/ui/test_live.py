@@ -63,7 +63,7 @@ def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
     )  # fmt: skip
     watch = RunWatch.__new__(RunWatch)
     watch.watch, watch._conductor = Watch("run"), conductor
-    watch._estimate = SimpleNamespace(rows=1, now=lambda: 0.5)
+    watch._public = SimpleNamespace(rows=1, estimate=lambda model: 0.5)
     for step in range(0, 1_000_001, 50):
         conductor.stepped = step
         watch.look()

@@ -19,9 +19,8 @@ from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.lines import START, Entry, Totals
 from copriv.report import document, page
 from copriv.ui.gallery import VERDICTS, Gallery
-from copriv.ui.i18n import texts
 from copriv.ui.reading import opened, report
-from copriv.ui.shell import as_json
+from copriv.ui.shell import as_json, texts
 from copriv_papers import BEYOND, FIGURES
 from network_parties import agreement, keys
 from report_parties import OWNER, run_left_behind, with_record

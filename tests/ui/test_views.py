@@ -11,6 +11,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.forecast import forecast
 from copriv.formatting.numbers import json_ready
+from copriv.model.records import Records
 from copriv.ui import agreement_form, views
 
 
@@ -39,8 +40,13 @@ def test_a_full_view_says_what_the_forecast_says(made):
         assert (row["alone"], row["together"]) == pytest.approx((owner.alone, owner.together))
     said = {owner["name"]: owner for owner in json.loads(found.to_json())["owners"]}
     for row in view["owners"]:
+        owner = said[row["name"]]
         for ours, theirs in views.SAID.items():
-            assert row[ours] == said[row["name"]][theirs], ours
+            if ours == "probability":
+                assert row[ours] == (1.0 - owner[theirs] if owner["verdict"] == "no" else owner[theirs])
+            elif not ours.startswith("break_even"):
+                assert row[ours] == owner[theirs], ours
+        assert row["break_even"] == owner["break_even_epsilon_own"]
     assert view["best_subset"]["value"] == pytest.approx(found.best_subset)
     assert view["public_only_band"]["low"] <= found.public_only <= view["public_only_band"]["high"]
     assert Agreement.of(tomllib.loads(view["toml"])) == found.recommended.agreement
@@ -78,7 +84,8 @@ def test_the_frontier_is_where_joining_begins_to_pay(made):
     least = view["frontier"]["lines"]["median"][N]
     assert view["frontier"]["here"] == pytest.approx({"owners": 4, "epsilon": 1.0, "records": 800.0})
     for factor, pays in ((0.97, False), (1.03, True)):
-        question = views.Question.of(state((800,) * 4, (least * factor,) * 4))
+        terms = {**state((800,) * 4, (least * factor,) * 4)}
+        question = views.Question.of({**terms, "agreement": {**terms["agreement"], "goal": "common"}})
         rows = views.quick(question, made)["owners"]
         assert [row["joining_pays"] for row in rows] == [pays] * 4
 
@@ -106,14 +113,15 @@ def test_who_is_out_is_told_what_joining_would_bring(made):
     out = views.quick(views.Question.of(document), made)["owners"][3]
     document["owners"][3]["joined"] = True
     inside = views.quick(views.Question.of(document), made)["owners"][3]
-    assert out["if_it_came"]["together"] == pytest.approx(inside["together"])
+    best = min(inside["own"]["together"], inside["own"]["personalized"])
+    assert out["if_it_came"]["together"] == pytest.approx(best)
     assert out["if_it_came"]["joining_pays"] == inside["joining_pays"]
 
 
 def test_nothing_is_invented_of_what_a_forecast_does_not_know(made):
     view = views.quick(views.Question.of(state()), made)
     assert view["heterogeneity"] == made.document["heterogeneity"]
-    assert all(row["own"] is None and row["probability"] is None for row in view["owners"])
+    assert all(row["probability"] is None for row in view["owners"])
 
 
 @pytest.mark.parametrize(
@@ -134,9 +142,11 @@ def test_a_break_even_epsilon_agrees_with_the_verdict_beside_it(made, epsilon):
 def test_a_verdict_comes_with_the_probability_that_it_is_right(made):
     said = {owner["name"]: owner for owner in made.document["owners"]}
     for row in views.exact(views.Question.of(state()), made)["owners"]:
-        pays = said[row["name"]]["joining_pays_probability"]
-        assert row["probability"] == pytest.approx(pays if row["joining_pays"] else 1 - pays)
-        assert row["probability"] >= 0.5
+        owner = said[row["name"]]
+        assert row["verdict"] == owner["verdict"]
+        right = 1.0 - owner["probability"] if owner["verdict"] == "no" else owner["probability"]
+        assert row["probability"] == pytest.approx(right)
+        assert owner["verdict"] == "open" or right >= 0.8
 
 
 @pytest.mark.parametrize("records", [1, 10**15])
@@ -180,7 +190,7 @@ def test_the_band_of_a_run_is_of_the_worlds_that_its_forecast_is_of():
         "owner": [{"name": f"o{i}", "records": 500, "epsilon": 5.0} for i in range(3)],
     }
     alike, differ = (Agreement.of({**terms, "data": {**terms["data"], "heterogeneity": u}}) for u in (0.0, 0.5))
-    bands = [views.expected_band(agreement, rows) for agreement in (alike, differ)]
+    bands = [views.expected_band(agreement, Records.of(*rows)) for agreement in (alike, differ)]
     assert [sorted(band) for band in bands] == [["high", "k", "low", "median"]] * 2
     # An average of fitted models is biased where owners differ.
     assert bands[1]["median"][-1] > 2 * bands[0]["median"][-1]
@@ -202,7 +212,9 @@ def test_the_band_of_a_run_reads_whose_public_rows_are():
             "owner": [{"name": f"o{i}", "records": n, "epsilon": 50.0} for i, n in enumerate((4000, 400, 400))],
         }
     )
-    silent, told = (views.expected_band(agreement, rows, strata)["median"][-1] for strata in (None, tuple(names)))
+    silent, told = (
+        views.expected_band(agreement, Records.of(*rows), strata)["median"][-1] for strata in (None, tuple(names))
+    )
     said = forecast(agreement, rows, strata=names, runs=32).agreed.relative_fitness
     assert said.low[-1] < told < said.high[-1]
     assert not 0.8 < told / silent < 1.25

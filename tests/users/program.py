@@ -40,7 +40,7 @@ def main() -> None:
     assert_type(outlook, copriv.Forecast)
     assert_type(outlook.recommended, Assessment)
     assert_type(outlook.plan.curve, NoiseCurve)
-    assert_type(outlook.joining_pays, bool)
+    assert_type(outlook.joining_pays, bool | None)
 
     try:
         agreement.replace(agreement={"horizon": 0})

@@ -31,8 +31,7 @@ from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic
 from copriv.problem import Problem
 from copriv.rules import named
-from copriv.rules.recursion import InRounds, Recursion
-from copriv.simulation.engine import noise_scales
+from copriv.rules.rule import InRounds, Recursion
 from copriv.types import Array
 from copriv_papers.trials import Trial, loaded
 
@@ -113,7 +112,7 @@ def with_clipping(trial: Trial) -> float:
     if q is None or recursion is None:
         return float("nan")
     records, best = _Clipped.of(problem), problem.optimum
-    owners, T = OwnerKinds.of(agreement.records, noise_scales(agreement)), agreement.agreement.horizon
+    owners, T = OwnerKinds.of(agreement.records, agreement.noise_scales()), agreement.agreement.horizon
 
     asked_at = replace(recursion, average=None) if isinstance(recursion, InRounds) else recursion
 

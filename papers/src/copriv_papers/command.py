@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from joblib.externals.loky import get_reusable_executor
 
-from copriv.cli.commands.interrupted import going_on
+from copriv.cli.commands.long_work import going_on
 from copriv.cli.commands.options import AsJson
 from copriv.cli.show.console import complain, log, out, plain_table, progress
 from copriv.errors import CoprivError, UsageError

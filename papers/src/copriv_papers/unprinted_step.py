@@ -11,7 +11,6 @@ import numpy as np
 from copriv.agreement import Agreement
 from copriv.exact import OwnerKinds, expected_cost
 from copriv.rules import named
-from copriv.simulation.engine import noise_scales
 from copriv.types import Array
 from copriv_papers.trials import Trial, loaded
 
@@ -60,5 +59,5 @@ def _costs(trial: Trial) -> Array:
     q, recursion = problem.fitness.quadratic, named(agreement.agreement.rule).recursion(agreement)
     assert q is not None
     assert recursion is not None
-    owners = OwnerKinds.of(agreement.records, noise_scales(agreement))
+    owners = OwnerKinds.of(agreement.records, agreement.noise_scales())
     return expected_cost(recursion, q, owners, agreement.agreement.horizon, problem.start)

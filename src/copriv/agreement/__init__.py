@@ -1,5 +1,6 @@
 """The agreement that all parties sign up to: its document, its participants, and what it says of the data."""
 
-from copriv.agreement.agreement import AgreedTerms, Agreement, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.agreement.agreement import Agreement
+from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 
 __all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]

@@ -7,11 +7,13 @@ this module reads it, holds it against the lists of rules, mechanisms and losses
 import hashlib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from jaxtyping import Float
 from pydantic import ValidationError, model_validator
 
 from copriv import losses, mechanisms, rules
@@ -20,20 +22,19 @@ from copriv.formatting.cards import Card, Shown, Table, in_short
 from copriv.formatting.frames_and_plots import Columns, Framed
 from copriv.formatting.sanitize import reason
 from copriv.mechanisms import Mechanism
-from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.terms.explain import problems_of, unknown_names
+from copriv.types import Array, LinearLoss
 
-__all__ = ["AgreedTerms", "Agreement", "DataTerms", "ModelTerms", "OwnerTerms", "Terms"]
-
-
-LARGEST = 200_000_000
-"""Bytes of a file that is read as an agreement: a million owners written out take half of that."""
+WORTHWHILE = 0.005
+"""Relative fall of the prediction error from which joining pays, where the agreement names none."""
 _LOOKUPS = {
     ("agreement", "rule"): rules.named,
     ("agreement", "mechanism"): mechanisms.named,
     ("model", "loss"): losses.known,
 }
 """Where a name of the agreement must stand on a list."""
+_HALVES = re.compile(r"\\ud[89ab]..\\ud[c-f]..")
 
 
 class Agreement(Shown, Framed, AgreedTerms):
@@ -48,15 +49,11 @@ class Agreement(Shown, Framed, AgreedTerms):
     """
 
     @model_validator(mode="after")
-    def _loss_is_known(self) -> "Agreement":
+    def _can_be_kept(self) -> "Agreement":
         try:
             losses.known(self.model.loss)
         except AgreementError as error:
             raise ValueError(f"model.loss: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_kept(self) -> "Agreement":
         if self.agreement.rule != "auto":
             rules.named(self.agreement.rule)
         self.mechanism.check(self)
@@ -159,6 +156,16 @@ class Agreement(Shown, Framed, AgreedTerms):
         return {"owners": lambda: {name: [table[name] for table in tables] for name in tables[0]}}
 
     @property
+    def goal(self) -> Literal["own", "common"]:
+        """Whose records the verdict of a forecast is about."""
+        return self.agreement.goal or "own"
+
+    @property
+    def worthwhile(self) -> float:
+        """The least relative fall of the prediction error for which joining pays."""
+        return WORTHWHILE if self.agreement.worthwhile is None else self.agreement.worthwhile
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical form (sorted keys, shortest exact numbers): it is in every message and ledger line."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -181,6 +188,15 @@ class Agreement(Shown, Framed, AgreedTerms):
     def mechanism(self) -> Mechanism:
         """What owners answer with."""
         return mechanisms.named(self.agreement.mechanism)
+
+    def noise_scales(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
+        """Scale of every owner's noise; feature_bound: B, where the agreement has no number for it yet."""
+        return self.by_owner([self.mechanism.scale(self, owner, feature_bound) for owner in self.owner_tables])
+
+    @property
+    def loss(self) -> LinearLoss:
+        """The loss that is agreed on, with its threshold."""
+        return losses.named(self.model.loss, self.model.threshold)
 
     @property
     def rule_in_words(self) -> str:
@@ -207,7 +223,7 @@ class Agreement(Shown, Framed, AgreedTerms):
 
 
 def _text_of(path: str | Path) -> str:
-    """What a file says. A pipe that nobody writes into is not waited for, and a file without end is not read to its end.
+    """Read a file. Does not wait for a pipe that nobody writes into, nor read a file without end to its end.
 
     Raises OSError where it cannot be read, ValueError where it is no text, or longer than any agreement.
     """
@@ -215,9 +231,9 @@ def _text_of(path: str | Path) -> str:
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
         if hasattr(os, "O_NONBLOCK"):
             os.set_blocking(descriptor, True)
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise ValueError(f"it is larger than {LARGEST // 10**6} MB")
+        content = file.read(200_000_001)
+    if len(content) > 200_000_000:  # bytes; a million owners written out take half of that
+        raise ValueError("it is larger than 200 MB")
     return content.decode("utf-8").replace("\r\n", "\n")
 
 
@@ -228,8 +244,15 @@ def _owner_cells(table: OwnerTerms) -> tuple[str, ...]:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON writes strings, numbers and booleans as TOML does; only DEL must be escaped in TOML and is not in JSON.
-    return json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+    # JSON writes strings, numbers and booleans as TOML does, but for DEL, which must be escaped in TOML, and characters
+    # beyond 2¹⁶, which are two halves in JSON.
+    written = json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
+    return _HALVES.sub(_whole, written)
+
+
+def _whole(halves: re.Match[str]) -> str:
+    character = json.loads(f'"{halves[0]}"')
+    return f"\\U{ord(character):08x}"

@@ -90,9 +90,7 @@ def bundled_participants(agreement: Agreement) -> Bundles:
         return Bundles(participant, True)
     own = numbered([kind_of_owner(table)[:-1] for table in agreement.owner_tables])
     of_each = own[np.repeat(np.arange(len(own)), agreement.counts)]
-    mechanism = agreement.mechanism
-    scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
-    loud = np.bincount(participant, (agreement.weights * scale) ** 2).astype(np.float64)
+    loud = np.bincount(participant, (agreement.weights * agreement.noise_scales()) ** 2).astype(np.float64)
     made = []
     for group in members:
         which, often = np.unique(of_each[list(group)], return_counts=True)
@@ -129,9 +127,8 @@ def as_few(agreement: Agreement) -> Agreement:
     if not whole or (not bundles.alike and not together):
         return agreement
     w, table_of = agreement.weights, np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
-    scale = agreement.by_owner([mechanism.scale(agreement, table) for table in agreement.owner_tables])
     weight = bundles.total(w)
-    loud = np.sqrt(bundles.total((w * scale) ** 2)) / np.maximum(weight, 1e-300)
+    loud = np.sqrt(bundles.total((w * agreement.noise_scales()) ** 2)) / np.maximum(weight, 1e-300)
     rate = agreement.by_owner([table.rate for table in agreement.owner_tables])
     rate = bundles.total(rate) / np.bincount(bundles.of_owner)
     member = np.empty(few, dtype=np.int64)

@@ -10,7 +10,7 @@ from copriv.errors import AgreementError
 from copriv.mechanisms import OneAnswer
 from copriv.model.fitness import FeasibleSet, Regularizer
 from copriv.rules import named
-from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.rule import Descent, UpdateRule
 from copriv.types import Array
 
 

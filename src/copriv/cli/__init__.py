@@ -13,9 +13,8 @@ An option beats its COPRIV_* variable, which beats the file, which beats the def
 | 5         | owner or learner unreachable   |
 | 130       | interrupted                    |
 
-Whatever copriv raises on purpose becomes one line on standard error and its exit code. One file a command in `commands`,
-imported when it is called (`on_use`); what they show in `show`. All are in docs/reference/command-line.md, and a test
-fails where one is not.
+Whatever copriv raises on purpose becomes one line on standard error and its exit code. `commands` holds one file a command
+or group, `show` what they share to write. All are in docs/reference/command-line.md, and a test fails where one is not.
 """
 
 import _thread
@@ -30,8 +29,7 @@ from typing import Annotated, Any
 
 import typer
 
-from copriv.cli.commands import COMMANDS
-from copriv.cli.lazy_group import loaded_on_use
+from copriv.cli.commands import commands_below
 from copriv.errors import AgreementError, CoprivError
 from copriv.formatting.sanitize import printable
 
@@ -43,7 +41,7 @@ _INTERRUPTED = 130
 app = typer.Typer(
     name="copriv",
     help="Train one model across organisations, and know the cost of privacy before you start.",
-    cls=loaded_on_use(COMMANDS),
+    cls=commands_below(),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -84,14 +82,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # as it is where standard output is closed
             sys.stdout.flush()  # a full disk must not go unheard
         code = code if isinstance(code, int) else 0
-    except AgreementError as error:
-        if len(error.problems) > 1:
+    except CoprivError as error:
+        if isinstance(error, AgreementError) and len(error.problems) > 1:
             _complain("several things in the agreement cannot stand as they are:", *error.problems)
         else:
             _complain(str(error))
-        return error.exit_code
-    except CoprivError as error:
-        _complain(str(error))
         return error.exit_code
     except _UsageError as error:
         said: str = error.format_message()  # type: ignore[attr-defined]
@@ -106,8 +101,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence()  # whoever read the result has seen enough
         return 1
-    except OSError as error:
-        return _unwritten(error)
+    except OSError as error:  # a disk, a pipe or a folder that refuses
+        on_a_full_disk = "standard output: " if error.errno == errno.ENOSPC else ""
+        what = f"{printable(str(error.filename), 200)}: " if error.filename else on_a_full_disk
+        _silence()
+        _complain(f"{what}{error.strerror or error}; nothing more was written")
+        return 1
     except MemoryError:
         _complain("this needs more memory than there is; ask for fewer runs, or for less at once")
         return 1
@@ -126,20 +125,6 @@ def _unraised(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
 
 
-def _unwritten(error: OSError) -> int:
-    """A disk, a pipe or a folder that refuses: what, where and why on one line."""
-    what = (
-        f"{printable(str(error.filename), 200)}: "
-        if error.filename
-        else "standard output: "
-        if error.errno == errno.ENOSPC
-        else ""
-    )
-    _silence()
-    _complain(f"{what}{error.strerror or error}; nothing more was written")
-    return 1
-
-
 def _silence() -> None:
     """Nothing that is left in standard output's buffer is tried again when the process ends."""
     try:
@@ -151,9 +136,8 @@ def _silence() -> None:
 def _in_words(said: str) -> str:
     """What the parser of options says, as a sentence about the option."""
     said = re.sub(r"Input should be (a valid )?", "it must be ", said)
-    said = re.sub(r", unable to (parse|interpret)[^.]*", "", said).replace(
-        "it must be integer", "it must be a whole number"
-    )
+    said = re.sub(r", unable to (parse|interpret)[^.]*", "", said)
+    said = said.replace("it must be integer", "it must be a whole number")
     return said if said.endswith((".", "?")) else f"{said}."
 
 

@@ -1,4 +1,4 @@
-"""Read the cells of a column as numbers, days or labels, whatever library made the table; and word the faults.
+"""Read the cells of a column as numbers, days, levels or labels, whatever library made the table; and word the faults.
 
 A cell's value depends on that cell alone. The type of its column does not: it depends on the other rows, in files whose types
 a reader infers and in frames alike. One missing value turns integers into floats, and one word turns numbers into text. So
@@ -11,8 +11,9 @@ it is for the owner of the table, not for sending on.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -32,12 +33,21 @@ MISSING = frozenset(("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.ASCII | re.IGNORECASE)
 """A number as written in data files: Python would also take 1_000, and digits of every script."""
 _WHOLE = re.compile(r"([+-]?)0*(\d+)(\.0*)?", re.ASCII)
-_TRUTH = {"true": "1", "false": "0"}
-_EPOCH = date(1970, 1, 1).toordinal()
-_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+EPOCH = date(1970, 1, 1).toordinal()
 
 Wrong: TypeAlias = tuple[int, object]
 """The first row, from 0, that cannot be read, and what it holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The values read from a column, and its faults."""
+
+    values: Array
+    problems: list[str]
+    """One line for each kind of fault."""
+    moved: int = 0
+    """How many numbers were outside their bounds and counted as a bound."""
 
 
 def told(value: object) -> str:
@@ -56,7 +66,7 @@ def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " recor
     Raises DataError for a time that Python cannot represent.
     """
     # Objects of several kinds, which pandas may also have as categories, would be made one kind by arrow.
-    if series.dtype != nw.Object and not (
+    if not _of_objects(series) and not (
         series.dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas_like()
     ):
         # What arrow does not know, and days of the year 0, which are none of Python's.
@@ -76,6 +86,18 @@ def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " recor
         ) from None
 
 
+def _of_objects(series: nw.Series[Any]) -> bool:
+    """Whether a column holds objects other than text and missing ones, which arrow would make one kind, or die of.
+
+    Of pandas' objects narwhals says so by the first hundred, also where these are missing.
+    """
+    if series.dtype != nw.String or str(getattr(series.to_native(), "dtype", "")) != "object":
+        return series.dtype == nw.Object
+    return not all(
+        isinstance(cell, str | None) or (type(cell) is float and math.isnan(cell)) for cell in series.to_list()
+    )
+
+
 def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
     """The numbers of a column, NaN where missing; and the first row that is not a number, or None."""
     if series.dtype.is_numeric() and series.dtype != nw.Decimal:
@@ -83,8 +105,8 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
         # Arrow takes no integers beyond 2⁵³ for floats.
         with suppress(pa.ArrowException):
             return np.asarray(series.cast(nw.Float64).fill_null(math.nan).to_numpy(), dtype=np.float64) + 0.0, None
-    if series.dtype == nw.String:
-        with suppress(pa.ArrowException):
+    if series.dtype == nw.String and not _of_objects(series):
+        with suppress(pa.ArrowException, UnicodeEncodeError):  # the latter: half a character
             text = pc.utf8_trim_whitespace(series.to_arrow())
             missing = pc.is_in(text, value_set=pa.array(sorted(MISSING), text.type))
             values = pc.if_else(missing, None, text).cast(pa.float64())
@@ -106,16 +128,15 @@ def _number(value: Any) -> float:
 def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
     """Read a column cell by cell."""
     cells, place = distinct(series)
-    values = np.full(len(cells), math.nan)
-    wrong: set[int] = set()
+    values, wrong = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
     for k, cell in enumerate(cells):
         if not absent(cell):
             try:
                 values[k] = read(cell)
             except (TypeError, ValueError, OverflowError, NotImplementedError):  # the last: days of pandas after 9999
-                wrong.add(k)
-    first = next((row for row, k in enumerate(place) if k in wrong), None) if wrong else None
-    return values[place], None if first is None else (first, cells[place[first]])
+                wrong[k] = True
+    rows = np.flatnonzero(wrong[place])
+    return values[place], (int(rows[0]), cells[place[rows[0]]]) if len(rows) else None
 
 
 def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
@@ -124,15 +145,15 @@ def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
     A time with a zone counts by its day in UTC, one without by its own day.
     """
     if series.dtype not in (nw.Date, nw.Datetime):
-        return _each(series, _day)
+        return _each(series, day_of)
     cells = series.to_arrow()
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
     unit, whole = 1, pa.int32()
     if pa.types.is_timestamp(cells.type):
-        unit, whole = _A_DAY[cells.type.unit], pa.int64()
+        unit, whole = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[cells.type.unit], pa.int64()
     found: Int[np.ndarray, " records"] = cells.cast(whole).fill_null(0).to_numpy() // unit
-    strange = (found < date.min.toordinal() - _EPOCH) | (found > date.max.toordinal() - _EPOCH)
+    strange = (found < date.min.toordinal() - EPOCH) | (found > date.max.toordinal() - EPOCH)
     values = np.where(cells.is_null(), math.nan, found)
     if strange.any():
         row = int(np.argmax(strange))
@@ -140,17 +161,14 @@ def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
     return values, None
 
 
-def _day(value: Any) -> float:
-    """Raises ValueError or OverflowError for a cell that is not a day."""
-    day = value if isinstance(value, date) else datetime.fromisoformat(_written(value))
-    if isinstance(day, datetime) and day.utcoffset() is not None:
-        day = day.astimezone(UTC)
-    return float(day.toordinal() - _EPOCH)
-
-
-def _written(value: Any) -> str:
-    text = None if isinstance(value, str) else reading(value)
-    return str(value).strip() if text is None else text
+def day_of(value: Any) -> float:
+    """Days since 1970-01-01 of one cell. Raises ValueError or OverflowError for a cell that is not a day."""
+    if not isinstance(value, date):
+        text = None if isinstance(value, str) else reading(value)
+        value = datetime.fromisoformat(str(value).strip() if text is None else text)
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        value = value.astimezone(UTC)
+    return float(value.toordinal() - EPOCH)
 
 
 def reading(value: object) -> str | None:
@@ -165,8 +183,8 @@ def reading(value: object) -> str | None:
     if not isinstance(value, str | int | float | Decimal | np.integer | np.bool_):
         return None
     text = str(value).strip()
-    if text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
+    if text.lower() in ("true", "false"):
+        return "1" if text.lower() == "true" else "0"
     if whole := _WHOLE.fullmatch(text):
         return f"-{whole[2]}" if whole[1] == "-" and whole[2] != "0" else whole[2]
     if _PLAIN.fullmatch(text):
@@ -181,6 +199,54 @@ def persons(series: nw.Series[Any]) -> tuple[list[str | None], Int[np.ndarray, "
     return [None if absent(cell) else reading(cell) for cell in cells], place
 
 
+def levels_of(
+    name: str,
+    series: nw.Series[Any],
+    codes: Mapping[str, float],
+    missing: str | None,
+    spelling: Callable[[str], str] = str,
+) -> Cells:
+    """The code of each row's level: the level with the same text, else the only one with the same reading."""
+    cells, place = distinct(series)
+    alike: dict[str | None, set[float]] = {}
+    for level, code in codes.items():
+        alike.setdefault(reading(level), set()).add(code)
+    instead = math.nan if missing is None else codes[missing]
+    # What a reader of files found missing in a column that it made numbers of may have been text such as NA.
+    # Polars keeps such a column as text, and one that has no type held nothing.
+    nothing = series.implementation.is_polars() and series.dtype == nw.Unknown
+    unclear = not (nothing or series.dtype in (nw.String, nw.Object, nw.Categorical, nw.Enum)) and any(
+        level in MISSING and code != instead for level, code in codes.items()
+    )
+    if unclear:
+        instead = math.nan
+    found, empty = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
+    for k, cell in enumerate(cells):
+        text = spelling(cell.strip()) if isinstance(cell, str) else None
+        if text is not None and text in codes:
+            found[k] = codes[text]
+        elif absent(cell):
+            found[k], empty[k] = instead, True
+        elif len(read := alike.get(reading(cell), set())) == 1:
+            (found[k],) = read
+    unknown = np.isnan(found)
+    problems: list[str] = []
+    if (lacking := (unknown & empty)[place]).any():
+        advice = "fill it in, leave the row out, or declare the level that missing counts as"
+        if unclear:
+            advice = (
+                "in a column of numbers, where a level's name may have been taken for missing: give the column as text"
+            )
+        problems.append(at(name, lacking, f"is missing; {advice}"))
+    if (strange := (unknown & ~empty)[place]).any():
+        cell = cells[place[int(np.argmax(strange))]]
+        advice = "correct it, or declare the level"
+        if reading(cell) in alike:
+            advice = "several of them read so: give the column as text"
+        problems.append(at(name, strange, f"is {told(cell)}, not one of {shortened(tuple(codes))}; {advice}"))
+    return Cells(found[place], problems)
+
+
 def at(name: str, rows: np.ndarray, what: str) -> str:
     """Word a fault: names the first of these rows and counts the others."""
     more = int(rows.sum()) - 1
@@ -189,5 +255,6 @@ def at(name: str, rows: np.ndarray, what: str) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
+    """The first twelve names, and how many more."""
     shown = ", ".join(printable(name, 60) for name in names[:12])
     return shown if len(names) <= 12 else f"{shown}, and {len(names) - 12} more"

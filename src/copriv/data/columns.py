@@ -9,24 +9,25 @@
 | the same, `ordered` | one of K levels in order  | one: k/K for the k-th                                  |
 | `TwoClasses` | a target's two classes           | −1 and +1                                              |
 
-Without `missing` a missing value is refused; with it, it counts as what it says. Each column reads its own cells and
-nothing else: bounds, levels and scales are declared, never measured. A number outside its bounds is refused, unless the
-column says `clamp` (it counts as the nearest bound) or `cap` (one above `high` counts as `high`: incomes have no natural
-upper bound); how many cells were moved is counted, for the owner alone.
+A missing value is refused, unless the column declares as what it counts (`missing`). A number outside its bounds is
+refused, unless the column declares `clamp` (it counts as the nearest bound) or `cap` (one above `high` counts as `high`:
+incomes have no natural upper bound); the number of cells moved is counted, for the owner alone. Each column reads its own
+cells and nothing else: bounds, levels and scales are declared, never measured.
 
-Ordered levels count from 1 because models without an intercept need the first level to be a value, not an absence.
+Ordered levels count from 1: in a model without an intercept a first level of 0 would have no effect.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from copriv.data.cells import at, days, numbers, told
-from copriv.data.levels import Cells, levels_of
+from copriv.data.cells import EPOCH, Cells, at, day_of, days, levels_of, numbers, told
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.types import Array
@@ -39,26 +40,32 @@ Scale: TypeAlias = Literal["size", "centred", "log"]
 """How a number becomes a feature: x/size; (x − middle)/half the range; or log(1 + x − low)/log(1 + high − low)."""
 
 
-@runtime_checkable
-class Column(Protocol):
-    """A declared feature column."""
+class Column:
+    """A declared column. Each kind says how its cells are read; one of features also what they become."""
 
-    @property
-    def name(self) -> str:
-        """As in the table."""
-        ...
+    name: str
+    """As in the table."""
 
     def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
-        """What its features are called."""
-        ...
+        """What its features are called: its own name, or name=level for each level."""
+        return (self.name,)
+
+    def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
+        """The column in its own unit: numbers, days since 1970, places among levels or −1 and +1."""
+        raise NotImplementedError
 
     def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """Its features, one column each."""
-        ...
+        """Its features, one column each; at most 1 in size unless the scaling is "none"."""
+        read = self.read(series, on_violation)
+        made = read.values if scaling == "none" else self._scaled(read.values)
+        return replace(read, values=made if made.ndim == 2 else made[:, None])
+
+    def _scaled(self, values: Array) -> Array:
+        return values
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Column):
     """A column of numbers in [low, high], in the column's own unit.
 
     >>> from copriv.data import Number
@@ -96,54 +103,35 @@ class Number:
         """What the number is divided by."""
         return self.scale or max(abs(self.low), abs(self.high))
 
-    def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
-        """Its own name."""
-        return (self.name,)
-
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
-        """The column in its own unit."""
         values, wrong = numbers(series)
-        if wrong is not None:
-            row, value = wrong
-            # The usual reason: a table from where the decimal sign is a comma.
-            comma = isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip("+-").isdigit()
-            advice = (
-                "write decimals with a point, and nothing between thousands"
-                if comma
-                else "correct it, or declare a category"
-            )
-            return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a number; {advice}"])
-        return self._within(values, on_violation, "{:.12g}".format)
+        if wrong is None:
+            return self.within(values, on_violation, "{:.12g}".format)
+        row, value = wrong
+        advice = "correct it, or declare a category"
+        # The usual reason: a table from where the decimal sign is a comma.
+        if isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip("+-").isdigit():
+            advice = "write decimals with a point, and nothing between thousands"
+        return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a number; {advice}"])
 
-    def _within(self, values: Array, on_violation: OnViolation, shown: Any) -> Cells:
+    def within(self, values: Array, on_violation: OnViolation, shown: Callable[[float], str]) -> Cells:
+        """Values held to the bounds, NaN being missing; `shown` words one of them."""
         absent = np.isnan(values)
         problems: list[str] = []
-        if absent.any() and self.missing is None:
-            problems.append(
-                at(self.name, absent, "is missing; fill it in, leave the row out, or declare what missing counts as")
-            )
         if self.missing is not None:
             values[absent] = self.missing
+        elif absent.any():
+            advice = "fill it in, leave the row out, or declare what missing counts as"
+            problems.append(at(self.name, absent, f"is missing; {advice}"))
         # Infinity is no number that has a nearest bound: it is refused below, as is NaN above.
-        low = self.low if on_violation == "clamp" or self.clamp else -math.inf
-        high = self.high if on_violation == "clamp" or self.clamp or self.cap else math.inf
+        clamp = self.clamp or on_violation == "clamp"
+        low, high = self.low if clamp else -math.inf, self.high if clamp or self.cap else math.inf
         kept = np.where(np.isfinite(values), np.clip(values, low, high), values)
-        moved = int((kept[~absent] != values[~absent]).sum())
-        advice = "correct it, declare wider bounds, or clamp"
         for outside, side, bound in ((kept < self.low, "below", self.low), (kept > self.high, "above", self.high)):
             if outside.any():
-                worst = shown(float(kept[int(np.argmax(outside))]))
-                problems.append(
-                    at(self.name, outside, f"is {worst}, {side} its declared bound {shown(bound)}; {advice}")
-                )
-        return Cells(kept, problems, moved)
-
-    def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """One feature, at most 1 in size unless the scaling is "none"."""
-        read = self.read(series, on_violation)
-        return Cells(
-            (read.values if scaling == "none" else self._scaled(read.values))[:, None], read.problems, read.moved
-        )
+                found = f"is {shown(float(kept[int(np.argmax(outside))]))}, {side} its declared bound {shown(bound)}"
+                problems.append(at(self.name, outside, f"{found}; correct it, declare wider bounds, or clamp"))
+        return Cells(kept, problems, moved=int((kept[~absent] != values[~absent]).sum()))
 
     def _scaled(self, values: Array) -> Array:
         if self.by == "centred":
@@ -156,7 +144,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Date:
+class Date(Column):
     """A column of days from `first` to `last`, as dates or as text such as 2015-12-31; the time of day does not count."""
 
     name: str
@@ -168,35 +156,29 @@ class Date:
     """A day outside counts as the nearest one inside."""
 
     def __post_init__(self) -> None:
-        self._as_number()  # refuses what cannot be
-
-    def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
-        """Its own name."""
-        return (self.name,)
-
-    def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """One feature: 0 on the first day and 1 on the last, or the days since 1970 where the scaling is "none"."""
-        values, wrong = days(series)
-        if wrong is not None:
-            row, value = wrong
-            return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a date; write it as 2015-12-31"])
-        found = self._as_number()._within(values, on_violation, lambda day: _day(day).isoformat())
-        if scaling == "none":
-            return Cells(found.values[:, None], found.problems, found.moved)
-        span = (found.values - _number(self.first)) / (_number(self.last) - _number(self.first))
-        return Cells(span[:, None], found.problems, found.moved)
-
-    def _as_number(self) -> Number:
         if not self.first < self.last:
             raise DataError(f"{self.name}: the first day must be before the last, not [{self.first}, {self.last}]")
         if self.missing is not None and not self.first <= self.missing <= self.last:
             raise DataError(f"{self.name}: missing counts as {self.missing}, not between {self.first} and {self.last}")
-        missing = None if self.missing is None else _number(self.missing)
-        return Number(self.name, _number(self.first), _number(self.last), missing, clamp=self.clamp)
+
+    @cached_property
+    def _days(self) -> Number:
+        missing = None if self.missing is None else day_of(self.missing)
+        return Number(self.name, day_of(self.first), day_of(self.last), missing, clamp=self.clamp)
+
+    def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
+        values, wrong = days(series)
+        if wrong is None:
+            return self._days.within(values, on_violation, lambda day: date.fromordinal(EPOCH + int(day)).isoformat())
+        row, value = wrong
+        return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a date; write it as 2015-12-31"])
+
+    def _scaled(self, values: Array) -> Array:
+        return (values - self._days.low) / (self._days.high - self._days.low)
 
 
 @dataclass(frozen=True)
-class Category(Shown):
+class Category(Column, Shown):
     """A column with declared levels.
 
     >>> from copriv.data import Category
@@ -235,21 +217,20 @@ class Category(Shown):
             return (self.name,)
         return tuple(f"{self.name}={level}" for level in self.levels)
 
-    def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """One feature a level, or one where the levels are ordered."""
+    def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
+        codes = {level: float(k) for k, level in enumerate(self.levels)}
+        return levels_of(self.name, series, codes, self.missing)
+
+    def _scaled(self, values: Array) -> Array:
         K = len(self.levels)
-        found = levels_of(self.name, series, {level: float(k) for k, level in enumerate(self.levels)}, self.missing)
-        place = found.values[:, None]
-        if scaling == "none":
-            return Cells(place, found.problems)
-        return Cells((place + 1) / K if self.ordered else (place == np.arange(K)).astype(np.float64), found.problems)
+        return (values + 1) / K if self.ordered else (values[:, None] == np.arange(K)).astype(np.float64)
 
 
 _TRUE, _FALSE = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
 
 
 @dataclass(frozen=True)
-class Boolean:
+class Boolean(Column):
     """A column that says true or false, in one of the usual ways; capitals do not matter."""
 
     name: str
@@ -263,20 +244,14 @@ class Boolean:
             raise DataError(f"{name}: missing counts as {text!r}, which is neither true nor false")
         return text.lower() in _TRUE
 
-    def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
-        """Its own name."""
-        return (self.name,)
-
-    def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """One feature: 1 for true, 0 for false."""
+    def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
         codes = {**dict.fromkeys(_FALSE, 0.0), **dict.fromkeys(_TRUE, 1.0)}
-        missing = None if self.missing is None else _TRUE[0] if self.missing else _FALSE[0]
-        found = levels_of(self.name, series, codes, missing, capitals=False)
-        return Cells(found.values[:, None], found.problems)
+        missing = None if self.missing is None else str(self.missing).lower()
+        return levels_of(self.name, series, codes, missing, str.lower)
 
 
 @dataclass(frozen=True)
-class TwoClasses:
+class TwoClasses(Column):
     """A target with two classes, encoded −1 and +1.
 
     >>> import pandas
@@ -295,16 +270,7 @@ class TwoClasses:
             raise DataError(f"{self.name}: the two classes must differ, not {self.negative!r} twice")
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
-        """−1 or +1 for each row."""
         return levels_of(self.name, series, {self.negative: -1.0, self.positive: 1.0}, None)
 
 
 Target: TypeAlias = Number | TwoClasses
-
-
-def _number(day: date) -> float:
-    return float((day - date(1970, 1, 1)).days)
-
-
-def _day(number: float) -> date:
-    return date.fromordinal(date(1970, 1, 1).toordinal() + int(number))

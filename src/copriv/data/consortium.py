@@ -1,9 +1,9 @@
 """Make owners' records and the learner's public sample of a table.
 
-    source       a table, its schema and how its rows are dealt     open_dataset   (datasets)
+    source       a table, its schema and how its rows are dealt     open_dataset   (specification, datasets)
     encoded      rows as numbers, by what is declared               Schema.encode  (schema, columns)
     deal         which rows are public and which are whose          deal           (dealing)
-    preparation  the dictionary and the bound, from public rows     Preparation    (preparation, dictionary)
+    preparation  the dictionary and the bound, from public rows     Preparation    (public, dictionary)
     records      each owner's rows through the dictionary           Preparation.records
 
 Each step is a function of the ones before it. An owner in earnest takes the first, second and last with its own table
@@ -18,10 +18,9 @@ import numpy as np
 
 from copriv.data import datasets
 from copriv.data.cells import persons
-from copriv.data.dealing import Deal, Hand, deal
+from copriv.data.dealing import Rows, deal
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.preparation import Preparation
-from copriv.data.public import PUBLIC_ROWS, Sample, load_sample, sample_of
+from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample
 from copriv.data.schema import EncodedTable, OnViolation, Schema
 from copriv.data.source import Source
 from copriv.data.specification import DataSpecification
@@ -102,9 +101,9 @@ def load_consortium(
     count("held_out", held_out, least=0)
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
-    shown = 0
-    if agreed.public is None:
-        shown = agreed.public_rows or PUBLIC_ROWS
+    shown = agreed.public_rows or PUBLIC_ROWS
+    if agreed.public is not None:
+        shown = 0
     if opened is None:
         opened = Opened.of(agreed.open(shown + held_out + sum(sizes)))
     if agreed.public is None and agreed.public_rows is None and datasets.named(agreed.dataset).own_columns:
@@ -115,21 +114,38 @@ def load_consortium(
     source, encoded = opened.source, opened.encoded
     if agreed.public is None:
         dealt = deal(source, encoded.unit, sizes, shown, held_out, agreed.seed)
-        sample = sample_of(source, dealt.public, encoded.at(dealt.public), agreed)
+        sample = Sample.of(source, dealt.public, encoded.at(dealt.public), agreed)
+        which = f"the last {len(dealt.public):,} public"
     else:
         sample = load_sample(agreed)
         dealt = deal(source, encoded.unit, sizes, 0, held_out, agreed.seed, _known(source, sample))
+        which = f"public are {sample.words}"
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)
+
+    def hand(rows: Rows, times: Rows | None) -> Records:
+        if times is None:
+            return preparation.records(mapped.at(rows))
+        often = np.unique(times)  # distinct rows are weighted by how often each was drawn
+        parts = [preparation.records(mapped.at(rows[times == one])) for one in often]
+        return Records.concatenate(parts, often.astype(np.float64)).distinct()
+
+    names = source.schema.feature_names if preparation.dictionary is None else preparation.dictionary.names
+    how = "in disjoint slices, not resampled"
+    if dealt.resampled:
+        how = f"resampled: drawn with replacement from {dealt.units:,} {source.kind} ones, seed {agreed.seed}"
+    table = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
+    what = "records" if source.schema.unit is None else "persons"
+    owners = f"{len(sizes)} {'owner' if len(sizes) == 1 else 'owners'}"
     return Consortium(
-        owners=tuple(_hand(preparation, mapped, hand) for hand in dealt.hands),
+        owners=tuple(hand(*dealt_to) for dealt_to in dealt.hands),
         public=sample.records,
         public_table=sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
-        feature_names=_names(source.schema, preparation),
+        feature_names=(*names, "intercept") if preparation.intercept else names,
         source="simulated" if source.kind == "simulated" else "resampled" if dealt.resampled else "real",
-        description=_description(source, dealt, sizes, sample, agreed.seed),
+        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {owners}, {how}.",
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )
@@ -160,8 +176,9 @@ def prepare_owner(
     >>> prepare_owner(table, schema, None, feature_bound=None, records=2).features.tolist()
     [[0.2], [0.5]]
     """
-    bound = None if feature_bound is None else non_negative("feature_bound", feature_bound) or None
-    preparation = Preparation(dictionary, bound, intercept, unit_records)
+    if feature_bound is not None:
+        non_negative("feature_bound", feature_bound)
+    preparation = Preparation(dictionary, feature_bound, intercept, unit_records)
     made = preparation.records(preparation.mapped(schema.encode(table, on_violation)))
     if records is not None and made.units != records:
         what = "records" if schema.unit is None else f"different {schema.unit}"
@@ -180,29 +197,3 @@ def _known(source: Source, sample: Sample) -> Any:
     theirs = set(persons(sample.table[unit])[0])
     labels, place = persons(source.table[unit])
     return np.array([label in theirs for label in labels])[place]
-
-
-def _hand(preparation: Preparation, mapped: EncodedTable, hand: Hand) -> Records:
-    """An owner's records; distinct rows are weighted by how often each was drawn."""
-    if hand.times is None:
-        return preparation.records(mapped.at(hand.rows))
-    often = np.unique(hand.times)
-    parts = [preparation.records(mapped.at(hand.rows[hand.times == times])) for times in often]
-    return Records.concatenate(parts, often.astype(np.float64)).distinct()
-
-
-def _names(schema: Schema, preparation: Preparation) -> tuple[str, ...]:
-    names = schema.feature_names if preparation.dictionary is None else preparation.dictionary.names
-    return (*names, "intercept") if preparation.intercept else names
-
-
-def _description(source: Source, dealt: Deal, sizes: Sequence[int], sample: Sample, seed: int) -> str:
-    what = "records" if source.schema.unit is None else "persons"
-    owners = f"{len(sizes)} {'owner' if len(sizes) == 1 else 'owners'}"
-    if dealt.resampled:
-        how = f"resampled: drawn with replacement from {dealt.units:,} {source.kind} ones, seed {seed}"
-    else:
-        how = "in disjoint slices, not resampled"
-    rows = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
-    public = f"the last {len(dealt.public):,} public" if len(dealt.public) else f"public are {sample.words}"
-    return f"{source.words}: {rows}, {public}; {sum(sizes):,} {what} of {owners}, {how}."

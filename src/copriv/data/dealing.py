@@ -21,17 +21,6 @@ from copriv.errors import DataError
 
 Rows: TypeAlias = Int[np.ndarray, "_"]
 
-_SHUFFLE_SEED = 20_151_231
-"""Orders the rows of files that come sorted; the same for every run, whatever the run's seed."""
-
-
-@dataclass(frozen=True, eq=False)
-class Hand:
-    """An owner's rows, and how often each of them counts; None: once."""
-
-    rows: Rows
-    times: Rows | None
-
 
 @dataclass(frozen=True, eq=False)
 class Deal:
@@ -39,7 +28,8 @@ class Deal:
 
     public: Rows
     held_out: Rows
-    hands: tuple[Hand, ...]
+    hands: tuple[tuple[Rows, Rows | None], ...]
+    """For each owner its rows, and how often each of them counts; None: once."""
     resampled: bool
     units: int
     """How many private records, or persons, there were to deal."""
@@ -65,29 +55,39 @@ def deal(
     Raises DataError where nothing is left for owners.
     """
     public, private, tested = _cut(source, unit, public_rows, held_out, known)
-    place = _places(unit, private)
+    # The place of each row's unit among the units, in the order of their first rows: units are dealt, not rows.
+    place = np.arange(len(private))
+    if unit is not None:
+        _, first, index = np.unique(unit[private], return_index=True, return_inverse=True)
+        place = np.argsort(np.argsort(first))[index.reshape(-1)]
     units = int(place.max()) + 1
-    shares = _shares(source.group is not None, units, sizes)
     resampled = sum(sizes) > units
-    if resampled:
-        hands = _drawn(private, place, units, shares, sizes, seed)
-    else:
-        hands = [Hand(private[(place >= a) & (place < a + n)], None) for n, (a, _) in zip(sizes, shares, strict=True)]
+    hands: list[tuple[Rows, Rows | None]] = []
+    for owner, (n, (a, b)) in enumerate(zip(sizes, _shares(source.group is not None, units, sizes), strict=True)):
+        if not resampled:
+            hands.append((private[(place >= a) & (place < a + n)], None))
+            continue
+        # Units are drawn uniformly with replacement, by one multinomial draw: the cost does not grow with n.
+        times = np.zeros(units, dtype=np.int64)
+        times[a:b] = np.random.default_rng([seed, owner]).multinomial(n, np.full(b - a, 1 / (b - a)))
+        drawn = times[place] > 0
+        hands.append((private[drawn], times[place][drawn]))
     return Deal(public, tested, tuple(hands), resampled, units)
 
 
 def _order(source: Source) -> Rows:
+    """Rows in the order in which they are dealt: files that come sorted are shuffled by one seed, whatever the run's seed."""
     rows = len(source.table)
-    return np.random.default_rng(_SHUFFLE_SEED).permutation(rows) if source.shuffled else np.arange(rows)
+    return np.random.default_rng(20_151_231).permutation(rows) if source.shuffled else np.arange(rows)
 
 
 def _cut(
-    source: Source, unit: Rows | None, public_rows: int, held_out: int, known: Bool[np.ndarray, "_"] | None = None
+    source: Source, unit: Rows | None, public_rows: int, held_out: int, known: Bool[np.ndarray, "_"] | None
 ) -> tuple[Rows, Rows, Rows]:
     """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of the held-out rows."""
     order = _order(source)
-    rows = len(order)
-    public, private = order[max(rows - public_rows, 0) :], order[: max(rows - public_rows, 0)]
+    first = max(len(order) - public_rows, 0)
+    public, private = order[first:], order[:first]
     if unit is not None:
         # A person whom the learner knows is nobody's private record.
         private = private[~np.isin(unit[private], unit[public])]
@@ -96,7 +96,8 @@ def _cut(
     if source.group is not None:
         group = source.group[private]
         private = private[np.bincount(group)[group] >= source.least_group]
-    kept, tested = private[: max(len(private) - held_out, 0)], private[max(len(private) - held_out, 0) :]
+    last = max(len(private) - held_out, 0)
+    kept, tested = private[:last], private[last:]
     if unit is not None:
         kept = kept[~np.isin(unit[kept], unit[tested])]
     if source.group is not None:
@@ -104,17 +105,9 @@ def _cut(
     if len(kept) == 0:
         raise DataError(
             f"data.public_rows: {public_rows} public rows and {held_out} held out leave no records for owners in a "
-            f"table of {rows} rows; lower data.public_rows"
+            f"table of {len(order)} rows; lower data.public_rows"
         )
     return public, kept, tested
-
-
-def _places(unit: Rows | None, rows: Rows) -> Rows:
-    """The place of each row's unit among the units, in the order of their first rows: units are dealt, not rows."""
-    if unit is None:
-        return np.arange(len(rows))
-    _, first, index = np.unique(unit[rows], return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[index.reshape(-1)]
 
 
 def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -128,17 +121,3 @@ def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, 
     if units < len(sizes):
         raise DataError(f"records: {len(sizes)} owners cannot differ with {units} private units; name fewer owners")
     return list(pairwise((ends * (units - len(sizes)) // ends[-1] + np.arange(len(ends))).tolist()))
-
-
-def _drawn(
-    rows: Rows, place: Rows, units: int, shares: Sequence[tuple[int, int]], sizes: Sequence[int], seed: int
-) -> list[Hand]:
-    """For each owner, distinct rows and how often each was drawn: units uniformly, with replacement."""
-    drawn: list[Hand] = []
-    for owner, (n, (a, b)) in enumerate(zip(sizes, shares, strict=True)):
-        # One multinomial draw in place of n draws: the cost does not grow with n.
-        times = np.zeros(units, dtype=np.int64)
-        times[a:b] = np.random.default_rng([seed, owner]).multinomial(n, np.full(b - a, 1 / (b - a)))
-        some = times[place] > 0
-        drawn.append(Hand(rows[some], times[place][some]))
-    return drawn

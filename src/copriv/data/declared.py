@@ -18,18 +18,17 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from copriv.data.columns import Boolean, Category, Column, Date, Number, Target, TwoClasses
+from copriv.data.columns import Boolean, Category, Column, Date, Number, TwoClasses
 from copriv.data.schema import Schema
 from copriv.errors import AgreementError, DataError
 
-KINDS = ("bounds", "categories", "booleans", "dates")
-"""Each column is declared by exactly one of these keys."""
-_EXAMPLES = {
+KINDS = {
     "bounds": "[low, high]",
     "categories": "two or more levels",
     "booleans": "its name",
     "dates": "the first and the last day, such as 2020-01-01",
 }
+"""Each column is declared by exactly one of these keys, with what is said here."""
 
 
 def declared_schema(data: Mapping[str, Any]) -> Schema:
@@ -41,63 +40,73 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
         raise AgreementError('data.target: a table needs a target column; write target = "name"')
     if target in features:
         raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
+    said = {key: data.get(key) or {} for key in (*KINDS, "missing", "ordered", "scales", "clamp")}
     problems = [
         f"data.{key}.{name}: neither a feature nor the target; add it to data.features"
-        for key in (*KINDS, "missing", "ordered", "scales", "clamp")
-        for name in data.get(key) or ()
-        if name != target and name not in features
+        for key, names in said.items()
+        for name in names
+        if name not in (target, *features)
     ]
     twice = {name for name in features if list(features).count(name) > 1}
     problems += [f"data.features: {name!r} stands twice; name each column once" for name in sorted(twice)]
-    columns: list[Column] = []
-    for name in dict.fromkeys(features):
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys((*features, target)):
         try:
-            columns.append(_column(name, data))
+            columns[name] = _column(name, said, name == target)
         except AgreementError as error:
             problems.append(str(error))
-    try:
-        about = _target(target, data)
-    except AgreementError as error:
-        problems.append(str(error))
     if problems:
         raise AgreementError.of(problems)
-    return Schema(tuple(columns), about, data.get("unit"))
+    about = columns.pop(target)
+    return Schema(tuple(columns.values()), about, data.get("unit"))
 
 
-def _kind(name: str, data: Mapping[str, Any]) -> str:
-    """The key that declares a column. Raises AgreementError unless there is one, and `ordered`, `scales` and `clamp` fit it."""
-    kinds = [key for key in KINDS if name in (data.get(key) or ())]
+def _column(name: str, said: Mapping[str, Any], target: bool) -> Column:
+    """One declared column. Raises AgreementError unless exactly one key declares it, and the other keys fit that one."""
+    kinds = [key for key in KINDS if name in said[key]]
     if len(kinds) != 1:
         have = f"both {kinds[0]} and {kinds[1]}" if kinds else "neither bounds nor categories (nor booleans, nor dates)"
-        raise AgreementError(
-            f"data.{kinds[0] if kinds else 'bounds'}.{name}: the column has {have}; declare exactly one of them"
-        )
+        kind = kinds[0] if kinds else "bounds"
+        raise AgreementError(f"data.{kind}.{name}: the column has {have}; declare exactly one of them")
+    (kind,) = kinds
     for key, fitting in (("ordered", ("categories",)), ("scales", ("bounds",)), ("clamp", ("bounds", "dates"))):
-        if name in (data.get(key) or ()) and kinds[0] not in fitting:
+        if name in said[key] and kind not in fitting:
+            raise AgreementError(f"data.{key}.{name}: the column is declared by {kind}; {key} goes with {fitting[0]}")
+    if target:
+        for key in ("missing", "ordered", "scales"):
+            if name in said[key]:
+                raise AgreementError(f"data.{key}.{name}: the target is taken as it is; leave it out of {key}")
+        if kind not in ("bounds", "categories"):
             raise AgreementError(
-                f"data.{key}.{name}: the column is declared by {kinds[0]}; {key} goes with {fitting[0]}"
+                f"data.{kind}.{name}: a target is a number (bounds) or one of two classes (categories)"
             )
-    return kinds[0]
-
-
-def _column(name: str, data: Mapping[str, Any]) -> Column:
-    kind = _kind(name, data)
-    missing = (data.get("missing") or {}).get(name)
     try:
-        match kind:
-            case "bounds":
-                return _number(name, data, missing)
-            case "booleans":
-                return Boolean(name, None if missing is None else Boolean.truth(name, str(missing)))
-            case "dates":
-                first, last = (_day(day) for day in data["dates"][name])
-                as_missing = None if missing is None else _day(missing)
-                return Date(name, first, last, as_missing, clamp=name in (data.get("clamp") or ()))
-        levels = tuple(str(level) for level in data["categories"][name])
-        return Category(name, levels, missing, ordered=name in (data.get("ordered") or ()))
+        return _made(name, kind, said, target)
     except (DataError, TypeError, ValueError) as error:
-        said = str(error).removeprefix(f"{name}: ")
-        raise AgreementError(f"data.{kind}.{name}: {said}; declare {_EXAMPLES[kind]}") from None
+        reason = str(error).removeprefix(f"{name}: ")
+        raise AgreementError(f"data.{kind}.{name}: {reason}; declare {KINDS[kind]}") from None
+
+
+def _made(name: str, kind: str, said: Mapping[str, Any], target: bool) -> Column:
+    missing, clamp = said["missing"].get(name), name in said["clamp"]
+    if kind == "bounds":
+        low, high = map(float, said["bounds"][name])
+        try:
+            counts_as = None if missing is None else float(missing)
+        except ValueError:
+            raise DataError(f"missing counts as {missing!r}, which is no number; give one within the bounds") from None
+        return Number(name, low, high, counts_as, clamp=clamp, by=said["scales"].get(name, "size"))
+    if kind == "booleans":
+        return Boolean(name, None if missing is None else Boolean.truth(name, str(missing)))
+    if kind == "dates":
+        first, last = (_day(day) for day in said["dates"][name])
+        return Date(name, first, last, None if missing is None else _day(missing), clamp=clamp)
+    levels = tuple(str(level) for level in said["categories"][name])
+    if not target:
+        return Category(name, levels, missing, ordered=name in said["ordered"])
+    if len(levels) != 2:
+        raise DataError(f"a target takes two classes, not {len(levels)}")
+    return TwoClasses(name, *levels)
 
 
 def _day(written: object) -> date:
@@ -106,35 +115,3 @@ def _day(written: object) -> date:
         return date.fromisoformat(str(written))
     except ValueError:
         raise DataError(f"{str(written)!r} is not a day") from None
-
-
-def _target(name: str, data: Mapping[str, Any]) -> Target:
-    kind = _kind(name, data)
-    for key in ("missing", "ordered", "scales"):
-        if name in (data.get(key) or ()):
-            raise AgreementError(f"data.{key}.{name}: the target is taken as it is; leave it out of {key}")
-    try:
-        if kind == "bounds":
-            return _number(name, data, None)
-    except (DataError, TypeError, ValueError) as error:
-        said = str(error).removeprefix(f"{name}: ")
-        raise AgreementError(f"data.bounds.{name}: {said}; declare [low, high]") from None
-    if kind != "categories":
-        raise AgreementError(f"data.{kind}.{name}: a target is a number (bounds) or one of two classes (categories)")
-    levels = tuple(str(level) for level in data["categories"][name])
-    if len(levels) != 2:
-        raise AgreementError(f"data.categories.{name}: a target takes two classes, not {len(levels)}")
-    return TwoClasses(name, *levels)
-
-
-def _number(name: str, data: Mapping[str, Any], missing: Any) -> Number:
-    low, high = data["bounds"][name]
-    by = (data.get("scales") or {}).get(name, "size")
-    clamp = name in (data.get("clamp") or ())
-    try:
-        as_missing = None if missing is None else float(missing)
-    except ValueError:
-        raise AgreementError(
-            f"data.missing.{name}: {missing!r} is not a number, and the column's values are; give one within its bounds"
-        ) from None
-    return Number(name, float(low), float(high), as_missing, clamp=clamp, by=by)

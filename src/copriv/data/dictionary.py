@@ -6,16 +6,12 @@ x = z V D^{-1/2} over the largest eigenvalues. There is no intercept column; the
 
 Two choices of ours, both public:
 
-- It sees numbers over their declared sizes (see schema.py), where the papers took raw ones. In raw units the leading
-  directions are those of the columns counted in dollars, whatever the target. Tried on the lending tables, ten
-  components, bounded records, mean squared error of the best model in squared percent (the rates' variance is 25 and
-  24): raw 0.8 and 1.2, over the public root mean square 3.7 and 5.8, over declared sizes 1.4 and 0.8; with eight
-  components 18.7 and 2.4, 5.2 and 12.4, 2.0 and 0.9. The declared sizes are good throughout, and with them ‖x‖₁ is
-  smallest, so the same privacy costs less noise.
+- It sees numbers over their declared sizes (docs/decisions/0001-features-as-the-papers-or-scaled.md), where the papers took
+  raw ones, whose leading directions are those of the columns counted in dollars, whatever the target.
 - Steps and bounds depend on the scale of x, and the papers' scale comes from their 10,000 public rows: the mean
   square of each feature there is 1/10,000. It is kept whatever the number of public rows, by the factor
-  √(public rows/10,000). Whoever wants another scale agrees on one (`data.mean_square`; 1/50,000 is that of A's hospitals,
-  whose PCA is of 50,000 rows).
+  √(public rows/10,000). Another scale is agreed on as `data.mean_square`; 1/50,000 is that of A's hospitals, whose PCA is
+  of 50,000 rows.
 
 `centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
 
@@ -39,8 +35,7 @@ from copriv.validation import count, finite_array, positive
 MEAN_SQUARE = 1e-4
 """Mean square of each feature on the public rows: D of 10,000 rows, as in the papers."""
 
-_FORMAT = "copriv.dictionary/1"
-_WITH_WAVES = "copriv.dictionary/2"
+_FORMAT, _WITH_WAVES = "copriv.dictionary/1", "copriv.dictionary/2"
 """A reader that knows no waves must not take such a file for one without."""
 
 

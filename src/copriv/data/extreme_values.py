@@ -1,9 +1,9 @@
-"""How large the largest of many more rows may be: the tail beyond what a sample shows, with its error.
+"""Estimate the upper tail of a sample, with its error, to extrapolate to the largest of many more rows.
 
 Beyond a high threshold u the excess of almost any quantity is nearly a generalised Pareto variable (Pickands, Balkema and
-de Haan), P(excess > x) = (1 + ξx/σ)^(−1/ξ): ξ < 0 has an end, ξ = 0 is exponential, ξ > 0 a power law of index 1/ξ.
-σ and ξ by probability-weighted moments (Hosking and Wallis 1987), which few rows determine badly: the shape is combined
-with a weak prior, ξ ~ N(0.1, 0.3²), by their precisions.
+de Haan), P(excess > x) = (1 + ξx/σ)^(−1/ξ): bounded for ξ < 0, exponential for ξ = 0, a power law of index 1/ξ for ξ > 0.
+σ and ξ are estimated by probability-weighted moments (Hosking and Wallis 1987). Few rows leave the shape uncertain, so it
+is combined with a weak prior, ξ ~ N(0.1, 0.3²), by precision.
 """
 
 from dataclasses import dataclass, replace
@@ -13,14 +13,13 @@ from jaxtyping import Float
 
 from copriv.types import Array
 
-PRIOR_SHAPE, PRIOR_ERROR = 0.1, 0.3
 STEEPEST, LONGEST = -0.5, 0.9
-"""Shapes are kept between: a mean excess exists, and the end of a short tail is not where the sample's last row is."""
+"""Limits of the shape: below 1 a mean excess exists; above −1/2 a bounded tail reaches beyond the sample's largest row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Above `threshold` is a share `share` of all rows, with excesses of this scale and shape."""
+    """A generalised Pareto tail: the share `share` of all rows is above `threshold`."""
 
     threshold: float
     share: float
@@ -30,7 +29,7 @@ class Tail:
     error: float
     """Standard error of ξ."""
     rows: int
-    """The tail was estimated from so many."""
+    """How many rows it was estimated from."""
 
     @classmethod
     def of(cls, sizes: Float[Array, " rows"]) -> "Tail":
@@ -43,18 +42,14 @@ class Tail:
         if not a0 > 0:
             return cls(u, k / len(order), 0.0, 0.0, 0.0, k)
         a1 = float(np.sum((k - np.arange(1.0, k + 1)) / max(k - 1, 1) * y) / k)
-        raw = 2.0 - a0 / (a0 - 2.0 * a1) if a0 > 2.0 * a1 else STEEPEST
-        raw = float(np.clip(raw, STEEPEST, LONGEST))
+        raw = STEEPEST
+        if a0 > 2.0 * a1:
+            raw = float(np.clip(2.0 - a0 / (a0 - 2.0 * a1), STEEPEST, LONGEST))
         ξ = min(raw, 0.45)  # its error is known below a half only
         error = float(np.sqrt((1 - ξ) * (1 - ξ + 2 * ξ**2) * (2 - ξ) ** 2 / ((1 - 2 * ξ) * (3 - 2 * ξ)) / k))
-        known, prior = 1.0 / error**2, 1.0 / PRIOR_ERROR**2
-        shape = (known * raw + prior * PRIOR_SHAPE) / (known + prior)
+        known, prior = 1.0 / error**2, 1.0 / 0.3**2
+        shape = (known * raw + prior * 0.1) / (known + prior)
         return cls(u, k / len(order), a0, float(shape), float(1.0 / np.sqrt(known + prior)), k)
-
-    @property
-    def scale(self) -> float:
-        """σ = E excess · (1 − ξ)."""
-        return self.mean_excess * (1.0 - self.shape)
 
     def level(self, share: float) -> float:
         """The level that this share of all rows is above."""
@@ -63,31 +58,33 @@ class Tail:
         return self.threshold + float(self._excess(np.array(share / self.share)))
 
     def excesses(self, rng: np.random.Generator, number: int) -> Float[Array, " number"]:
-        """Draws of the excess over the threshold."""
+        """Draw excesses over the threshold."""
         return self._excess(1.0 - rng.random(number))
 
     def drawn(self, rng: np.random.Generator) -> "Tail":
-        """The tail as it may be: shape and mean excess within their errors."""
-        shape = float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST))
-        mean = self.mean_excess * float(np.exp(rng.normal() / np.sqrt(max(self.rows, 1))))
-        return replace(self, shape=shape, mean_excess=mean)
+        """Draw the tail with shape and mean excess within their errors."""
+        tail = self._other_shape(rng)
+        return replace(tail, mean_excess=self.mean_excess * float(np.exp(rng.normal() / np.sqrt(max(self.rows, 1)))))
 
     def drawn_of_few(self, rng: np.random.Generator) -> "Tail":
-        """The same where few rows tell: a mean of so many long excesses is most often far below what it is a mean of.
+        """The same for few rows, whose mean excess is most often far below the true one.
 
-        What is seen is divided by a mean of as many excesses of that shape, about 1: no rule of thumb for its error.
+        The mean excess is divided by the mean of as many simulated excesses of that shape and of mean 1.
         """
-        shape = float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST))
-        of_one = replace(self, shape=shape, mean_excess=1.0).excesses(rng, max(self.rows, 1))
-        return replace(self, shape=shape, mean_excess=self.mean_excess / float(of_one.mean()))
+        tail = self._other_shape(rng)
+        simulated = replace(tail, mean_excess=1.0).excesses(rng, max(self.rows, 1))
+        return replace(tail, mean_excess=self.mean_excess / float(simulated.mean()))
 
     def longer(self, errors: float = 1.0) -> "Tail":
         """The tail with a shape so many standard errors longer."""
         return replace(self, shape=min(self.shape + errors * self.error, LONGEST))
 
+    def _other_shape(self, rng: np.random.Generator) -> "Tail":
+        return replace(self, shape=float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST)))
+
     def _excess(self, share: Array) -> Array:
-        """The excess that a share of the tail is above."""
-        ξ, σ = self.shape, self.scale
+        """The excess that this share of the tail is above."""
+        ξ, σ = self.shape, self.mean_excess * (1.0 - self.shape)  # E excess = σ/(1 − ξ)
         if abs(ξ) < 1e-6:
             return np.asarray(-σ * np.log(share))
         return np.asarray(σ / ξ * (share**-ξ - 1.0))

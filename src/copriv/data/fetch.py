@@ -6,20 +6,12 @@
 Files are kept in `data_folder()`: COPRIV_DATA_FOLDER, or the user's cache folder. Beside each file stands NAME.json with its
 address, its size, its SHA-256 and that of what was downloaded; a file that no longer agrees is refused. The publishers
 print no checksums, so the first download is checked by what must be in it (rows and columns), later ones by the record.
-
-| data set   | from                          | kept as                     |
-| ---------- | ----------------------------- | --------------------------- |
-| creditcard | OpenML, data set 1597         | creditcard.parquet          |
-| hospital   | UCI archive, data set 296     | diabetic_data.parquet       |
-| sparcs     | health.data.ny.gov, 82xm-y6g8 | sparcs_2015.csv             |
-| lending    | behind a login: bring a path  | loan.parquet                |
 """
 
 import json
 import os
 import shutil
 import tempfile
-import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -36,10 +28,6 @@ from copriv.data.source import check_record, record_of, sha256
 from copriv.data.source import data_folder as data_folder
 from copriv.data.tables import read_table
 from copriv.errors import CoprivError, DataError, Unreachable
-
-CHUNK = 1 << 20
-PATIENCE = 60.0
-"""Seconds without a byte before a download is given up."""
 
 Progress = Callable[[int, int], None]
 """Called with (bytes so far, bytes in all; 0 where the server does not say)."""
@@ -85,17 +73,16 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
     if source is None and not again and found(name) is not None:
         check_record(kept)
         return kept
+    address = remote.address if source is None else str(source)
+    if address is None:
+        raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
-        address = remote.address if source is None else str(source)
-        if address is None:
-            raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
+        raw, made = Path(address), Path(folder) / remote.file
         if address.startswith(("http://", "https://", "file://")):
-            raw = _download(remote, address, Path(folder) / "downloaded", progress)
-        else:
-            raw = Path(address)
-            if not raw.is_file():
-                raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
-        made = Path(folder) / remote.file
+            raw = Path(folder) / "downloaded"
+            _download(remote, address, raw, progress or (lambda so_far, total: None))
+        elif not raw.is_file():
+            raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
         try:
             remote.convert(raw, made)
         except (pa.ArrowException, zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
@@ -112,22 +99,20 @@ def _known(name: str) -> Remote:
     return REMOTES[name]
 
 
-def _download(remote: Remote, address: str, to: Path, progress: Progress | None) -> Path:
+def _download(remote: Remote, address: str, to: Path, progress: Progress) -> None:
     request = urllib.request.Request(address, headers={"User-Agent": "copriv"})
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer, to.open("wb") as file:
+        # Given up after a minute without a byte.
+        with urllib.request.urlopen(request, timeout=60.0) as answer, to.open("wb") as file:
             total, so_far = int(answer.headers.get("Content-Length") or 0), 0
-            while block := answer.read(CHUNK):
-                file.write(block)
-                so_far += len(block)
-                if progress is not None:
-                    progress(so_far, total)
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
+            while block := answer.read(1 << 20):
+                so_far += file.write(block)
+                progress(so_far, total)
+    except OSError as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"{address}: cannot be reached ({reason}); {remote.advice}") from None
     if total and so_far != total:
         raise Unreachable(f"{address}: the download stopped after {so_far:,} of {total:,} bytes; try again")
-    return to
 
 
 def _check_contents(remote: Remote, path: Path, address: str) -> None:
@@ -135,10 +120,9 @@ def _check_contents(remote: Remote, path: Path, address: str) -> None:
     lacking = [name for name in remote.columns if name not in table.columns]
     if lacking:
         raise DataError(f"{address}: is not {remote.title}: it lacks {', '.join(lacking)}; {remote.advice}")
-    if remote.rows and len(table) != remote.rows:
-        raise DataError(
-            f"{address}: is not {remote.title}: it has {len(table):,} rows, not {remote.rows:,}; {remote.advice}"
-        )
+    if remote.rows not in (0, len(table)):
+        has = f"it has {len(table):,} rows, not {remote.rows:,}"
+        raise DataError(f"{address}: is not {remote.title}: {has}; {remote.advice}")
 
 
 def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:

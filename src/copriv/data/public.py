@@ -1,26 +1,94 @@
-"""The learner's own public rows: their source, and the dictionary and bound that are fitted to them.
+"""The learner's own public rows: where they come from, and the dictionary and bound that are fitted to them.
 
 Public rows are in a file of their own (`public`). Where there is none they are the last rows of a table that anybody may
 read: one inside the package, one that is drawn from a seed, or a published file that is known by its hash. No other table
 is opened here, so nothing that is made from a `Sample` has touched a private record.
+
+Each row is prepared from itself alone, through the dictionary, so simulations, owners and the learner get the same numbers
+for the same row. The bound on features changes no record: what is fitted is the fitness of the records as they are. It is a
+public number that some mechanisms need, and under which a record that is longer counts for less
+(docs/decisions/0005-long-records-count-less.md).
 """
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
 
 from copriv.data import datasets
 from copriv.data.dealing import Rows, public_rows_of
-from copriv.data.preparation import Preparation
+from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
+from copriv.data.extreme_values import Tail
 from copriv.data.schema import EncodedTable, Schema
-from copriv.data.source import DataSet, Source, is_published
-from copriv.data.specification import DataSpecification, open_dataset
+from copriv.data.source import Source, is_published
+from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
 from copriv.formatting.sanitize import label
 from copriv.model.records import Records
+from copriv.types import Array
+from copriv.validation import non_negative
 
 PUBLIC_ROWS = 2000
 """How many of a table's last rows are public where nobody says."""
+
+
+def public_bound(
+    features: Float[Array, "records p"], agreed: float | Literal["auto"], longest: float = np.inf
+) -> float | None:
+    """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
+
+    longest: a bound that follows from how features are made; "auto" is at most this.
+    "auto" is the length ‖x‖₁ that one record in 10,000 is expected to pass, by the tail of the public rows' lengths with a
+    shape one standard error above its estimate, because the private rows are more and their largest is longer.
+    """
+    if agreed != "auto":
+        return non_negative("data.feature_bound", agreed) or None
+    lengths = np.abs(features).sum(axis=1)
+    return min(max(Tail.of(lengths).longer().level(1e-4), float(lengths.max())), longest) or 1.0
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The public parameters that turn encoded rows into records."""
+
+    dictionary: PublicDictionary | None
+    feature_bound: float | None
+    """B; None: no mechanism is told one."""
+    intercept: bool = False
+    unit_records: int | None = None
+    """How many rows of a person count at most."""
+
+    @classmethod
+    def from_public(cls, public: EncodedTable, agreed: DataSpecification) -> "Preparation":
+        """Fit the dictionary, unless it is given, and the bound on features to the public rows.
+
+        Raises DataError where the public rows are too few for the components.
+        """
+        dictionary, rows = agreed.dictionary, public.features
+        if dictionary is None and agreed.components > 0:
+            mean_square = agreed.mean_square or MEAN_SQUARE
+            dictionary = PublicDictionary.fit(rows, agreed.components, mean_square=mean_square)
+        if agreed.fourier_features is not None and (dictionary is None or dictionary.waves is None):
+            plain = dictionary or PublicDictionary.identity(rows.shape[1])
+            dictionary = plain.with_waves(rows, agreed.fourier_features, agreed.fourier_width, agreed.seed)
+        made = cls(dictionary, None, agreed.intercept, agreed.unit_records)
+        longest = np.inf if dictionary is None else dictionary.longest
+        return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
+
+    def mapped(self, encoded: EncodedTable) -> EncodedTable:
+        """Map the rows by the dictionary."""
+        if self.dictionary is None:
+            return encoded
+        return replace(encoded, features=self.dictionary.apply(encoded.features))
+
+    def records(self, mapped: EncodedTable) -> Records:
+        """Make records of mapped rows; rows of one person share a weight."""
+        x, y, unit = mapped.features, mapped.target, mapped.unit
+        made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
+        return made.with_intercept() if self.intercept else made
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +99,21 @@ class Sample:
     """The rows, not encoded."""
     schema: Schema
     preparation: Preparation
-    """The dictionary and the bound on features."""
     records: Records
     """Prepared, as an owner's records are."""
     words: str
     """Which rows of which table."""
     strata: tuple[str, ...] | None = None
     """Whose each row is, where a column says it."""
+
+    @classmethod
+    def of(cls, source: Source, rows: Rows, encoded: EncodedTable, agreed: DataSpecification) -> "Sample":
+        """Made of these rows of a table. Raises DataError where they are too few for the components."""
+        preparation = Preparation.from_public(encoded, agreed)
+        records = preparation.records(preparation.mapped(encoded))
+        whole = len(source.table)
+        which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"
+        return cls(source.table[rows.tolist()], source.schema, preparation, records, f"{which} of {source.words}")
 
 
 def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | None = None) -> Sample:
@@ -48,40 +124,33 @@ def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | Non
     Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
     private ones: that table is not opened.
     """
-    kind, public, path = datasets.named(agreed.dataset), agreed.public, agreed.path
-    if public is None and path is not None and not is_published(kind, Path(path)):
-        raise DataError(
-            f"data.public: which rows are public? {Path(path).name} may hold private records and was not read; give a file "
-            'of public rows: public = "public.csv"'
-        )
-    if public is None and path is None and kind.own_columns:
-        raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
-    if public is None:
+    if agreed.public is not None:
+        source = _public_table(agreed)
+        last = agreed.public_rows or len(source.table)
+    else:
+        kind, path = datasets.named(agreed.dataset), agreed.file
+        if path is not None and not is_published(kind, path):
+            raise DataError(
+                f"data.public: which rows are public? {path.name} may hold private records and was not read; give a file "
+                'of public rows: public = "public.csv"'
+            )
+        if path is None and kind.own_columns:
+            raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
         last = agreed.public_rows or PUBLIC_ROWS
         source = agreed.open(last + beside)
-    else:
-        source = _public_table(kind, agreed)
-        last = agreed.public_rows or len(source.table)
-    if strata is not None:
-        source = _with_strata(source, strata)
+    if strata is not None and strata not in source.table.columns:
+        if source.file is None or strata not in column_names(source.file):
+            raise DataError(
+                f"data.strata: the public table has no column {strata!r}; name the one that says whose each row is"
+            )
+        source = replace(source, table=source.table.with_columns(read_table(source.file, [strata])[strata]))
     at = public_rows_of(source, last)
     try:
         encoded = source.schema.encode(source.table[at.tolist()])
     except DataError as error:
-        raise DataError(f"data.public: {error}" if public is not None else str(error)) from None
-    made = sample_of(source, at, encoded, agreed)
-    return made if strata is None else replace(made, strata=_labels(made.table, strata))
-
-
-def _with_strata(source: Source, column: str) -> Source:
-    """Add the column of strata to the table, which has the schema's columns only."""
-    if column in source.table.columns:
-        return source
-    if source.file is None or column not in column_names(source.file):
-        raise DataError(
-            f"data.strata: the public table has no column {column!r}; name the one that says whose each row is"
-        )
-    return replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
+        raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
+    sample = Sample.of(source, at, encoded, agreed)
+    return sample if strata is None else replace(sample, strata=strata_of(sample.table, strata))
 
 
 def strata_of(source: object, column: str) -> tuple[str, ...] | None:
@@ -89,12 +158,9 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
 
     Raises DataError where a row has none.
     """
-    return _labels(read_table(source, [column]), column) if column in column_names(source) else None
-
-
-def _labels(table: Table, column: str) -> tuple[str, ...]:
-    """The stratum of each row, as text. Raises DataError where a row has none."""
-    labels = table[column].to_list()
+    if column not in column_names(source):
+        return None
+    labels = read_table(source, [column])[column].to_list()
     silent = [k for k, one in enumerate(labels) if one is None or one != one or one == ""]
     if silent:
         raise DataError(
@@ -103,26 +169,15 @@ def _labels(table: Table, column: str) -> tuple[str, ...]:
     return tuple(label(one) for one in labels)
 
 
-def _public_table(kind: DataSet, agreed: DataSpecification) -> Source:
-    """Open a table of public rows, which need not have the column that names the person."""
-    public, schema, unit, scaling = agreed.public, agreed.schema, agreed.unit, agreed.scaling
-    if isinstance(public, str | Path):
-        source = open_dataset(kind.read_from, path=public, schema=schema, unit=unit, scaling=scaling)
-    elif schema is None:
+def _public_table(agreed: DataSpecification) -> Source:
+    """Open the table of public rows, which need not have the column that names the person."""
+    if isinstance(agreed.public, str | Path):
+        source = replace(agreed, dataset=datasets.named(agreed.dataset).read_from, path=agreed.public).open(0)
+    elif agreed.schema is None:
         raise DataError("data.public: rows of a data set with columns of its own come from a file; give its path")
     else:
-        declared = replace(schema, unit=unit, scaling=scaling or schema.scaling)
-        source = Source(read_table(public), declared, "public rows given as a frame")
+        declared = replace(agreed.schema, unit=agreed.unit, scaling=agreed.scaling or agreed.schema.scaling)
+        source = Source(read_table(agreed.public), declared, "public rows given as a frame")
     if source.schema.unit in source.table.columns:
         return source
     return replace(source, schema=replace(source.schema, unit=None))
-
-
-def sample_of(source: Source, rows: Rows, encoded: EncodedTable, agreed: DataSpecification) -> Sample:
-    """The public sample made of these rows of a table. Raises DataError where they are too few for the components."""
-    preparation = Preparation.from_public(encoded, agreed)
-    records = preparation.records(preparation.mapped(encoded))
-    whole = len(source.table)
-    which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"
-    words = f"{which} of {source.words}"
-    return Sample(source.table[rows.tolist()], source.schema, preparation, records, words)

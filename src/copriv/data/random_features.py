@@ -25,9 +25,6 @@ from copriv.formatting.cards import Shown
 from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 
-MOST_ROWS = 1_000
-"""Public rows whose distances an "auto" width is the median of."""
-
 
 @dataclass(frozen=True, eq=False)
 class RandomFeatures(Shown):
@@ -119,7 +116,8 @@ def longest(features: int) -> float:
 
 
 def _median_distance(rows: Float[Array, "records columns"]) -> float:
-    some = rows[:: max(1, -(-len(rows) // MOST_ROWS))]
+    """The median distance of two rows, of 1,000 at most."""
+    some = rows[:: max(1, -(-len(rows) // 1_000))]
     squares = np.square(some).sum(axis=1)
     apart = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
     pairs = apart[np.triu_indices(len(some), 1)]

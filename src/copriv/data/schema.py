@@ -10,9 +10,7 @@ Columns of dollars then outweigh all others in a dictionary; "declared" gives mo
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -76,11 +74,10 @@ class Schema(Shown):
     scaling: Scaling = "declared"
 
     def __post_init__(self) -> None:
-        names = self.names
         if not self.columns:
             raise DataError("schema: declare at least one feature column")
-        for name in names:
-            if names.count(name) > 1:
+        for name in self.names:
+            if self.names.count(name) > 1:
                 raise DataError(f"{name}: declared twice; declare each column once")
 
     @property
@@ -126,27 +123,27 @@ class Schema(Shown):
         ]
         if len(table) == 0:
             return None, [*problems, "table: has no rows; give at least one record"]
-        features: list[Array] = []
-        target = np.empty(0)
-        moved: dict[str, int] = {}
-        unit = None
-        for column in self.columns:
-            if column.name in have:
-                cells = column.encode(table[column.name], self.scaling, on_violation)
-                features.append(cells.values)
-                problems += cells.problems
-                moved[column.name] = cells.moved
+        read = {
+            column.name: column.encode(table[column.name], self.scaling, on_violation)
+            for column in self.columns
+            if column.name in have
+        }
         if self.target.name in have:
-            cells = self.target.read(table[self.target.name], on_violation)
-            target = cells.values
-            problems += cells.problems
-            moved[self.target.name] = cells.moved
+            read[self.target.name] = self.target.read(table[self.target.name], on_violation)
+        problems += [problem for cells in read.values() for problem in cells.problems]
+        unit = None
         if self.unit is not None and self.unit in have:
-            unit, found = _encode_unit(self.unit, table[self.unit])
-            problems += found
+            labels, place = persons(table[self.unit])
+            numbers = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+            unit = np.array([numbers[label] for label in labels])[place]
+            if None in numbers:
+                what = "is missing, or neither text nor a number that is exact; every record must say whose it is"
+                problems.append(at(self.unit, unit == numbers[None], f"{what}: fill it in, or leave the row out"))
         if problems:
             return None, problems
-        return EncodedTable(np.hstack(features), target, unit, {name: n for name, n in moved.items() if n}), []
+        features = np.hstack([read[column.name].values for column in self.columns])
+        moved = {name: cells.moved for name, cells in read.items() if cells.moved}
+        return EncodedTable(features, read[self.target.name].values, unit, moved), []
 
 
 def check_table(source: object, schema: Schema, on_violation: OnViolation = "refuse") -> list[str]:
@@ -162,14 +159,3 @@ def check_table(source: object, schema: Schema, on_violation: OnViolation = "ref
         return schema.problems(source, on_violation)
     except DataError as error:
         return [str(error)]
-
-
-def _encode_unit(name: str, series: nw.Series[Any]) -> tuple[Int[np.ndarray, " records"], list[str]]:
-    labels, place = persons(series)
-    numbers = {label: k for k, label in enumerate(dict.fromkeys(labels))}
-    nobody = np.array([label is None for label in labels])[place]
-    problems: list[str] = []
-    if nobody.any():
-        advice = "every record must say whose it is: fill it in, or leave the row out"
-        problems.append(at(name, nobody, f"is missing, or neither text nor a number that is exact; {advice}"))
-    return np.array([numbers[label] for label in labels])[place], problems

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -41,37 +42,39 @@ class Source:
         return self.title if self.file is None else f"{self.title}, SHA-256 {sha256(self.file)[:16]}"
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What an agreement says of the table that it wants."""
-
-    path: Path | None = None
-    schema: Schema | None = None
-    """Declared columns, for a data set that has none of its own."""
-    unit: str | None = None
-    """The column that names the person, where persons are units."""
-    seed: int = 0
-    """Of simulated tables."""
-    rows: int = 200_000
-    """How many rows a simulated table needs; real ones have as many as they have."""
-
-
 @runtime_checkable
-class DataSet(Protocol):
-    """Where a table comes from and what its columns are: one file each, on the list in `copriv.data.datasets`."""
+class Wanted(Protocol):
+    """The part of a `DataSpecification` that a data set needs to open its table."""
+
+    @property
+    def file(self) -> Path | None: ...
+    @property
+    def schema(self) -> Schema | None: ...
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Where a table comes from and what its columns are: one value, on the list in `copriv.data.datasets`."""
 
     name: str
     """As agreements write it in data.dataset."""
-    own_columns: bool
-    """Whether the agreement declares the columns; else the data set brings its schema."""
-    published: tuple[tuple[str, int], ...]
+    open: Callable[[Wanted, int], Source]
+    """Opens the table for a specification; a simulated one has so many rows. Raises DataError where there is none."""
+    published: tuple[tuple[str, int], ...] = ()
     """Files of it that anybody may read, every row: their SHA-256 and size in bytes."""
-    read_from: str
-    """The data set that reads a party's own file of these columns: itself, unless it reads no file."""
+    own_columns: bool = False
+    """Whether the agreement declares the columns; else the data set brings its schema."""
+    like: str = ""
+    """Of a data set that reads no file: the one that reads a party's own file of these columns."""
 
-    def open(self, wanted: Wanted) -> Source:
-        """The table and its schema. Raises DataError where there is none, or one of another kind."""
-        ...
+    @property
+    def read_from(self) -> str:
+        """The data set that reads a party's own file of these columns."""
+        return self.like or self.name
 
 
 def embedded(name: str) -> Path:
@@ -82,7 +85,7 @@ def embedded(name: str) -> Path:
 def is_published(dataset: DataSet, path: Path) -> bool:
     """Whether a file is a table that anybody may read: one of the data set's, or one that `copriv data fetch` kept.
 
-    A file of another size than those is not opened.
+    A file of another size than those is not opened. Raises DataError where one that was fetched has changed.
     """
     try:
         there = path.is_file()
@@ -90,7 +93,10 @@ def is_published(dataset: DataSet, path: Path) -> bool:
         return False
     if there and any(path.stat().st_size == size for _, size in dataset.published):
         return any(sha256(path) == known for known, _ in dataset.published)
-    return was_fetched(path)
+    if path.absolute().parent != data_folder().absolute() or not record_of(path).is_file():
+        return False
+    check_record(path)
+    return True
 
 
 def sha256(path: Path) -> str:
@@ -109,14 +115,6 @@ def data_folder() -> Path:
 def record_of(path: Path) -> Path:
     """Where the address, size and SHA-256 of a fetched file are written down."""
     return path.with_name(f"{path.name}.json")
-
-
-def was_fetched(path: Path) -> bool:
-    """Whether a file is one that was fetched, and is as it was then. Raises DataError where it has changed."""
-    if path.absolute().parent != data_folder().absolute() or not record_of(path).is_file():
-        return False
-    check_record(path)
-    return True
 
 
 def check_record(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from copriv.data import datasets
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Scaling, Schema
-from copriv.data.source import Source, Wanted
+from copriv.data.source import Source
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.validation import count
@@ -61,43 +61,36 @@ class DataSpecification(Shown):
             if number is not None:
                 count(name, number)
 
+    @property
+    def file(self) -> Path | None:
+        """`path` as a Path."""
+        return None if self.path is None else Path(self.path)
+
     def open(self, rows: int) -> Source:
         """The table and its schema; a simulated table has so many rows. Raises DataError as `open_dataset` does."""
-        return open_dataset(
-            self.dataset,
-            path=self.path,
-            schema=self.schema,
-            unit=self.unit,
-            seed=self.seed,
-            rows=rows,
-            scaling=self.scaling,
-        )
+        kind = datasets.named(self.dataset)
+        if self.schema is not None and not kind.own_columns:
+            raise DataError(
+                f'data.dataset: {kind.name!r} brings its own schema; declare columns with dataset = "table"'
+            )
+        if self.path is not None and kind.like:
+            raise DataError(f"data.path: {kind.name!r} reads no file; drop the path, or name another data set")
+        source = kind.open(self, rows)
+        # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
+        scaling, unit = self.scaling or source.schema.scaling, self.unit or source.schema.unit
+        return replace(source, schema=replace(source.schema, scaling=scaling, unit=unit))
 
 
-def open_dataset(
-    dataset: str,
-    *,
-    path: str | Path | None = None,
-    schema: Schema | None = None,
-    unit: str | None = None,
-    seed: int = 0,
-    rows: int = 200_000,
-    scaling: Scaling | None = None,
-) -> Source:
+def open_dataset(dataset: str, *, rows: int = 200_000, **options: Any) -> Source:
     """The table and schema behind a data set's name: `.table` and `.schema` go to `check_table` and `prepare_owner`.
 
-    dataset, path, schema, unit, scaling: as for `DataSpecification`; an owner gives the path of its own table.
-    seed, rows: seed and size of a simulated table. Raises DataError where there is no such data set or file.
+    rows: how many rows a simulated table has; real ones have as many as they have.
+    options: fields of `DataSpecification`, such as `path`, `schema`, `unit`, `seed` and `scaling`; an owner gives the
+        path of its own table. Raises DataError where there is no such data set or file.
 
     >>> from copriv.data import open_dataset
     >>> source = open_dataset("lending-embedded")
     >>> set(source.schema.names) <= set(source.table.columns)
     True
     """
-    kind = datasets.named(dataset)
-    if schema is not None and not kind.own_columns:
-        raise DataError(f'data.dataset: {dataset!r} brings its own schema; declare columns with dataset = "table"')
-    source = kind.open(Wanted(None if path is None else Path(path), schema, unit, seed, rows))
-    # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
-    agreed = replace(source.schema, scaling=scaling or source.schema.scaling, unit=unit or source.schema.unit)
-    return replace(source, schema=agreed)
+    return DataSpecification(dataset, **options).open(rows)

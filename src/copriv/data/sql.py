@@ -11,7 +11,6 @@ only its columns are kept. Both data bases are opened for reading only. A passwo
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import date
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -106,12 +105,9 @@ _NOT_TEXT = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric
 
 def _column(values: list[Any], text: bool) -> pa.Array:
     """Each value by itself: what a schema has no kind for becomes text, also where all values are missing."""
-    if text and all(v is None for v in values):
-        return pa.nulls(len(values), pa.string())
-    return pa.array([
-        float(v) if isinstance(v, Decimal) else v if isinstance(v, bool | int | float | str | date | None) else str(v)
-        for v in values
-    ])  # fmt: skip
+    if text:
+        return pa.array([None if v is None else str(v) for v in values], pa.string())
+    return pa.array([float(v) if isinstance(v, Decimal) else v for v in values])
 
 
 def _first_line(error: Exception) -> str:

@@ -1,8 +1,8 @@
 """Tables: CSV and Parquet files, pandas, polars and pyarrow frames, all read as one narwhals frame.
 
-Nothing is decided about the contents here: which columns, which types and which bounds is the schema's business. Every
-cell of a CSV file is read as the text that it is, since a type found for a column would make a cell depend on other rows.
-A row of a CSV file is one line: a quote that one row does not close would make its cell of the rows that follow.
+Contents are not checked here: the schema declares columns, types and bounds. Every cell of a CSV file is read as text,
+since a type inferred for a column would make a cell depend on other rows. A row of a CSV file must be one line, since a
+quote that is not closed would take the rows that follow into its cell.
 """
 
 import csv
@@ -36,15 +36,24 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
     >>> read_table(pandas.DataFrame({"age": [20, 50]})).columns
     ['age']
     """
-    if isinstance(source, str | Path):
-        return nw.from_native(_read_file(Path(source), columns), eager_only=True)
-    try:
-        return nw.from_native(source, eager_only=True)
-    except TypeError:
-        raise DataError(
-            f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or "
-            "a pandas, polars or pyarrow frame"
-        ) from None
+    if not isinstance(source, str | Path):
+        try:
+            return nw.from_native(source, eager_only=True)
+        except TypeError:
+            raise DataError(
+                f"table: cannot read a {type(source).__name__}; give a path to a .csv or .parquet file, or "
+                "a pandas, polars or pyarrow frame"
+            ) from None
+    with _readable(Path(source)) as path:
+        chosen = [name for name in _names(path) if columns is None or name in set(columns)]
+        if _is_csv(path):
+            table = pa.concat_tables(_csv_pieces(path, chosen, pa.csv.ReadOptions()))
+        else:
+            with pa.parquet.ParquetFile(path) as file:
+                table = file.read(columns=chosen)
+    if table.num_rows == 0:
+        raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
+    return nw.from_native(table, eager_only=True)
 
 
 def column_names(source: object) -> list[str]:
@@ -55,22 +64,8 @@ def column_names(source: object) -> list[str]:
         return _names(path)
 
 
-def _read_file(path: Path, columns: Sequence[str] | None) -> pa.Table:
-    with _readable(path):
-        names = _names(path)
-        chosen = [name for name in names if columns is None or name in set(columns)]
-        if _is_csv(path):
-            table = pa.concat_tables(_csv_pieces(path, chosen, pa.csv.ReadOptions()))
-        else:
-            with pa.parquet.ParquetFile(path) as file:
-                table = file.read(columns=chosen)
-    if table.num_rows == 0:
-        raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
-    return table
-
-
 def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The same rows of a file, a few at a time. Neither reader may read far ahead: a fast disk would bring in all of it."""
+    """Read a file a few rows at a time, without reading ahead, which on a fast disk would hold all of it in memory."""
     with _readable(path):
         if _is_csv(path):
             yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=1 << 16))
@@ -82,11 +77,12 @@ def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[Path]:
-    """Where a file is read: every reason why it cannot be is a DataError of one line."""
+    """Check a path, and turn every reason why its file cannot be read into a DataError of one line."""
     try:
         folder, file = path.is_dir(), path.is_file()
     except OSError as error:
-        raise DataError(f"{_shown(path)}: {error.strerror}; give the path of a .csv or .parquet file") from None
+        shown = printable(str(path), 200)
+        raise DataError(f"{shown}: {error.strerror}; give the path of a .csv or .parquet file") from None
     if folder:
         raise DataError(f"{path}: is a folder; give the path of a .csv or .parquet file in it")
     if not file:
@@ -110,23 +106,20 @@ def _readable(path: Path) -> Iterator[Path]:
         raise DataError(f"{path}: {_why(path, str(error), suffix[1:])}; export it again") from None
 
 
-_NO_TEXT = {
-    b"\xff\xfe": "is UTF-16 text",
-    b"\xfe\xff": "is UTF-16 text",
-    b"\x1f\x8b": "is compressed",
-    b"PK\x03\x04": "is a zip archive or a spreadsheet",
-    b"PAR1": "is a Parquet file, which .parquet says",
-    b"\x89PNG": "is a picture",
-    b"%PDF": "is a PDF",
-}
-"""How files begin that people take for CSV."""
-
-
 def _is_text(path: Path) -> None:
-    """Raises DataError, in words, where a file's beginning shows that it is something else."""
+    """Raise DataError where the first bytes of a file show that it is not text."""
     with path.open("rb") as file:
         begin = file.read(4096)
-    what = next((what for mark, what in _NO_TEXT.items() if begin.startswith(mark)), None)
+    kinds = {
+        b"\xff\xfe": "is UTF-16 text",
+        b"\xfe\xff": "is UTF-16 text",
+        b"\x1f\x8b": "is compressed",
+        b"PK\x03\x04": "is a zip archive or a spreadsheet",
+        b"PAR1": "is a Parquet file, which .parquet says",
+        b"\x89PNG": "is a picture",
+        b"%PDF": "is a PDF",
+    }
+    what = next((what for mark, what in kinds.items() if begin.startswith(mark)), None)
     if what is None and begin.count(0) > len(begin) // 8:
         what = "holds zeros between its letters: it is UTF-16 text, or none"
     if what is not None:
@@ -170,11 +163,6 @@ def _not_one_line(line: int) -> str:
     return f"line {line}: a cell holds a line break, or a quote that is not closed; write it without, or give Parquet"
 
 
-def _shown(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= 200 else f"{text[:80]}…{text[-80:]}"
-
-
 def _is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
@@ -184,7 +172,7 @@ _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
 def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions) -> Iterator[pa.Table]:
-    """The rows of a CSV file; after the last of them DataError, where these are fewer than the lines that are not empty."""
+    """Read the rows of a CSV file. Raises DataError after the last one if there are fewer rows than non-empty lines."""
     text = dict.fromkeys(columns, pa.string())
     convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
     rows = 0
@@ -200,34 +188,28 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
 
 
 def _names(path: Path) -> list[str]:
+    """The columns of a file. Raises DataError where one stands twice, or where the separator is not a comma."""
     if _is_csv(path):
-        return _csv_names(path)
-    with pa.parquet.ParquetFile(path) as file:
-        return _once(path, list(file.schema_arrow.names))
-
-
-def _csv_names(path: Path) -> list[str]:
-    try:
-        with pa.csv.open_csv(path, parse_options=_PARSE) as reader:
-            names = list(reader.schema.names)
-    except pa.ArrowInvalid:
-        # A row with commas in its numbers is refused before the header is looked at.
-        with path.open(encoding="utf-8-sig") as file:
-            _parted_by_commas(path, [file.readline(100_000)])
-        raise
-    _parted_by_commas(path, names)
-    return _once(path, names)
-
-
-def _parted_by_commas(path: Path, names: list[str]) -> None:
-    """Raises DataError where a header is one name that something else than commas parts."""
-    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
-        if len(names) == 1 and mark in names[0] and "," not in names[0]:
-            raise DataError(f"{path}: its columns are parted by {word}; save it with commas, or as Parquet")
-
-
-def _once(path: Path, names: list[str]) -> list[str]:
+        try:
+            with pa.csv.open_csv(path, parse_options=_PARSE) as reader:
+                names = list(reader.schema.names)
+        except pa.ArrowInvalid:
+            # A row with commas in its numbers is refused before the header is looked at.
+            with path.open(encoding="utf-8-sig") as file:
+                _parted_by_commas(path, [file.readline(100_000)])
+            raise
+        _parted_by_commas(path, names)
+    else:
+        with pa.parquet.ParquetFile(path) as file:
+            names = list(file.schema_arrow.names)
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise DataError(f"{path}: the column {sorted(twice)[0]!r} stands twice; name each column once")
     return names
+
+
+def _parted_by_commas(path: Path, names: list[str]) -> None:
+    """Raise DataError where the header is one name with another separator than commas in it."""
+    for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(names) == 1 and mark in names[0] and "," not in names[0]:
+            raise DataError(f"{path}: its columns are parted by {word}; save it with commas, or as Parquet")

@@ -1,12 +1,11 @@
 """scikit-learn's conventions: `PrivateRegressor` and `PrivateClassifier`, whose rows are answered by owners in this process.
 
-| file            | what it holds                                                                   |
-| --------------- | ------------------------------------------------------------------------------- |
-| linear          | the two estimators                                                              |
-| build_agreement | from their parameters to an agreement: planned on public rows, or without data  |
-| declared        | what is declared of columns and target, and the way from their units to [−1, 1] |
-| in_process      | the run: real owners with real noise, asked one after the other                 |
-| shared_ledger   | what all fits of an estimator and its clones spent together                     |
+| file          | what it holds                                                          |
+| ------------- | ---------------------------------------------------------------------- |
+| linear        | the two estimators                                                     |
+| declared      | what their parameters declare: ranges of columns, and the agreement    |
+| in_process    | the run: real owners with real noise, asked one after the other        |
+| shared_ledger | what all fits of an estimator and its clones spent together            |
 
 What is private and what is taken as public: docs/how-to/estimators.md.
 """

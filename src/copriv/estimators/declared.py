@@ -1,21 +1,34 @@
-"""Scale columns and target from their declared ranges to [−1, 1], and coefficients back. No private value is used.
+"""What an estimator's parameters declare: the scale of columns and target, and the agreement. No private value is used.
 
-A value outside its declared range counts as the nearest end. Each row is mapped from itself alone.
+`Ranges` scales columns and target from their declared ranges to [−1, 1], and coefficients back. A value outside its range
+counts as the nearest end, and each row is mapped from itself alone.
+
+The agreement is planned on public rows. Without them each owner fits a model of its own to a tilted fitness and answers
+once with it, from zero, and the models are averaged: the one mechanism for all four losses whose settings need no data. Ξ
+then follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
+target's range are not.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import InvalidInput
+from copriv import mechanisms
+from copriv.agreement import Agreement
+from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
+from copriv.losses import OfMargin, named
+from copriv.mechanisms import OneAnswer
+from copriv.model.records import Records
+from copriv.plan import plan
+from copriv.problem import Problem
+from copriv.rules import WITHOUT_WAITING
 from copriv.types import Array
 
-LARGEST = 1e30
-"""Largest size of a bound, in the column's unit."""
 STANDARD = (-3.0, 3.0)
 """Range used where nothing is declared and there are no public rows: three standard deviations of standardised columns."""
 
@@ -49,14 +62,9 @@ class Ranges:
             ) from None
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
             raise InvalidInput(f"{name}: every low must be finite and at most its high")
-        if max(np.abs(low).max(), np.abs(high).max()) > LARGEST:
-            raise InvalidInput(f"{name}: must be within ±{LARGEST:g}; measure the column in another unit")
+        if max(np.abs(low).max(), np.abs(high).max()) > 1e30:
+            raise InvalidInput(f"{name}: must be within ±1e+30; measure the column in another unit")
         return cls(low, high, shift)
-
-    @classmethod
-    def of_public(cls, values: Float[Array, "rows columns"], shift: bool) -> "Ranges":
-        """The range that public rows show."""
-        return cls(values.min(axis=0), values.max(axis=0), shift)
 
     @property
     def centre(self) -> Float[Array, " columns"]:
@@ -79,17 +87,66 @@ class Ranges:
         return coef, float(-coef @ self.centre)
 
 
-def budget(name: str, value: Any, owner: str) -> float:
-    """An owner's epsilon or delta, given as one number for all or a mapping by owner. Raises InvalidInput."""
-    if not isinstance(value, dict):
-        return number(name, value)
-    if owner not in value:
-        raise InvalidInput(f"{name}: says nothing of owner {owner!r}; give every owner's, or one number for all")
-    return number(name, value[owner])
-
-
-def number(name: str, value: Any) -> float:
-    """Convert a parameter to a float. Raises InvalidInput for texts and booleans."""
+def number(name: str, value: Any, owner: str | None = None) -> float:
+    """Convert a parameter to a float; where a mapping by owner is allowed, that of `owner`. Raises InvalidInput."""
+    if owner is not None and isinstance(value, dict):
+        if owner not in value:
+            raise InvalidInput(f"{name}: says nothing of owner {owner!r}; give every owner's, or one number for all")
+        value = value[owner]
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise InvalidInput(f"{name}: must be a number, not {printable(repr(value), 60)}")
     return float(value)
+
+
+def terms(
+    *, columns: int, loss: str, threshold: float, regularization: float, intercept: bool,
+    feature_bound: float | Literal["auto"], owners: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:  # fmt: skip
+    """The agreement of a fit with columns and target in [−1, 1]; rule, step and bounds are left to be planned.
+
+    owners: name, records, epsilon and delta of each.
+    """
+    return {
+        "agreement": {"name": "estimator", "rule": "auto", "horizon": 1000},
+        "model": {"loss": loss, "threshold": threshold, "regularization": regularization, "intercept": intercept},
+        "data": {
+            "components": 0, "feature_bound": feature_bound, "target": "target",
+            "features": [f"x{j}" for j in range(columns)],
+        },
+        "owner": owners,
+    }  # fmt: skip
+
+
+def planned(wanted: Mapping[str, Any], public: Records) -> tuple[Agreement, Problem]:
+    """Plan on the public rows; return the agreement, and the problem with these rows in place of every owner's."""
+    document = {**wanted, "data": {**wanted["data"], "public_rows": len(public)}}
+    problem = Problem.forecasting(Agreement.of(document), public)
+    agreement = plan(problem, one_answer=True).agreement
+    return agreement, problem.under(agreement)
+
+
+def without_data(wanted: Mapping[str, Any]) -> Agreement:
+    """Derive all terms from what is declared, without any rows."""
+    model, data, owners = wanted["model"], wanted["data"], wanted["owner"]
+    loss = named(model["loss"], model["threshold"])
+    mechanism = next(
+        one for one in reversed(mechanisms.ALL)
+        if isinstance(one, OneAnswer) and one.suits(loss) and "anchor" in one.terms
+    )  # fmt: skip
+    approximate = {owner["delta"] > 0 for owner in owners}
+    if len(approximate) > 1:
+        raise AgreementError("delta: either every owner has one above 0, or none")
+    # Columns in [−1, 1] have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p: rows are no longer than that, whatever is in them.
+    columns, extra, rounded = len(data["features"]), float(model["intercept"]), 1 + 1e-9  # for floating-point rounding
+    B = float(columns) if data["feature_bound"] == "auto" else data["feature_bound"]
+    longest = float(np.sqrt(min(B**2, columns) + extra)) * rounded
+    slope = loss.slope_bound(np.inf, 1.0) if isinstance(loss, OfMargin) else loss.slope_bound(1.0, 0.0)
+    settled = {
+        "rule": WITHOUT_WAITING.name, "mechanism": mechanism.name, "horizon": len(owners), "answers": 1,
+        "step": 1.0, "reach": longest,
+    }  # fmt: skip
+    gradient_bound = slope * (longest if approximate == {True} else B + extra) * rounded
+    return Agreement.of({
+        **wanted, "agreement": {**wanted["agreement"], **settled}, "model": {**model, "gradient_bound": gradient_bound},
+        "data": {**data, "feature_bound": B * rounded},
+    })  # fmt: skip

@@ -5,17 +5,19 @@ The same `Owner` as over the network answers here, and the agreed rule moves the
 
 import random
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
+from copriv.mechanisms.mechanism import start_of
 from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.privacy.ledger import Ledger
 from copriv.protocol import Query
+from copriv.rules import Aggregation
 from copriv.types import Array, Loss
 
 
@@ -33,26 +35,18 @@ def train(
     ]
     participants, p = Participants.of(agreement), records[0].n_parameters
     rule = agreed_rule(agreement, participants, p)
-    start = agreement.agreement.start
-    state = rule.start((np.zeros(p) if start is None else np.array(start))[None, :])
+    state = rule.start(start_of(agreement, p)[None, :])
     run, fingerprint, w = secrets.token_hex(16), agreement.fingerprint, agreement.weights
-    for k, j in zip(
-        range(agreement.queries), _turns(len(participants.members), agreement.agreement.seed), strict=False
-    ):
-        participant, members = np.array([j]), list(participants.members[j])
+    order, rng = list(range(len(participants.members))), random.Random(agreement.agreement.seed)
+    for k in range(agreement.queries):
+        # Everybody once, in random order, before anybody again: within every cap, and a window is full at its end.
+        if k % len(order) == 0:
+            rng.shuffle(order)
+        participant = np.array([order[k % len(order)]])
+        members = list(participants.members[participant[0]])
         θ = np.array(rule.query(state, participant)[0])
         answers = [
             owners[i].answer(Query(f"{run} {k} {i}", fingerprint, owners[i].name, θ.copy())).gradient for i in members
         ]
-        # Owners that answer together count by their weights (A, Remark 2).
-        share = w[members] / w[members].sum() if w[members].sum() > 0 else np.zeros(len(members))
-        state = rule.step(state, participant, (share @ np.array(answers))[None, :])
+        state = rule.step(state, participant, Aggregation(w[members]).vector(np.array(answers))[None, :])
     return np.array(rule.model(state)[0])
-
-
-def _turns(participants: int, seed: int) -> Iterator[int]:
-    """Everybody once, in random order, before anybody again: within every cap, and a window is full at its end."""
-    order, rng = list(range(participants)), random.Random(seed)
-    while True:
-        rng.shuffle(order)
-        yield from order

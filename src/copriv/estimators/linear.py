@@ -1,9 +1,9 @@
 """`PrivateRegressor` and `PrivateClassifier`: linear models by scikit-learn's conventions, fitted by private answers alone.
 
-Guarantee of a fit: for each owner, (ε, δ)-differential privacy for one of its rows replaced (features and target), of
-all that the fitted estimator holds, given what is public: how many rows each owner has and which these are, the
-number, names and order of columns, the labels there are, bounds, public rows and all parameters. It is that of
-`copriv.Owner`, which alone reads rows once they are checked; what it rests on stands in docs/how-to/estimators.md.
+Guarantee of a fit: all that the fitted estimator holds is (ε, δ)-differentially private for each owner, when one of its
+rows (features and target) is replaced. Public are: how many rows each owner has and which these are, the number, names and
+order of columns, the labels there are, bounds, public rows and all parameters. The guarantee is that of `copriv.Owner`,
+which alone reads rows once they are checked; docs/how-to/estimators.md says what it rests on.
 """
 
 import warnings
@@ -24,22 +24,39 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
-from copriv.estimators.build_agreement import OwnersPart, Wanted, planned, without_data
-from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, budget, number
+from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, number, planned, terms, without_data
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.formatting.sanitize import label
 from copriv.losses import named
-from copriv.model.records import Records
+from copriv.model.records import Records, labels_of
 from copriv.problem import Problem
 from copriv.validation import positive
 
-ALL_ROWS = "owner"
-"""The owner of all rows, where `owners` is not given."""
-
 
 class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
-    """What both estimators share: whose rows, which agreement, the run, and what it cost."""
+    """Base of both estimators: divides rows among owners, agrees on terms, runs the agreement and counts its cost."""
+
+    _own_ledger: SharedLedger
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        made = super().__new__(cls)
+        made._own_ledger = SharedLedger()  # before it is pickled or forked, so that what comes of that is a copy
+        return made
+
+    def __init__(
+        self, *, epsilon: Any, delta: Any, loss: Any, bounds: Any, feature_bound: Any, regularization: Any,
+        fit_intercept: Any, ledger: Any,
+    ) -> None:  # fmt: skip
+        # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
+        self.epsilon = epsilon
+        self.delta = delta
+        self.loss = loss
+        self.bounds = bounds
+        self.feature_bound = feature_bound
+        self.regularization = regularization
+        self.fit_intercept = fit_intercept
+        self.ledger = ledger
 
     def fit(self, X: Any, y: Any, *, owners: Any = None, public: Any = None) -> Any:
         """Fit by asking owners, and spend their budgets.
@@ -54,24 +71,31 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         a value of X or y.
         """
         X, y = self._checked(X, y)
-        sample = None if public is None else self._checked(*_pair(public), reset=False)
-        target = self._numbers(y, None if sample is None else sample[1])
-        ranges = self._ranges("bounds", self.bounds, X.shape[1], None if sample is None else sample[0])
+        public_X, public_y = None, None
+        if public is not None:
+            if not isinstance(public, tuple | list) or len(public) != 2:
+                raise InvalidInput("public: must be a pair (X, y)")
+            public_X, public_y = self._checked(public[0], public[1], reset=False)
+        target = self._numbers(y, public_y)
+        ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X)
         whose = _whose(owners, len(X))
-        wanted = Wanted(
-            loss=self.loss, threshold=self._threshold(), regularization=number("regularization", self.regularization),
-            intercept=bool(self.fit_intercept), columns=X.shape[1],
+        wanted = terms(
+            columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
+            regularization=number("regularization", self.regularization), intercept=bool(self.fit_intercept),
             feature_bound=self._feature_bound(),
-            owners={
-                name: OwnersPart(len(rows), budget("epsilon", self.epsilon, name), budget("delta", self.delta, name))
+            owners=[
+                {
+                    "name": name, "records": len(rows), "epsilon": number("epsilon", self.epsilon, name),
+                    "delta": number("delta", self.delta, name),
+                }
                 for name, rows in whose.items()
-            },
+            ],
         )  # fmt: skip
         stand_in, public_records = None, None
-        if sample is None:
+        if public_X is None:
             agreement = without_data(wanted)
         else:
-            public_records = Records.of(ranges.inside(sample[0]), self._public_numbers(sample[1]))
+            public_records = Records.of(ranges.inside(public_X), self._public_numbers(public_y))
             agreement, stand_in = planned(wanted, public_records)
         loss = named(agreement.model.loss, agreement.model.threshold)
         x = ranges.inside(X)
@@ -95,9 +119,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ledgers = shared.for_fit(costs, problem.agreement.answers)
         theta = train(problem.agreement, problem.owners, loss, ledgers)
         spent = {name: (float(ledger.spent), float(ledger.spent_delta)) for name, ledger in ledgers.items()}
-        self.privacy_spent_ = PrivacySpent(
-            max(ε for ε, _ in spent.values()), max(δ for _, δ in spent.values()), spent
-        )  # fmt: skip
+        ε, δ = map(max, zip(*spent.values(), strict=True))
+        self.privacy_spent_ = PrivacySpent(ε, δ, spent)
         self.agreement_ = problem.agreement
         self._stand_in, self._forecast = stand_in, cast(Any, None)
         self._set_model(*ranges.coefficients(theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0)
@@ -110,9 +133,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if not isinstance(self.ledger, SharedLedger):
                 raise InvalidInput("ledger: must be a copriv.estimators.SharedLedger, or None")
             return self.ledger
-        # One, also where threads ask at once.
-        own: SharedLedger = self.__dict__.setdefault("_own_ledger", SharedLedger())
-        return own
+        return self._own_ledger
 
     @property
     def forecast_(self) -> Any:
@@ -126,9 +147,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __copy__(self) -> Any:
         made: Any = type(self).__new__(type(self))
-        vars(made).update(vars(self))
-        if self.ledger is None:
-            made._own_ledger = self.shared_ledger  # copies spend for the same caller, as clones do
+        vars(made).update(vars(self))  # with the ledger: copies spend for the same caller, as clones do
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -139,8 +158,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_clone__(self) -> Any:
         made = super().__sklearn_clone__()
-        if self.ledger is None:
-            made._own_ledger = self.shared_ledger  # clones spend for the same caller
+        made._own_ledger = self._own_ledger  # clones spend for the same caller
         return made
 
     def __sklearn_tags__(self) -> Any:
@@ -149,28 +167,27 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         return tags
 
-    def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
-        """X and y as scikit-learn checks them, without the values that some of its messages quote."""
+    def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
+        """X and y as `_validated`; days and durations are refused."""
         if _has_days(X) or (self._regressor and _has_days(y)):
             raise TypeError(
                 "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
                 "all; make them numbers before"
             )
+        if self._regressor and isinstance(y, list | tuple):
+            y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
+        return self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
+
+    def _validated(self, *given: Any, **how: Any) -> Any:
+        """What scikit-learn's check makes of X and y, without the values that some of its messages quote."""
         try:
-            X, y = validate_data(
-                self, X, y, reset=reset, dtype=np.float64, y_numeric=self._regressor, ensure_min_samples=2
-            )
-            return X, y
+            return validate_data(self, *given, dtype=np.float64, **how)
         except (TypeError, ValueError) as error:
             raise type(error)(_without_values(str(error))) from None
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
-        try:
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise type(error)(_without_values(str(error))) from None
-        return X @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
+        return self._validated(X, reset=False) @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
 
     def _feature_bound(self) -> Any:
         if isinstance(self.feature_bound, str):
@@ -186,13 +203,17 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if declared != "auto":
             raise InvalidInput(f'{name}: must be "auto" or (low, high)')
         if public is not None:
-            return Ranges.of_public(public, shift)
+            return Ranges(public.min(axis=0), public.max(axis=0), shift)
         warnings.warn(
             f"{name}: not declared, and there are no public rows: {STANDARD} is taken, and what lies outside counts as "
             f"the nearer end. Declare {name}=(low, high), or give public=(X, y)",
             UndeclaredWarning, stacklevel=3,
         )  # fmt: skip
         return Ranges.declared(name, STANDARD, columns, shift)
+
+    def _threshold(self) -> float:
+        """Where the Huber loss turns straight, for a target in [−1, 1]; other losses ignore it."""
+        return 1.0
 
 
 class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
@@ -229,17 +250,12 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         bounds: Any = "auto", target_bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5,
         fit_intercept: Any = True, ledger: Any = None,
     ) -> None:  # fmt: skip
-        # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
+        super().__init__(
+            epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
+            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger,
+        )  # fmt: skip
         self.threshold = threshold
-        self.bounds = bounds
         self.target_bounds = target_bounds
-        self.feature_bound = feature_bound
-        self.regularization = regularization
-        self.fit_intercept = fit_intercept
-        self.ledger = ledger
 
     def predict(self, X: Any) -> Any:
         """ŷ, shape (rows,)."""
@@ -293,15 +309,11 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
         bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5, fit_intercept: Any = True,
         ledger: Any = None,
     ) -> None:  # fmt: skip
-        self.epsilon = epsilon
-        self.delta = delta
-        self.loss = loss
+        super().__init__(
+            epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
+            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger,
+        )  # fmt: skip
         self.classes = classes
-        self.bounds = bounds
-        self.feature_bound = feature_bound
-        self.regularization = regularization
-        self.fit_intercept = fit_intercept
-        self.ledger = ledger
 
     def decision_function(self, X: Any) -> Any:
         """Shape (rows,): above 0 for the second class."""
@@ -357,21 +369,12 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
 
     def _public_numbers(self, y: Any) -> Any:
         second, first = y == self.classes_[1], y == self.classes_[0]
-        if not np.all(first | second):
-            raise DataError("y: a label is none of the two classes; declare the classes that there are")
+        if not np.all(first != second):  # whole numbers beyond 2⁵³ that one float made floats of may be both
+            raise DataError("y: a label is none of the two classes, or both; declare the classes that there are")
         return np.where(second, 1.0, -1.0)
-
-    def _threshold(self) -> float:
-        return 1.0
 
     def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
         self.coef_, self.intercept_ = coef[None, :], np.array([intercept + shift])
-
-
-def _pair(public: Any) -> tuple[Any, Any]:
-    if not isinstance(public, tuple | list) or len(public) != 2:
-        raise InvalidInput("public: must be a pair (X, y)")
-    return public[0], public[1]
 
 
 def _has_days(given: Any) -> bool:
@@ -386,25 +389,23 @@ def _has_days(given: Any) -> bool:
 def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
     """The rows of each owner. Who the owners are, and whose row each one is, is public."""
     if owners is None:
-        return {ALL_ROWS: np.arange(rows)}
-    given = np.asarray(owners)
-    if given.shape != (rows,):
+        return {"owner": np.arange(rows)}
+    given = labels_of("owners", owners)
+    if len(given) != rows:
         raise InvalidInput(f"owners: needs one label for each of the {rows} rows")
-    if any(one is None or one != one for one in given.tolist()):
-        raise DataError("owners: a row has no label; say whose each row is, or leave the row out")
-    labels = np.array([label(one) for one in given.tolist()])
+    labels = np.array([label(one) for one in given])
     return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
 
 
 def _repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:
-    """The owners all of whose rows are also others'."""
+    """The owners whose every row is also another owner's."""
     rows = [{row.tobytes() for row in np.column_stack([part.features, part.target])} for part in parts]
     times = Counter(chain.from_iterable(rows))
     return [name for name, mine in zip(owners, rows, strict=True) if all(times[row] > 1 for row in mine)]
 
 
 def _without_values(message: str) -> str:
-    """A message of scikit-learn or NumPy, but for cells that it quotes."""
+    """A message of scikit-learn or NumPy without the cells that it quotes."""
     if "Complex data not supported" in message:
         return "Complex data not supported"
     if "could not be promoted" in message:

@@ -1,18 +1,18 @@
 """The budget that all fits of an estimator and its clones spend together: one count for cross-validation and searches.
 
 `sklearn.clone` copies parameters, and a copied ledger would begin at 0: five folds at ε = 1 would read 0, or 1. This one
-is never copied: a clone counts in the same. In another process it cannot, so a ledger that was pickled and read again, or
-forked, shows what it had counted and refuses to count on: nothing is answered that is not counted where the caller looks.
+is never copied: a clone counts in the same. A copy in another process, made by pickling or forking, shows what it had
+counted and refuses to count more, so that nothing is answered that is not counted where the caller looks.
 
-**One ledger is one population.** Neither rows nor labels say who somebody is: the same people come again in another order, as
-a part, with other targets or columns, or with their owners renamed. So nothing is recognised by either, and every fit
-counts for the same people. Other people get another `SharedLedger`, which is passed as `ledger`.
+**One ledger is one population.** Neither rows nor labels identify people, who may come again in another order, with other
+targets or columns, or with their owners renamed. So every fit counts for the same people. For other people pass another
+`SharedLedger` as `ledger`.
 
-- Within a fit composition is parallel: each row has one label, so it is answered from by one owner, and a fit costs as much as
-  its dearest owner. Two rows of one fit are taken for two people.
+- Within a fit composition is parallel: each row has one label, so one owner answers from it, and a fit costs as much as
+  the owner that spends the most. Two rows of one fit are taken for two people.
 - Between fits it is sequential: costs add up, whatever the owners are called (basic composition).
 
-`spent`, the sum, is the most that any row has paid. It lives as long as the process.
+`spent`, the sum, bounds what any row has paid. The ledger lives as long as the process.
 """
 
 import os
@@ -48,7 +48,7 @@ class PrivacySpent:
     """
 
     epsilon: float
-    """Of the owner that spent the most: what a record paid at most."""
+    """ε of the owner that spent the most: the most that a record paid."""
     delta: float
     by_owner: Mapping[str, tuple[float, float]]
     """(ε, δ) of each owner."""
@@ -60,9 +60,9 @@ NOTHING: Cost = (Fraction(0), Fraction(0))
 class SharedLedger:
     """Counts what every fit spends, for an estimator and all its clones, on one population.
 
-    epsilon, delta: the most that any row may pay over all fits; None: counted without a limit. A fit costs as much as its
-    dearest owner, and costs of fits add up, whatever rows, columns or names of owners they have. For other people make
-    another SharedLedger. Raises BudgetRefused, before anything is answered, where a fit would go beyond.
+    epsilon, delta: the most that any row may pay over all fits; None: counted without a limit. A fit costs as much as the
+    owner that spends the most, and costs of fits add up, whatever rows, columns or names of owners they have. For other
+    people make another SharedLedger. Raises BudgetRefused, before anything is answered, where a fit would go beyond.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor, SharedLedger
@@ -80,12 +80,12 @@ class SharedLedger:
 
     @property
     def spent(self) -> float:
-        """ε that a row has paid at most: each fit's dearest owner, added up."""
+        """The most ε that a row has paid: the sum over fits of the owner that spent the most."""
         return float(self._spent[0])
 
     @property
     def spent_delta(self) -> float:
-        """δ that a row has paid at most."""
+        """The most δ that a row has paid."""
         return float(self._spent[1])
 
     @property
@@ -110,7 +110,7 @@ class SharedLedger:
     def pay(self, owner: str, cost: Cost, fit: dict[str, Cost] | None = None) -> None:
         """Count a charge. Raises BudgetRefused, and counts nothing, where it is beyond the limit.
 
-        fit: what each owner was charged before in the same fit, of which the dearest counts; None: a fit of its own.
+        fit: what each owner was charged before in the same fit, of which the largest counts; None: a fit of its own.
         """
         with self._one_at_a_time:
             fit = {} if fit is None else fit

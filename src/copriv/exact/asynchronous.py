@@ -4,7 +4,7 @@
 closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
 a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
 
-**A2, and caps** (`asynchronous_by_counts`). What a step does depends on how many owners of each kind have answered how
+**A2, and caps** (`by_counts`). What a step does depends on how many owners of each kind have answered how
 often. All those counts are followed, which takes few kinds without caps, and few owners with them.
 
 Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the mean
@@ -17,18 +17,12 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import InvalidInput
-from copriv.exact.answer_counts import CopiesEvent, Counts, MemoryEvent, Order, caps_of
-from copriv.exact.asynchronous_by_counts import by_counts, work
-from copriv.exact.linear_system import Directions, OwnerKinds
+from copriv.exact.by_counts import CopiesEvent, Counts, MemoryEvent, by_counts
+from copriv.exact.linear_system import Directions, Order, OwnerKinds
 from copriv.model.fitness import Quadratic
-from copriv.rules.recursion import WithCopies, WithMemory
+from copriv.rules.rule import WithCopies, WithMemory
 from copriv.types import Array
 from copriv.validation import count
-
-MOST_WEIGHTS = 400
-"""A1: different weights of owners that are followed; an event takes time with their square."""
-MOST_WORK = 4e9
-"""Nanoseconds, as estimated, that a recursion over counts may take."""
 
 
 def in_turns(
@@ -43,13 +37,15 @@ def in_turns(
 
     Raises InvalidInput for terms that the rule cannot be run with, and for what is out of reach.
     """
-    recursion.require(quadratic.regularizer.strength)
-    T, d, caps = count("horizon", horizon), Directions.of(quadratic, start), caps_of(owners, horizon, order)
+    if isinstance(recursion, WithCopies):
+        recursion.require(quadratic.regularizer.strength)
+    T, d, caps = count("horizon", horizon), Directions.of(quadratic, start), owners.caps(horizon, order)
     kinds, caps = owners.merged(caps)
-    if isinstance(recursion, WithCopies) and caps is None and len(kinds.records) <= MOST_WEIGHTS:
+    if isinstance(recursion, WithCopies) and caps is None and len(kinds.records) <= 400:  # time goes with their square
         return _copies_sums(d, kinds, recursion, T)
     counts = Counts.of(kinds, caps, T, order, isinstance(recursion, WithMemory))
-    if work(d, counts, MOST_WORK) > MOST_WORK:
+    most = 4e9  # nanoseconds, as estimated
+    if counts.work(len(d.curvature), most) > most:
         raise InvalidInput(
             f"owners: {owners.number:,} of {len(kinds.records):,} kinds can answer in more ways than an exact recursion can "
             "follow; simulate these terms instead"
@@ -113,12 +109,11 @@ def _copies_sums(d: Directions, owners: OwnerKinds, recursion: WithCopies, horiz
     moments: tuple[Array, ...] = (l, x, l**2, n * l**2, n * l**2, x[:, :, None] * x[:, None, :], one)
     if len(n) == 1:
         return 0.5 * _repeated(event, moments, horizon)[:, :, 2] @ d.curvature
-    cost = np.empty(horizon + 1)
-    cost[0] = 0.5 * float(d.curvature @ moments[2][:, 0])
-    for k in range(horizon):
+    squares = [moments[2][:, 0]]
+    for _ in range(horizon):
         moments = event(*moments)
-        cost[k + 1] = 0.5 * float(d.curvature @ moments[2][:, 0])
-    return cost
+        squares.append(moments[2][:, 0])
+    return 0.5 * np.array(squares) @ d.curvature
 
 
 def _repeated(

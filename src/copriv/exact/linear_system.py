@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
-from copriv.model.fitness import Quadratic
+from copriv.model.objective import Quadratic
 from copriv.types import Array
 from copriv.validation import finite_array
 
 Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+Order = Literal["uniform", "random order"]
+"""Who talks next: a uniform choice among owners with answers left, or all Σ m_i answers in one random order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +57,23 @@ class OwnerKinds:
         """ω_i = n_i/n of one owner of each kind; Σ counts·ω = 1."""
         return self.records / float(self.counts @ self.records)
 
-    def caps(self, horizon: int) -> Int[Integers, " kinds"] | None:
-        """The caps, or None where no owner can reach its own within `horizon` events."""
-        return None if self.answers is None or (self.answers >= horizon).all() else self.answers
+    def caps(self, horizon: int, order: Order) -> Int[Integers, " kinds"] | None:
+        """The caps that count: None where no owner can reach its own within `horizon` uniform choices.
+
+        Raises InvalidInput for a random order of answers whose number is not given.
+        """
+        if order == "random order" and self.answers is None:
+            raise InvalidInput("order: a random order of all answers needs the number of answers of each owner")
+        reached = order == "random order" or (self.answers is not None and (self.answers < horizon).any())
+        return self.answers if reached else None
 
     def merged(self, caps: Int[Integers, " kinds"] | None = None) -> tuple["OwnerKinds", Integers | None]:
         """Owners of equal weight, and cap, as one kind of their mean noise variance, which is all that a mean needs."""
         alike = self.records[:, None] if caps is None else np.column_stack([self.records, caps])
         same, group = np.unique(alike, axis=0, return_inverse=True)
-        number = np.bincount(group.reshape(-1), weights=self.counts)
-        share = np.bincount(group.reshape(-1), weights=self.counts * self.records)
+        sums = [self.counts, self.counts * self.records, self.counts * (self.records * self.noise_scale) ** 2]
         # ω²b² is what the noise adds; its sum over the group is kept.
-        noise = np.bincount(group.reshape(-1), weights=self.counts * (self.records * self.noise_scale) ** 2)
+        number, share, noise = (np.bincount(group.reshape(-1), weights=values) for values in sums)
         records = share / number
         kinds = OwnerKinds(records, np.sqrt(noise / number) / records, number.astype(np.int64))
         return kinds, None if caps is None else same[:, 1].astype(np.int64)
@@ -109,7 +117,3 @@ class Directions:
     @property
     def offset(self) -> Float[Array, " p"]:
         return -self.sigma * self.optimum
-
-    def cost(self, mean: Float[Array, " p"], variance: Float[Array, " p"]) -> float:
-        """E f(θ) − f(θ*) from mean and variance of z."""
-        return 0.5 * float(self.curvature @ (mean**2 + variance))

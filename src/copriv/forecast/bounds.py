@@ -6,7 +6,6 @@ from copriv.agreement.participants import Participants
 from copriv.problem import Problem
 from copriv.rules import named
 from copriv.rules.bounds import Bound, Setting
-from copriv.simulation.engine import noise_scales
 
 
 def bounds_of(problem: Problem) -> tuple[Bound, ...]:
@@ -21,11 +20,10 @@ def setting_of(problem: Problem) -> Setting:
 
     Every number and every gradient is checked for these terms; L and λ are those of the records in the problem.
     """
-    agreement = problem.agreement
-    f, p, terms = problem.fitness, problem.n_parameters, agreement.agreement
-    n, mechanism, participants = float(agreement.records.sum()), agreement.mechanism, Participants.of(agreement)
-    scales = noise_scales(agreement, problem.feature_bound)
-    moments = p * mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
+    agreement, f, p = problem.agreement, problem.fitness, problem.n_parameters
+    terms, participants, n = agreement.agreement, Participants.of(agreement), float(agreement.records.sum())
+    scales = agreement.noise_scales(problem.feature_bound)
+    moments = p * agreement.mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
     # A record with κ holders is answered for as if ε were ε/κ; a group is one participant whose members' noise adds up.
     inverse = (agreement.overlaps / agreement.epsilons) ** 2
     members, moves = participants.members, None
@@ -37,8 +35,7 @@ def setting_of(problem: Problem) -> Setting:
         plain = c > 0 and np.array_equal(matrix, c * np.eye(p))
         scaling = c if plain else 1.0
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
-    rates = participants.rates
-    equally = agreement.synchronous or terms.schedule == "uniform" or min(rates) == max(rates)
+    equally = agreement.synchronous or terms.schedule == "uniform" or len(set(participants.rates)) == 1
     return Setting(
         gradient_bound=Ξ,
         regularizer_bound=f.regularizer.bound(f.feasible_set.theta_max, p),

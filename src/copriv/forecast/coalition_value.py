@@ -33,7 +33,7 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12
-"""Up to so many owners Shapley values and best subsets are exact: 4,096 coalitions."""
+"""Up to so many owners Shapley values and best subsets are exact, from 4,096 coalitions."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
 """Between these a break-even ε is looked for: where the least is enough, any is."""
 
@@ -62,12 +62,12 @@ class Consortium(Shown):
         """The agreement's owners. heterogeneity: u = Σ v_i·U(1 − 2v_i + Σ v²), so that U = u/(1 − Σ v²)."""
         tables, v = agreement.owner_tables, agreement.records / agreement.records.sum()
         spread = heterogeneity / (1.0 - float(v @ v)) if len(v) > 1 else 0.0
-        records, epsilon, overlap = (
-            np.array([getattr(table, key) for table in tables], dtype=np.float64)
+        parts = {
+            key: np.array([getattr(table, key) for table in tables], dtype=np.float64)
             for key in ("records", "epsilon", "overlap")
-        )
+        }
         counts = None if all(table.count is None for table in tables) else agreement.counts.astype(np.float64)
-        return cls(records, epsilon, overlap, information, curve, spread, counts)
+        return cls(**parts, information=information, curve=curve, spread=spread, counts=counts)
 
     @property
     def number(self) -> Float[Array, " owners"]:
@@ -79,17 +79,16 @@ class Consortium(Shown):
 
         start: ψ of the model that terms begin with: what is left where noise drowns all answers.
         """
-        curve = self.curve.through(self.together_noise, together, start)
-        return replace(self, curve=curve, without=np.asarray(without, dtype=np.float64))
+        return replace(self, curve=self.curve.through(self.together_noise, together, start), without=without)
+
+    def beginning_at(self, start: float) -> "Consortium":
+        """The same, where terms begin with a model of this ψ, and all together cost what they did."""
+        return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
 
     @property
     def without_joining(self) -> Float[Array, " owners"]:
         """`without`, or else `alone`."""
         return self.alone() if self.without is None else self.without
-
-    def beginning_at(self, start: float) -> "Consortium":
-        """The same, where terms begin with a model of this ψ, and all together cost what they did."""
-        return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
 
     @property
     def total(self) -> float:
@@ -97,30 +96,30 @@ class Consortium(Shown):
         return float(self.number @ self.records)
 
     @property
-    def squares(self) -> float:
-        """Σ n_i²."""
-        return float(self.number @ self.records**2)
-
-    @property
     def noise(self) -> Float[Array, " owners"]:
         """κ_i²/(n_i ε_i)²: an owner's noise at weight 1."""
         return np.asarray((self.overlap / (self.records * self.epsilon)) ** 2)
 
     @property
+    def sums(self) -> tuple[Array, Array, Array]:
+        """The terms whose sums over a coalition decide its cost: records, (κ/ε)² and records²."""
+        return self.records, (self.overlap / self.epsilon) ** 2, self.records**2
+
+    @property
     def together_noise(self) -> float:
         """ν of all: Σ (κ_i/ε_i)²/n², weights by records."""
-        return float(self.number @ self._share) / self.total**2
+        return float(self.number @ self.sums[1]) / self.total**2
+
+    @property
+    def _squares(self) -> float:
+        """Σ v_i²."""
+        return float(self.number @ self.records**2) / self.total**2
 
     def alone(self) -> Float[Array, " owners"]:
         """ψ of each owner's own model, without noise."""
         v = self.records / self.total
-        unlike = self.spread * (1.0 - 2.0 * v + self.squares / self.total**2) if self.number.sum() > 1 else 0.0
+        unlike = self.spread * (1.0 - 2.0 * v + self._squares) if self.number.sum() > 1 else 0.0
         return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total) + unlike)
-
-    @property
-    def _share(self) -> Float[Array, " owners"]:
-        """(κ_i/ε_i)²: an owner's part of n_C²·ν in a coalition C weighed by records."""
-        return np.asarray((self.overlap / self.epsilon) ** 2)
 
     def cost(self, members: Bool[np.ndarray, "*many owners"] | Float[Array, "*many owners"]) -> Float[Array, "*many"]:
         """ψ of coalitions that weigh their members by records; without members, infinite.
@@ -128,11 +127,6 @@ class Consortium(Shown):
         members: who is in, or of each entry how many.
         """
         return self.priced(*(np.asarray(members @ sums) for sums in self.sums))
-
-    @property
-    def sums(self) -> tuple[Array, Array, Array]:
-        """The terms whose sums over a coalition decide its cost: records, (κ/ε)² and records²."""
-        return self.records, self._share, self.records**2
 
     def priced(
         self, n: Float[Array, "*many"], share: Float[Array, "*many"], squares: Float[Array, "*many"]
@@ -142,7 +136,7 @@ class Consortium(Shown):
             # w_i² noise_i = (n_i/n_C)² κ_i²/(n_i ε_i)² = (κ_i/ε_i)²/n_C²
             ν = share / n**2
             known = self.information * (1.0 / n - 1.0 / self.total)
-            apart = squares / n**2 - 2.0 * squares / (n * self.total) + self.squares / self.total**2
+            apart = squares / n**2 - 2.0 * squares / (n * self.total) + self._squares
             priced = known + self.spread * np.maximum(apart, 0.0) + self.curve.at(np.where(n > 0, ν, 0.0))
         return np.asarray(np.where(n > 0, priced, np.inf))
 
@@ -159,16 +153,14 @@ class Consortium(Shown):
 
     def best_weights(self) -> Float[Array, " owners"]:
         """The weights of least cost: closed-form for each slope s of the curve, and the best of those."""
-        tried = [self._weights_at(float(s)) for s in self.curve.slope]
+        known, pull, tried = self.information / self.records, self.spread * self.records / self.total, []
+        for slope in self.curve.slope:
+            # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
+            price = np.maximum(known + slope * self.noise + self.spread, 1e-300)
+            μ = (1.0 - float(np.sum(self.number * pull / price))) / float(np.sum(self.number / price))
+            tried.append((μ + pull) / price)
         # The curve is a minimum of lines, so the least over lines of the least over weights is the least over both.
-        return min(tried, key=self.weighted)
-
-    def _weights_at(self, slope: float) -> Array:
-        # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
-        price = np.maximum(self.information / self.records + slope * self.noise + self.spread, 1e-300)
-        pull = self.spread * self.records / self.total
-        μ = (1.0 - float(np.sum(self.number * pull / price))) / float(np.sum(self.number / price))
-        return np.asarray((μ + pull) / price)
+        return np.asarray(min(tried, key=self.weighted))
 
     def best_subset(self) -> Bool[np.ndarray, " owners"]:
         """The coalition of least cost, members weighed by records; of several equal owners, whether all are in."""
@@ -182,10 +174,10 @@ class Consortium(Shown):
         long as that helps.
         """
         if self.number.sum() <= EXACT_OWNERS:
-            every, of = coalitions(int(self.number.sum()))[1:], self.entries
+            every = coalitions(int(self.number.sum()))[1:]
             members = every[int(np.argmin(self.one_by_one().cost(every)))]
-            return np.bincount(of, weights=members, minlength=len(self.records)).astype(np.float64)
-        order = np.argsort(self._share / self.records)
+            return np.bincount(self.entries, weights=members, minlength=len(self.records)).astype(np.float64)
+        order = np.argsort(self.sums[1] / self.records)
         first = int(np.argmin(self.priced(*(np.cumsum((self.number * sums)[order]) for sums in self.sums))))
         members = np.zeros(len(self.records))
         members[order[: first + 1]] = self.number[order[: first + 1]]
@@ -200,10 +192,8 @@ class Consortium(Shown):
 
     def one_by_one(self) -> "Consortium":
         """The same with every owner an entry of its own."""
-        at = self.entries
-        without = None if self.without is None else self.without[at]
-        parts = {key: getattr(self, key)[at] for key in ("records", "epsilon", "overlap")}
-        return replace(self, **parts, without=without, counts=None)
+        keys = ("records", "epsilon", "overlap", *(["without"] if self.without is not None else []))
+        return replace(self, **{key: getattr(self, key)[self.entries] for key in keys}, counts=None)
 
     def _improvement(self, members: Float[Array, " owners"]) -> Float[Array, " owners"] | None:
         """One owner more or less of some entry, or all, or none of it, whichever helps most; else two to swap."""
@@ -231,18 +221,19 @@ class Consortium(Shown):
         """How much ψ rises for the others when each owner leaves; negative: they are better off."""
         if self.number.sum() == 1:
             return np.full(1, np.inf)
-        return np.asarray(self.cost(self.number - np.eye(len(self.records))) - self.together())
+        return np.asarray(self.cost(self._others()) - self.together())
+
+    def _others(self) -> Float[Array, "owners owners"]:
+        """Row by row, the numbers of everybody but one owner of that entry."""
+        return self.number - np.eye(len(self.records))
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
         """How much ψ falls for a unit more of each owner's ε, and for one more of its records: −∂ψ/∂ε_i, −∂ψ/∂n_i."""
-        n = self.total
-        share = self._share
-        ν = self.together_noise
+        n, ν = self.total, self.together_noise
         slope = self.curve.derivative(ν)
-        by_epsilon = slope * 2.0 * share / self.epsilon / n**2
+        by_epsilon = slope * 2.0 * self.sums[1] / self.epsilon / n**2
         # A record more also moves the total that ψ is about; κ(1/n − 1/n) stays 0, so only the noise falls.
-        by_record = np.full(len(self.records), slope * 2.0 * ν / n)
-        return np.asarray(by_epsilon), by_record
+        return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
     def break_even(self, owner: int, target: float) -> float | None:
         """The least ε of this owner, the others' as agreed, at which the whole reaches less than `target`.
@@ -269,31 +260,31 @@ class Consortium(Shown):
 
     def welcome(self, owner: int) -> float | None:
         """The least ε of this owner, the others' as agreed, at which the others lose nothing by its coming."""
-        others = self.number - (np.arange(len(self.records)) == owner)
-        if not others.any():
-            return LEAST_EPSILON
-        apart = float(self.cost(others))
+        apart = float(self.cost(self._others()[owner]))  # infinite without others: any ε is welcome
         return least(lambda ε: self._with(owner, ε).together() <= apart, LEAST_EPSILON, MOST_EPSILON)
 
-    def epsilon_in_place_of(self, owner: int) -> float | None:
-        """By how much the others' ε would have to be multiplied for them to reach without this owner what all do."""
-        others = self.number - (np.arange(len(self.records)) == owner)
-        if not others.any():
-            return None
+    def in_place_of(self, others: Float[Array, " owners"]) -> float | None:
+        """By how much the others' ε would have to be multiplied for them to reach by themselves what all do."""
         wanted = self.together()
         return least(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
+
+    def epsilon_in_place_of(self, owner: int) -> float | None:
+        """The same for everybody but this owner."""
+        return self.in_place_of(self._others()[owner])
+
+    def joined_by(self, records: float, epsilon: float, overlap: float = 1.0, number: float = 1.0) -> "Consortium":
+        """The same owners, and so many more of these terms."""
+        return replace(
+            self, records=np.append(self.records, float(records)), epsilon=np.append(self.epsilon, epsilon),
+            overlap=np.append(self.overlap, float(overlap)), counts=np.append(self.number, float(number)), without=None,
+        )  # fmt: skip
 
     def _with(self, owner: int, epsilon: float) -> "Consortium":
         """One owner of this entry with another ε."""
         if self.number[owner] == 1:
-            changed = self.epsilon.copy()
-            changed[owner] = epsilon
-            return replace(self, epsilon=changed)
-        counts = np.append(self.number, 1.0)
-        counts[owner] -= 1.0
-        records, overlap = (np.append(each, each[owner]) for each in (self.records, self.overlap))
-        more = np.append(self.epsilon, epsilon)
-        return replace(self, records=records, epsilon=more, overlap=overlap, counts=counts, without=None)
+            return replace(self, epsilon=np.where(np.arange(len(self.epsilon)) == owner, epsilon, self.epsilon))
+        others = replace(self, counts=self._others()[owner])
+        return others.joined_by(self.records[owner], epsilon, self.overlap[owner])
 
     def _equal(self, epsilon: float) -> "Consortium":
         return replace(self, epsilon=np.full_like(self.epsilon, epsilon))

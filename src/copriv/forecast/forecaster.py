@@ -5,42 +5,39 @@ or a share over worlds (`copriv.populations.law`), so that what is said of terms
 (`standalone_models`) and of both together is of the same worlds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
-from copriv.forecast.assessment import RUNS, WORLDS, assess, worlds_unlike
+from copriv.forecast.assessment import ERRORS, RUNS, WORLDS, Comparison, Run, assess, relative_error
 from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.comparison import ERRORS, Comparison, Run, relative_error
 from copriv.forecast.generalisation import generalisation_of
 from copriv.forecast.owner_forecast import owners_of
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast
-from copriv.forecast.standalone_models import judged
-from copriv.model.threads import on_one_thread
-from copriv.plan import Choice, Plan, leaves_open, plan
-from copriv.populations.by_owner import psi
-from copriv.populations.dealt import heterogeneity_of, heterogeneous_worlds
+from copriv.forecast.standalone_models import WithoutJoining
+from copriv.forecast.verdict import Asked
+from copriv.model.threads import one_thread
+from copriv.plan import Plan, leaves_open, plan
+from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import psi
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Loss
 from copriv.validation import count
 
-LEVEL_WORLDS = 8
-"""Worlds at each level of heterogeneity."""
 NOTICEABLE = 0.05
 """Owners are left out only where that saves the others at least this part of the cost: about a forecast's accuracy."""
 
 
-@on_one_thread
+@one_thread()
 def forecast(
     agreement: Agreement | Problem | str | Path | Mapping[str, Any],
     public: Any = None,
@@ -68,8 +65,8 @@ def forecast(
 
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
 
-    >>> outlook.joining_pays  # it was made by copriv.forecast(agreement, public, runs=32)
-    True
+    >>> outlook.owners[0].verdict  # it was made by copriv.forecast(agreement, public, runs=32)
+    'no'
     """
     report = progress or (lambda done, total: None)
     count("runs", runs)
@@ -92,13 +89,16 @@ def forecast(
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
     report(2, 4)
-    heterogeneity = heterogeneity_of(problem)
-    unlike = worlds_unlike(sample, problem.terms, heterogeneity, seed)
-    agreed = assess(problem.under(settled), words, runs, seed, sample, unlike)
+    heterogeneity = heterogeneity_of(sample)
+    worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
+    agreed = assess(problem.under(settled), words, runs, seed, worlds)
     report(3, 4)
+    # The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once.
+    spoken_of = [best.choice, best.runner_up, *chain(*best.trades().values())]
+    each = {choice.agreement.fingerprint: choice for choice in reversed(spoken_of) if choice}
     found = tuple(
-        Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, sample, unlike))
-        for choice in _mentioned(best)
+        Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
+        for choice in reversed(each.values())
     )
     recommended = min(found, key=lambda run: run.cost).assessment
     if agreed.private and agreed.relative_fitness.mean[-1] <= recommended.relative_fitness.mean[-1]:
@@ -106,12 +106,16 @@ def forecast(
     report(4, 4)
 
     records = [table.records for table in problem.terms.owner_tables]
-    seen = judged(sample, records, sample.drawn(WORLDS, seed), unlike)
+    seen = WithoutJoining.of(sample, records, worlds)
     # What owners are worth is asked of the curve, and what joining means of the runs: held to them, both say the same.
-    differ = 0.0 if unlike is None else heterogeneity.value
+    alike = worlds[0].apart is None
+    differ = 0.0 if alike else heterogeneity.value
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
-    pools = [world.pool for world in unlike or sample.drawn(WORLDS, seed)]
-    starts = _starts(pools, problem, seen.public, public_start)
+    pools = [world.pool for world in worlds]
+    # ψ in each world of the better start that terms may have: where a run ends if its answers say nothing.
+    starts = np.array([psi(pool, problem.start) for pool in pools])
+    if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
+        starts = seen.public
     members = members.held_to(
         recommended.relative_fitness.end["median"],
         np.array([float(np.median(seen.without_joining(i))) for i in range(len(records))]),
@@ -121,18 +125,23 @@ def forecast(
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
         subset = members.number
-    owners = owners_of(problem.terms, members, recommended, seen, subset, starts)
+    guessed = heterogeneity.source == "not stated" and not alike
+    levels = np.array([world.heterogeneity for world in worlds]) if guessed else None
+    asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels)
+    owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     low, high = quantiles(seen.public[:, None])
     public_only = float(np.median(seen.public))
     best = best.advised(
         public_only,
         min(o.alone for o in owners),
-        any(o.joining_pays and not o.close_call for o in owners),
-        any(o.close_call for o in owners),
+        any(o.verdict == "yes" for o in owners),
+        any(o.verdict == "open" for o in owners),
     )
-    levels: tuple[AtHeterogeneity, ...] = ()
-    if unlike is not None:
-        levels = _at_heterogeneity(problem, recommended.agreement, sample, heterogeneity, seed)
+    at_levels = []
+    for level in () if alike else (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
+        there = heterogeneous_worlds(sample, problem.terms, [level] * 8, seed)
+        cost = assess(problem.under(recommended.agreement), "", 32, seed, there)
+        at_levels.append(AtHeterogeneity(level, **cost.relative_fitness.end))
     return Forecast(
         agreed=agreed,
         recommended=recommended,
@@ -152,7 +161,7 @@ def forecast(
         best_weights=members.weighted(members.best_weights()),
         description=problem.description,
         heterogeneity=heterogeneity,
-        at_heterogeneity=levels,
+        at_heterogeneity=tuple(at_levels),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
     )
@@ -180,30 +189,3 @@ def public_problem(
     if strata is not None:
         raise UsageError("forecast: strata are of the rows of `public`; give both, or the column data.strata alone")
     return Problem.load_public(Agreement.given(agreement))
-
-
-def _mentioned(best: Plan) -> list[Choice]:
-    """The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once."""
-    mentioned = [best.choice, best.runner_up, *(choice for sides in best.trades().values() for choice in sides)]
-    return list({choice.agreement.fingerprint: choice for choice in reversed(mentioned) if choice}.values())[::-1]
-
-
-def _at_heterogeneity(
-    problem: Problem, recommended: Agreement, sample: PublicSample, heterogeneity: Heterogeneity, seed: int
-) -> tuple[AtHeterogeneity, ...]:
-    """The cost of the recommended terms at 0, at the value and at twice that, from a few worlds and runs each."""
-    found = []
-    for level in (0.0, heterogeneity.value, 2.0 * heterogeneity.value):
-        worlds = heterogeneous_worlds(sample, problem.terms, level, LEVEL_WORLDS, seed)
-        found_there = assess(problem.under(recommended), "", 4 * LEVEL_WORLDS, seed, sample, worlds)
-        found.append(AtHeterogeneity(level, **found_there.relative_fitness.end))
-    return tuple(found)
-
-
-def _starts(
-    pools: Sequence[Problem], problem: Problem, public: Float[np.ndarray, " worlds"], public_start: bool
-) -> Float[np.ndarray, " worlds"]:
-    """ψ in each world of the better start that terms may have: where a run ends if its answers say nothing."""
-    given = np.array([psi(pool, problem.start) for pool in pools])
-    free = public_start and problem.terms.agreement.start is None
-    return public if free and np.median(public) <= np.median(given) else given

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from copriv.populations.public_sample import PublicSample
-from copriv.types import Array
 
 
 @dataclass(frozen=True)
@@ -56,45 +55,24 @@ class Generalisation:
 
 
 def generalisation_of(sample: PublicSample) -> Generalisation:
-    """From public rows alone; their strata are used where they say whose rows they are."""
-    n, f = float(sample.problem.terms.records.sum()), sample.optimum.value
-    covariance = _within(sample)
-    if covariance is None:
-        return Generalisation(sample.information / (n * f), False)
-    inverse = np.linalg.pinv(sample.hessian, rcond=1e-12, hermitian=True)
-    return Generalisation(0.5 * float(np.sum(inverse * covariance)) / (n * f), True)
-
-
-def _within(sample: PublicSample) -> Array | None:
-    """V; None where no row says whose it is, or rows were smoothed and are nobody's.
+    """From public rows alone; V is within owners where strata say whose the rows are, and rows are not smoothed.
 
     A stratum of fewer than 10 public rows is taken to have the covariance of all rows.
     """
-    problem = sample.problem
-    strata = problem.strata
-    if strata is None or sample.smooth is not problem or len(strata) != len(sample.records):
-        return None
-    of_owner = problem.stratum_of_owner
-    if all(one is None for one in of_owner):
-        return None
-    r = sample.records
-    g = problem.loss.gradients(sample.optimum.theta, r.features, r.target)
-    everybody = _covariance(g, r.weight)
-    own: dict[int | None, Array] = {None: everybody}
-    for s in {s for s in of_owner if s is not None}:
-        rows = strata == s
+    problem, r = sample.problem, sample.records
+    strata, of_owner = problem.strata, np.array(problem.stratum_of_owner, dtype=object)
+    n, f = problem.terms.records.astype(np.float64), sample.optimum.value
+    if strata is None or sample.smooth is not problem or (of_owner == None).all():  # noqa: E711 (of each entry)
+        return Generalisation(sample.information / (n.sum() * f), False)
+    g, within = problem.loss.gradients(sample.optimum.theta, r.features, r.target), 0.0
+    inverse = np.linalg.pinv(sample.hessian, rcond=1e-12, hermitian=True)
+    for stratum in set(of_owner):
+        rows = strata == stratum
         if rows.sum() < 10:
-            rows[:] = True
-        own[s] = _covariance(g[rows], r.weight[rows])
-    share = problem.terms.records / problem.terms.records.sum()
-    total = np.zeros_like(everybody)
-    for owner, weight in zip(of_owner, share, strict=True):
-        total += own[owner] * weight
-    return total
-
-
-def _covariance(g: Array, weight: Array) -> Array:
-    """The unbiased covariance of single records."""
-    share = weight / weight.sum()
-    centred = g - share @ g
-    return np.asarray((centred * share[:, None]).T @ centred / max(1.0 - float(share @ share), 1e-12))
+            rows = np.ones(len(g), dtype=bool)
+        share = r.weight[rows] / r.weight[rows].sum()
+        centred = g[rows] - share @ g[rows]
+        # Unbiased, of single records.
+        covariance = (centred * share[:, None]).T @ centred / max(1.0 - float(share @ share), 1e-12)
+        within += float(n @ (of_owner == stratum)) / n.sum() * float(np.sum(inverse * covariance))
+    return Generalisation(0.5 * within / (n.sum() * f), True)

@@ -46,10 +46,8 @@ def best_split(
     best = float(np.sum(a / plain**2))
     if len(ε) > MOST_OWNERS or (κ <= 1).all():
         return Split(plain, 1.0)
-    rows, x = [np.eye(len(ε))[i] for i in range(len(ε))], plain
-    limits = list(ε)
+    A, b, x = np.eye(len(ε)), ε, plain
     for _ in range(50):
-        A, b = np.array(rows), np.array(limits)
         # In units of ε_i/κ_i, and of the least noise so far: numbers near 1, which the solver needs.
         found = minimize(
             lambda u: float(np.sum(a / (plain * u) ** 2)) / best,
@@ -65,12 +63,11 @@ def best_split(
             options={"maxiter": 300, "ftol": 1e-14},
         )
         x = np.maximum(plain * found.x, 1e-3 * plain)
-        sets = [_holders(x, ε, κ, i) for i in range(len(ε))]
-        broken = [i for i, row in enumerate(sets) if row @ x > ε[i] * (1.0 + 1e-9)]
-        if not broken:
+        sets = np.array([_holders(x, ε, κ, i) for i in range(len(ε))])
+        broken = sets @ x > ε * (1.0 + 1e-9)
+        if not broken.any():
             break
-        rows += [sets[i] for i in broken]
-        limits += [float(ε[i]) for i in broken]
+        A, b = np.vstack([A, sets[broken]]), np.append(b, ε[broken])
     x = x / max(1.0, max(float(_holders(x, ε, κ, i) @ x / ε[i]) for i in range(len(ε))))
     noise = float(np.sum(a / x**2)) / best
     return Split(x, noise) if noise < 1.0 else Split(plain, 1.0)
@@ -95,13 +92,7 @@ def _holders(
     x: Float[Array, " owners"], ε: Float[Array, " owners"], κ: Int[Whole, " owners"], i: int
 ) -> Float[Array, " owners"]:
     """The set that spends most among those in which owner i's promise is the largest: 1 for each that is in it."""
-    below = [j for j in range(len(ε)) if j != i and (ε[j], j) < (ε[i], i)]
-    below.sort(key=lambda j: -x[j])
-    most, sums = np.zeros(len(ε)), -1.0
-    for size in range(1, int(κ[i]) + 1):
-        # Nobody is in a set of more owners than may hold a record of its own.
-        others = [j for j in below if κ[j] >= size][: size - 1]
-        if (held := x[i] + float(np.sum(x[others]))) > sums:
-            most, sums = np.zeros(len(ε)), held
-            most[[i, *others]] = 1.0
-    return most
+    below = sorted((j for j in range(len(ε)) if (ε[j], j) < (ε[i], i)), key=lambda j: -x[j])
+    # Nobody is in a set of more owners than may hold a record of its own.
+    sets = [[i, *[j for j in below if κ[j] >= size][: size - 1]] for size in range(1, int(κ[i]) + 1)]
+    return np.isin(np.arange(len(ε)), max(sets, key=lambda one: float(np.sum(x[one])))).astype(np.float64)

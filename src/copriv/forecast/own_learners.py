@@ -13,17 +13,17 @@ import numpy as np
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
+from copriv.agreement.equivalent_owners import numbered
 from copriv.errors import AgreementError, NotCertified
-from copriv.forecast.assessment import RUNS, WORLDS, assess, worlds_unlike
+from copriv.forecast.assessment import RUNS, WORLDS, assess
 from copriv.forecast.forecaster import public_problem
 from copriv.forecast.quantiles import quantiles
-from copriv.forecast.standalone_models import judged
-from copriv.formatting.cards import Card, Shown, Table
+from copriv.forecast.standalone_models import WithoutJoining
+from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
-from copriv.formatting.numbers import percent
 from copriv.mechanisms import Guarantee, OneAnswer
 from copriv.plan.one_answer import plan_one_answer
-from copriv.populations.dealt import heterogeneity_of
+from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import own_learners
@@ -54,7 +54,8 @@ class LearnerForecast(Shown):
 class OwnLearnersForecast(Shown, Framed, Drawn):
     """Every owner as its own learner: what the shared answers cost, and for whom they pay."""
 
-    _pictures: ClassVar[Mapping[str, str]] = {"owners": "copriv.pictures.own_learners:owners_apart"}
+    _teller: ClassVar[str] = "copriv.display.forecast:own_learners_card"
+    _pictures: ClassVar[Mapping[str, str]] = {"owners": "copriv.pictures.forecast:owners_apart"}
 
     agreement: Agreement
     """The terms: each owner answers once, under its whole ε."""
@@ -64,28 +65,7 @@ class OwnLearnersForecast(Shown, Framed, Drawn):
     @property
     def verdict(self) -> str:
         """One sentence for the people who decide."""
-        paid = [one.name for one in self.learners if one.joining_pays]
-        if not paid:
-            return "Sharing answers pays for nobody: no owner's own model gets better by them."
-        who = "everybody" if len(paid) == len(self.learners) else f"{len(paid)} of {len(self.learners)} owners"
-        return f"Sharing answers pays for {who}: each learns a model of its own, and each owner answers only once."
-
-    def _card(self) -> Card:
-        n = len(self.learners)
-        head = ("owner", "own records alone", "one common model", "own model from shared answers")
-        return Card(
-            f"OwnLearnersForecast: {n:,} owner{'s' if n > 1 else ''}, {self.agreement.rule_in_words}",
-            (
-                self.verdict,
-                f"Above the best model of everybody's records; the public rows alone: {percent(self.public_only)}.",
-                Table.of(
-                    head,
-                    self.learners,
-                    lambda one: (one.name, *(percent(ψ) for ψ in (one.alone, one.together, one.learning))),
-                    "owners",
-                ),
-            ),
-        )
+        return str(above("copriv.display.verdict:of_own_learners")(self))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": lambda: columns_of(self.learners, [field.name for field in fields(LearnerForecast)])}
@@ -112,31 +92,24 @@ def forecast_own_learners(
     """
     problem = public_problem(agreement, public)
     sample = PublicSample(problem)
-    unlike = worlds_unlike(sample, problem.terms, heterogeneity_of(problem), seed)
-    found = [
-        assess(problem.under(terms), "", runs, seed, sample, unlike) for terms in _candidates(problem, sample, seed)
-    ]
+    worlds = draw_worlds(sample, problem.terms, heterogeneity_of(sample), WORLDS, seed)
+    found = [assess(problem.under(terms), "", runs, seed, worlds) for terms in _candidates(problem, sample, seed)]
     common = min(found, key=lambda one: one.relative_fitness.end["median"])
-    if unlike is None:
-        worlds = [world.dealt().under(common.agreement) for world in sample.drawn(WORLDS, seed)]
-    else:
-        worlds = [world.problem(common.agreement) for world in unlike]
     owners = problem.terms.owner
-    kind = [(owner.records, owner.epsilon, owner.delta, owner.overlap) for owner in owners]
-    kinds = list(dict.fromkeys(kind))
-    first, each = [kind.index(one) for one in kinds], -(-runs // WORLDS)
-    drawn = []
+    of = numbered([(owner.records, owner.epsilon, owner.delta, owner.overlap) for owner in owners])
+    first, each, drawn = np.unique(of, return_index=True)[1].tolist(), -(-runs // WORLDS), []
     for i, world in enumerate(worlds):
+        held = (world.dealt() if world.apart is None else world).problem(common.agreement)
         learned = own_learners(
-            world, budget="shared", owners=first, runs=each, seed=seed, first_run=i * each, alone=False, workers=1
+            held, budget="shared", owners=first, runs=each, seed=seed, first_run=i * each, alone=False, workers=1
         )
         drawn.append([one.relative_fitness.runs[:, -1] for one in learned])
-    without = judged(sample, [owner.records for owner in owners], sample.drawn(WORLDS, seed), unlike)
+    without = WithoutJoining.of(sample, [owner.records for owner in owners], worlds)
     made = []
     for i, owner in enumerate(owners):
-        ψ = np.array([world[kinds.index(kind[i])] for world in drawn])
+        ψ = np.array([world[of[i]] for world in drawn])
         low, high = quantiles(ψ)
-        pays = without.pays(ψ, i)
+        pays = float(np.mean(ψ[:, :, None] < (1.0 - 1e-9) * without.without_joining(i)[:, None, :]))
         made.append(
             LearnerForecast(
                 owner.name, owner.records, owner.epsilon, float(np.median(without.alone(i))),

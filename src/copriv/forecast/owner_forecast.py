@@ -15,7 +15,8 @@ from copriv.forecast.assessment import Assessment
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.shapley import shapley_values
-from copriv.forecast.standalone_models import BETTER, OwnRecords, WithoutJoining, close_call
+from copriv.forecast.standalone_models import OwnRecords, WithoutJoining
+from copriv.forecast.verdict import Answer, Asked, OwnerVerdict
 from copriv.formatting.cards import Shown
 
 
@@ -24,8 +25,8 @@ class OwnerForecast(Shown):
     """What joining means for one owner. ψ throughout, on all owners' records; lower is better.
 
     >>> north = outlook.owners[0]
-    >>> north.called, north.records, north.joining_pays
-    ('north', 1000, True)
+    >>> north.called, north.records, north.verdict
+    ('north', 1000, 'no')
     """
 
     name: str
@@ -35,24 +36,30 @@ class OwnerForecast(Shown):
     """Its own model, without noise."""
     together: float
     """The consortium's model under the recommended terms, typically: the median."""
-    joining_pays: bool
-    """`together` beats `alone` and the public model, more likely than not."""
+    verdict: Answer
+    """Whether joining pays, on the records that the agreement's goal names; "open" where that is not known."""
+    probability: float
+    """That it pays by at least what the agreement calls worthwhile."""
+    joining_pays: bool | None
+    """The verdict as a truth value; None where it is open."""
     close_call: bool
-    """The probability is near a half, or the medians contradict it."""
+    """The verdict is open."""
     joining_pays_probability: float
-    """The probability that it does, by all that the public rows leave open."""
+    """The same as `probability`."""
     alone_low: float
     """`alone` is below this in one world of twenty."""
     alone_high: float
     """`alone` is above this in one world of twenty."""
     break_even_epsilon: float | None
-    """The least ε of its own at which joining pays; None: there is none."""
+    """The least ε of its own at which the common model is better on everybody's records; None: there is none."""
     break_even_epsilon_low: float | None
     """In one world of twenty even less is enough; None: no ε is, even there."""
     break_even_epsilon_high: float | None
     """In nineteen worlds of twenty this is enough; None: no ε is."""
+    break_even_epsilon_own: float | None
+    """The least ε of its own at which joining typically pays on its own records; None: there is none."""
     break_even_epsilon_for_all: float | None
-    """The same with one ε for all owners."""
+    """The least on everybody's records, with one ε for all owners."""
     marginal_value: float
     """How much ψ falls for a unit more of its ε."""
     marginal_value_of_a_record: float
@@ -71,7 +78,11 @@ class OwnerForecast(Shown):
     shapley: float
     shapley_error: float
     own: OwnRecords
-    """The same questions about the owner's own records; all others are about everybody's."""
+    """What each model costs on the owner's own records."""
+    on_own: OwnerVerdict
+    """Whether joining pays on the owner's own records."""
+    on_all: OwnerVerdict
+    """Whether it does on everybody's."""
     count: int = 1
     """So many owners of these terms; what is said is of one of them."""
     number_in_best_subset: int = 1
@@ -90,6 +101,7 @@ def owners_of(
     judged: WithoutJoining,
     subset: Float[np.ndarray, " owners"],
     starts: Float[np.ndarray, " worlds"],
+    asked: Asked,
 ) -> tuple[OwnerForecast, ...]:
     """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once.
 
@@ -102,9 +114,9 @@ def owners_of(
     shapley, error = shapley_values(members)
     made, alike = [], {}
     for i, owner in enumerate(agreement.owner_tables):
-        kind = judged.kind(i), owner.records, owner.epsilon, owner.overlap
+        kind = i if judged.known else None, owner.records, owner.epsilon, owner.overlap
         if kind not in alike:
-            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts)
+            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts, asked)
         made.append(
             OwnerForecast(
                 name=owner.name,
@@ -133,15 +145,16 @@ def _of_kind(
     judged: WithoutJoining,
     lost: float,
     starts: Float[np.ndarray, " worlds"],
+    asked: Asked,
 ) -> dict[str, Any]:
     """The values that owners of one size and budget share."""
     alone, target = judged.alone(i), judged.without_joining(i)
     usual = float(np.median(target))
     least = members.break_even(i, usual)
-    probability = judged.pays(recommended.draws, i)
     low, high = quantiles(alone)
-    together, own = members.together(), float(np.median(alone))
-    typically = together < BETTER * min(own, float(np.median(judged.public))), together < BETTER * usual
+    together = members.together()
+    on_own, on_all = (judge(recommended, i, asked) for judge in (judged.verdict_on_own, judged.verdict_on_all))
+    asked_for = on_own if asked.goal == "own" else on_all
     # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
     # there what terms begin with costs more too.
     easy, hard = (
@@ -149,18 +162,23 @@ def _of_kind(
         for q in (0.95, 0.05)
     )
     return {
-        "close_call": close_call(probability, *typically),
+        "verdict": asked_for.answer,
+        "probability": asked_for.probability,
+        "joining_pays": {"yes": True, "no": False, "open": None}[asked_for.answer],
+        "close_call": asked_for.answer == "open",
+        "joining_pays_probability": asked_for.probability,
+        "on_own": on_own,
+        "on_all": on_all,
         "welcome_epsilon": members.welcome(i),
         "worth_in_records": members.as_records(together) - members.as_records(together + lost),
         "worth_in_epsilon": members.epsilon_in_place_of(i),
-        "alone": own,
+        "alone": float(np.median(alone)),
         "alone_low": float(low),
         "alone_high": float(high),
-        "joining_pays": probability > 0.5,
-        "joining_pays_probability": probability,
         "own": judged.on_own_records(recommended, i),
         "break_even_epsilon": least,
         "break_even_epsilon_low": min((ε for ε in (easy, least) if ε is not None), default=None),
         "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
+        "break_even_epsilon_own": members.break_even(i, judged.enough_on_own(recommended, i, asked.worthwhile)),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from copriv.formatting.numbers import percent
 from copriv.model.records import Records
-from copriv.populations.by_owner import best_on
+from copriv.populations.world import best_on
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -51,24 +50,14 @@ class Unseen:
             return None
         length, found = LONGER * float(np.abs(rows.features).sum(axis=1).max()), []
         for i, (pool, ended) in enumerate(zip(pools[:8], models, strict=False)):
-            whole = pool.unbounded[0] if pool.pooled is None else pool.pooled
+            whole = pool.unbounded[0]
             rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
             among = Records.concatenate([whole, rare])
             best = best_on(pool, among, pool.optimum.theta)
             if best is not None and best.value > 0:
-                fitness = pool.fitness_of(among.with_intercept() if pool.terms.model.intercept else among)
+                fitness = pool.fitness_of(pool.as_agreed(among))
                 found.append(np.clip(fitness.value(ended) / best.value - 1.0, 0.0, None))
         return cls(round(records / number), LONGER, float(np.median(found))) if found else None
-
-    def words(self, high: float) -> str | None:
-        """In a sentence, where it is above the band's upper end; None elsewhere."""
-        if self.relative_fitness <= high:
-            return None
-        return (
-            f"Public rows cannot show what one record in {self.one_in:,} is like: were those "
-            f"{self.times_as_long:g} times as long as any public row, the cost would be about "
-            f"{percent(self.relative_fitness)}, whatever the budget is."
-        )
 
 
 def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:

@@ -1,32 +1,28 @@
-"""The result of a forecast: both sets of terms, each owner, who should join, and the verdict in words."""
+"""The result of a forecast: both sets of terms, each owner, and who should join."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
-from copriv.forecast.assessment import Assessment
+from copriv.forecast.assessment import Assessment, Comparison, Run
 from copriv.forecast.coalition_value import Consortium
-from copriv.forecast.comparison import Comparison, Run
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.formatting.cards import Card, Shown, Table
+from copriv.forecast.verdict import Goal, Outcome, Verdict
+from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
-from copriv.formatting.numbers import json_ready, listed, percent, short_percent
-from copriv.formatting.sanitize import printable
+from copriv.formatting.numbers import json_ready
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
-
-WIDE = 100.0
-"""A band whose ends are further apart than this says more of what is not known than of the cost."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +49,11 @@ class Forecast(Shown, Framed, Drawn):
     >>> figure = outlook.plot("curves")
     """
 
+    _teller: ClassVar[str] = "copriv.display.forecast:card"
     _pictures: ClassVar[Mapping[str, str]] = {
         "break-even": "copriv.pictures.forecast:break_even",
         "curves": "copriv.pictures.forecast:curves",
-        "heterogeneity": "copriv.pictures.heterogeneity:by_heterogeneity",
+        "heterogeneity": "copriv.pictures.forecast:by_heterogeneity",
     }
 
     agreed: Assessment
@@ -131,9 +128,14 @@ class Forecast(Shown, Framed, Drawn):
         return tuple(owner for owner in self.owners if not owner.in_best_subset)
 
     @property
-    def joining_pays(self) -> bool:
-        """For at least one owner."""
-        return any(owner.joining_pays for owner in self.owners)
+    def goal(self) -> Goal:
+        """Whose records the verdict is about: each owner's "own", or everybody's, "common"."""
+        return self.agreed.agreement.goal
+
+    @property
+    def joining_pays(self) -> bool | None:
+        """For at least one owner; None where that is open."""
+        return {"yes": True, "no": False, "open": None}[self.joining.answer]
 
     @property
     def n_owners(self) -> int:
@@ -142,9 +144,8 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def probability(self) -> float:
-        """That the verdict is right: of "joining pays" for somebody, or for nobody, whichever it says."""
-        somebody = max(owner.joining_pays_probability for owner in self.owners)
-        return somebody if self.joining_pays else 1.0 - somebody
+        """That the verdict is right: that joining pays for somebody, or for nobody, whichever it says."""
+        return 1.0 - self.joining.probability if self.joining.answer == "no" else self.joining.probability
 
     @property
     def advice(self) -> str:
@@ -152,98 +153,33 @@ class Forecast(Shown, Framed, Drawn):
         return self.plan.advice
 
     @property
+    def joining(self) -> Verdict:
+        """For whom joining pays, as a value: what `verdict` and every screen say."""
+        on = {o.called: o.on_own if self.goal == "own" else o.on_all for o in self.owners}
+        agreed = self.agreed.relative_fitness.end["median"]
+        return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
+
+    @property
     def caution(self) -> str | None:
         """A caution where the band is wide, or outliers could cost more than it; else None."""
-        ψ, said = self.recommended.relative_fitness.end, []
-        low, high = ψ["low"], ψ["high"]
-        if high > WIDE * low or self.public_rows < 3 * self.n_parameters:
-            said.append(
-                f"{self.public_rows:,} public rows for {self.n_parameters} parameters: the cost lies between "
-                f"{short_percent(low)} and {short_percent(high)}."
-            )
-        rare = None if self.unseen is None else self.unseen.words(high)
-        return " ".join([*said, *([] if rare is None else [rare])]) or None
+        said: str | None = above("copriv.display.verdict:caution")(self)
+        return said
 
     @property
     def verdict(self) -> str:
-        """One sentence for the people who decide."""
-        return self._verdict(short_percent)
-
-    @property
-    def verdict_on_screen(self) -> str:
-        """The same with as many digits as the tables beside it have."""
-        return self._verdict(percent)
-
-    def _verdict(self, shown: Callable[[float], str]) -> str:
-        ψ = self.together
-        gain = [owner.called for owner in self.owners if owner.joining_pays and not owner.close_call]
-        even = [owner.called for owner in self.owners if owner.close_call]
-        open_to = f"; for {_names(even)} it could be either way" if gain and even else ""
-        if even and not gain:
-            others = [owner.called for owner in self.owners if not owner.close_call]
-            return (
-                f"For {_names(even)} joining is a close call{f', and it does not pay for {_names(others)}' if others else ''}: "
-                f"together the model would be {shown(ψ)} worse than the best possible without privacy; the public rows "
-                f"alone reach {shown(self.public_only)}. {self._cautioned('It could as well be either way.')}"
-            )
-        if not gain:
-            alone = min(owner.alone for owner in self.owners)
-            better = "the public model alone" if self.public_only <= alone else "the best owner's own model"
-            return (
-                f"Joining does not pay for anybody: together the model would be {shown(ψ)} worse than the best "
-                f"possible, {better} only {shown(min(alone, self.public_only))}. "
-                f"Raise epsilon, bring more records, or do not train together. "
-                f"{self._cautioned(f'That is right with a probability of {100 * self.probability:.0f} %.')}"
-            )
-        who = "everybody" if len(gain) == len(self.owners) else _names(gain)
-        sure = min(owner.joining_pays_probability for owner in self.owners if owner.called in gain)
-        each = "That" if len(gain) == 1 else "For each of them that"
-        return (
-            f"Joining pays for {who}{open_to}: together the model would be {shown(ψ)} worse than the best possible without "
-            f"privacy; the public rows alone reach {shown(self.public_only)}. {self._at_whose_expense(shown)}"
-            f"{self._cautioned(f'{each} is right with a probability of {100 * sure:.0f} %.')}"
-        )
-
-    def _at_whose_expense(self, shown: Callable[[float], str]) -> str:
-        """Joining can pay for an owner and cost the others: both are said at once."""
-        cost = [owner.name for owner in self.left_out]
-        if not cost:
-            return ""
-        rest = [owner.name for owner in self.owners if owner.in_best_subset]
-        how = "alone, with the same privacy," if len(rest) == 1 else "without them"
-        return (
-            f"But {_names(cost)} would cost the others more than they gain by it: {_names(rest)} {how} would reach "
-            f"{shown(self.best_subset)}. "
-        )
-
-    def _cautioned(self, words: str) -> str:
-        return words if self.caution is None else f"{words} {self.caution}"
+        """A few sentences for the people who decide."""
+        return str(above("copriv.display.verdict:of_forecast")(self))
 
     def shown(self, bound: Bound) -> float:
         """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
         return bound.value / self.optimum if bound.quantity == "cost" else bound.value
 
-    def _card(self) -> Card:
-        n, terms = self.n_owners, (("agreed", self.agreed), ("recommended", self.recommended))
-        return Card(
-            f"Forecast: {n:,} owner{'s' if n > 1 else ''}, {self.public_rows:,} public rows",
-            (
-                self.verdict_on_screen,
-                Table.of(("terms", "mean", "median", "5 % of runs below", "5 % above"), terms, _assessed, "terms"),
-                Table.of(
-                    ("owner", "records", "epsilon", "alone", "together", "joining pays"),
-                    self.owners,
-                    _joining,
-                    "owners",
-                ),
-            ),
-        )
-
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": self._owners_columns, "curves": self._curves_columns}
 
     def _owners_columns(self) -> Columns:
-        return columns_of(self.owners, [field.name for field in fields(OwnerForecast) if field.name != "own"])
+        nested = ("own", "on_own", "on_all")
+        return columns_of(self.owners, [field.name for field in fields(OwnerForecast) if field.name not in nested])
 
     def _curves_columns(self) -> Columns:
         both = [
@@ -269,7 +205,9 @@ class Forecast(Shown, Framed, Drawn):
                 }
                 for bound in self.bounds
             ],
-            "owners": [{**vars(owner), "own": vars(owner.own)} for owner in self.owners],
+            "owners": [
+                {**vars(o), "own": vars(o.own), "on_own": _told(o.on_own), "on_all": _told(o.on_all)} for o in self.owners
+            ],
             "heterogeneity": vars(self.heterogeneity),
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),
@@ -295,6 +233,8 @@ class Forecast(Shown, Framed, Drawn):
             "advice_in_words": self.plan.advice_in_words,
             "caution": self.caution,
             "public_only_band": {"low": self.public_only_band[0], "high": self.public_only_band[1]},
+            "goal": self.goal,
+            "worthwhile": self.agreed.agreement.worthwhile,
             "verdict": self.verdict,
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
@@ -314,15 +254,6 @@ class Forecast(Shown, Framed, Drawn):
         return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
 
 
-def _assessed(terms: tuple[str, Assessment]) -> tuple[str, ...]:
-    name, ψ = terms[0], terms[1].relative_fitness.end
-    return name, *(percent(ψ[key]) for key in ("mean", "median", "low", "high"))
-
-
-def _joining(owner: OwnerForecast) -> tuple[str, ...]:
-    pays = "close call" if owner.close_call else "yes" if owner.joining_pays else "no"
-    return owner.called, f"{owner.records:,}", f"{owner.epsilon:g}", percent(owner.alone), percent(owner.together), pays
-
-
-def _names(names: Sequence[str]) -> str:
-    return listed([printable(name, 60) for name in names], 5)
+def _told(outcome: Outcome) -> dict[str, Any]:
+    """An outcome and those in it as mappings."""
+    return {name: vars(value) if isinstance(value, Outcome) else value for name, value in vars(outcome).items()}

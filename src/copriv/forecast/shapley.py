@@ -13,9 +13,6 @@ from jaxtyping import Bool, Float
 from copriv.forecast.coalition_value import EXACT_OWNERS, Consortium, coalitions
 from copriv.types import Array
 
-LEVELS = 64
-"""Beyond so many different levels of what owners have without joining, sampled values are of rounded ones."""
-
 
 def shapley_values(
     members: Consortium, samples: int = 2000, seed: int = 0
@@ -35,13 +32,11 @@ def shapley_values(
 
 def _exact(members: Consortium, N: int) -> Array:
     every = coalitions(N)
-    worth = np.concatenate([[0.0], _worth(members, every[1:])])
-    size = every.sum(axis=1)
-    values = np.empty(N)
+    worth, values = np.concatenate([[0.0], _worth(members, every[1:])]), np.empty(N)
+    share = np.array([1.0 / (N * comb(N - 1, int(size))) for size in every.sum(axis=1)[:-1]] + [0.0])
     for i in range(N):
         without = np.flatnonzero(~every[:, i])
-        share = np.array([1.0 / (N * comb(N - 1, int(s))) for s in size[without]])
-        values[i] = float(share @ (worth[without + (1 << i)] - worth[without]))
+        values[i] = float(share[without] @ (worth[without + (1 << i)] - worth[without]))
     return values
 
 
@@ -70,9 +65,9 @@ def _by_orders(members: Consortium, samples: int, seed: int) -> tuple[Array, Arr
     """From random orders in which owners come."""
     N, kinds, of, rng = int(members.number.sum()), len(members.records), members.entries, np.random.default_rng(seed)
     has = members.without_joining
-    if len(np.unique(has)) > LEVELS:
+    if len(np.unique(has)) > 64:  # rounded to so many levels
         span = np.log(np.maximum(has, 1e-12))
-        step = max(float(np.ptp(span)) / LEVELS, 1e-9)
+        step = max(float(np.ptp(span)) / 64, 1e-9)
         has = np.exp(np.round(span / step) * step)
     levels, which = np.unique(has, return_inverse=True)
     gains = np.empty((max(min(samples, 20_000_000 // N), 100), kinds))

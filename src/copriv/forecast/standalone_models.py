@@ -3,11 +3,10 @@
 In each world the public model has one ψ, an owner's own model another, and the runs of the consortium theirs. Joining pays
 in a run that is below both; the share of such runs over all worlds is the probability of a verdict.
 
-`Judgement` finds an owner's own model from its number of records and the heterogeneity, where it is not known which owner
-differs from which. `OwnJudgement` fits it in every world, where public rows say whose they are.
+Where public rows say whose they are, an owner's own model is fitted to its records in every world. Elsewhere it is found from
+its number of records and from the heterogeneity of each kind of owner that it may be of.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,21 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.forecast.assessment import Assessment
-from copriv.model.records import Records
-from copriv.populations.by_owner import HOPELESS, OwnerWorld, best_on, psi
-from copriv.populations.dealt import HeterogeneousWorld
-from copriv.populations.law import World, draw_without_replacement
+from copriv.forecast.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import HOPELESS, World, best_on, psi
 from copriv.types import Array
-
-SIZES = 4
-"""Numbers of records for which own models are fitted in each world; between them ψ is interpolated."""
-HOME = 0.05
-"""Cost of estimating at home how much weight the common model gets, as a part of the better model's error."""
-CLOSE = (1.0 / 3.0, 2.0 / 3.0)
-"""Between these probabilities a verdict is a close call."""
-BETTER = 1.0 - 1e-9
-"""A ψ below this multiple of another is better; closer ones differ by rounding."""
 
 
 @dataclass(frozen=True)
@@ -51,46 +39,116 @@ class OwnRecords:
     personalizing_close: bool
 
 
+def answer(pays: bool, close: bool) -> Answer:
+    """The answer in a word; a close call is open."""
+    return "open" if close else "yes" if pays else "no"
+
+
 def close_call(probability: float, *typically: bool) -> bool:
-    """Whether a verdict of this probability is a close call: it is near a half, or the medians shown contradict it."""
-    return CLOSE[0] < probability < CLOSE[1] or any(better is not (probability > 0.5) for better in typically)
+    """Whether a verdict is a close call: its probability is between 1/3 and 2/3, or the medians shown contradict it."""
+    return 1.0 / 3.0 < probability < 2.0 / 3.0 or any(better is not (probability > 0.5) for better in typically)
 
 
 @dataclass(frozen=True, eq=False)
-class WithoutJoining(ABC):
+class WithoutJoining:
     """What owners can have without joining, in each world."""
 
     public: Float[Array, " worlds"]
     """ψ of the public model."""
+    records: tuple[int, ...]
+    """Of each owner."""
+    sizes: Float[Array, " sizes"]
+    """Numbers of records that own models are fitted to, owners being alike."""
+    own: Float[Array, "worlds models"]
+    """ψ of an own model of each size, or of each owner, on its own population, above the best there."""
+    apart: Float[Array, "worlds kinds"]
+    """Heterogeneity of each kind of owner; 0 where owners are alike. An owner may be of any kind."""
+    known: tuple[World, ...] = ()
+    """The worlds, where public rows say how each owner differs."""
+    everybody: Float[Array, "worlds owners"] | None = None
+    """ψ on everybody's records of each owner's own model, in the same case."""
+    public_on_own: Float[Array, "worlds owners"] | None = None
+    """ψ of the public model on each owner's own population, in the same case."""
 
-    @abstractmethod
-    def kind(self, i: int) -> int:
-        """Owners of one kind are told the same of their own models."""
+    @classmethod
+    def of(cls, sample: PublicSample, records: Sequence[int], worlds: Sequence[World]) -> "WithoutJoining":
+        """For owners of these sizes, whose records are part of the pool of each world."""
+        model = sample.problem.feasible_set.project(sample.optimum.theta)
+        if worlds[0].laws:
+            return cls.of_known(model, worlds)
+        sizes = np.unique(np.asarray(records, dtype=np.float64))
+        if len(sizes) > 4:  # between four sizes ψ is interpolated
+            sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
+        public = np.array([psi(world.pool, model) for world in worlds])
+        own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
+        apart = np.array([np.zeros(1) if world.apart is None else world.apart for world in worlds])
+        return cls(public, tuple(map(int, records)), sizes, own, apart)
 
-    @abstractmethod
+    @classmethod
+    def of_known(cls, public_model: Float[Array, " p"], worlds: Sequence[World]) -> "WithoutJoining":
+        """For the owners of worlds that know how each one differs. public_model: that of the public rows, inside Θ."""
+        N = len(worlds[0].held)
+        everybody = np.full((len(worlds), N), HOPELESS)
+        own = everybody.copy()
+        for w, world in enumerate(worlds):
+            for i, records in enumerate(world.held):
+                found = best_on(world.pool, records, world.pool.optimum.theta)
+                if found is not None:
+                    everybody[w, i], own[w, i] = psi(world.pool, found.theta), world.on_own(i, found.theta[None])[0]
+        public = np.array([psi(world.pool, public_model) for world in worlds])
+        on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
+        return cls(public, (), np.zeros(0), own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
+
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
+        if self.everybody is not None:
+            return self.everybody[:, i : i + 1]
+        return self._of_size(i)[:, None] + self.apart
 
-    @abstractmethod
-    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
-        """Costs on owner i's own population, above the best model there, of its own model and of the common one."""
+    def _of_size(self, i: int) -> Float[Array, " worlds"]:
+        """ψ in each world of the own model of an owner of this size that does not differ."""
+        if len(self.sizes) == 1:
+            return self.own[:, 0]
+        x, at = np.log(self.records[i]), np.log(self.sizes)
+        return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
+
+    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array, Array]:
+        """Costs on owner i's own population, above the best model there: of its own model, the public and the common one.
+
+        Where it is known how the owner differs, the models that runs ended with are tried there; elsewhere its heterogeneity
+        adds to what the public and the common model cost, and to nothing of its own model's.
+        """
+        if self.public_on_own is not None:
+            t = [world.on_own(i, models) for world, models in zip(self.known, together.models, strict=True)]
+            return self.own[:, i : i + 1], self.public_on_own[:, i : i + 1], np.array(t)
+        apart = self.apart[:, None, :]
+        public, common = self.public[:, None, None], together.draws[:, :, None]
+        return self._of_size(i)[:, None, None], apart + public, apart + common
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
         """ψ in each world of the better of its own model and the public one."""
         return np.minimum(self.alone(i), self.public[:, None])
 
-    def pays(self, together: Float[Array, "worlds runs"], i: int) -> float:
-        """The probability that a run of the consortium is better than both."""
-        return float(np.mean(together[:, :, None] < BETTER * self.without_joining(i)[:, None, :]))
+    def verdict_on_own(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
+        """Whether joining pays on the owner's own records."""
+        own, public, common = np.broadcast_arrays(*self.on_own(together, i))
+        gives: dict[Model, Array] = {"common": common, "personalized": personalized_cost(own, common)}
+        return verdict_of(np.minimum(own, public), gives, asked)
+
+    def verdict_on_all(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
+        """Whether joining pays on everybody's records."""
+        without, common = np.broadcast_arrays(self.without_joining(i)[:, None, :], together.draws[:, :, None])
+        return verdict_of(without, {"common": common}, asked)
+
+    def enough_on_own(self, together: Assessment, i: int, worthwhile: float) -> float:
+        """The largest ψ of the common model, on everybody's records, with which joining typically pays on owner i's own."""
+        own, public, common = (float(np.median(cost)) for cost in self.on_own(together, i))
+        return enough(own, public, worthwhile) - (common - together.relative_fitness.end["median"])
 
     def on_own_records(self, together: Assessment, i: int) -> OwnRecords:
-        """Which model serves the owner's own records, from the same runs.
-
-        With costs a of its own model and t of the common one, the personalized model's is at/(a + t) and a little for
-        estimating the weights.
-        """
-        a, t = np.broadcast_arrays(*self.on_own(together, i))
-        both = a * t / np.maximum(a + t, 1e-300) + HOME * np.minimum(a, t)
+        """Which model serves the owner's own records, from the same runs."""
+        a, _, t = np.broadcast_arrays(*self.on_own(together, i))
+        both = personalized_cost(a, t)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
         alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
         return OwnRecords(
@@ -106,109 +164,26 @@ class WithoutJoining(ABC):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement(WithoutJoining):
-    """Of owners of which it is not known how each differs: own models by how many records they are fitted to."""
+def personalized_cost(own: Array, common: Array) -> Array:
+    """Cost of the model personalized at home, from those of the owner's own model and of the common one.
 
-    records: tuple[int, ...]
-    """Of each owner."""
-    sizes: Float[Array, " sizes"]
-    own: Float[Array, "worlds sizes"]
-    """ψ of an own model of each size, owners being alike; also its excess on the owner's own population."""
-    apart: Float[Array, "worlds kinds"]
-    """Each kind of owner's heterogeneity; 0 where owners are alike. An owner may be of any kind."""
-
-    @classmethod
-    def of(
-        cls,
-        sample: PublicSample,
-        records: Sequence[int],
-        worlds: Sequence[World],
-        unlike: Sequence[HeterogeneousWorld] | None = None,
-    ) -> "Judgement":
-        """For owners of these sizes, whose records are part of the pool. unlike: the same worlds, where owners differ."""
-        sizes = np.unique(np.asarray(records, dtype=np.float64))
-        if len(sizes) > SIZES:
-            sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], SIZES)))
-        model = sample.problem.feasible_set.project(sample.optimum.theta)
-        public = np.array([psi(world.pool, model) for world in worlds])
-        own = np.array([[_own(world, int(n), sample) for n in sizes] for world in worlds])
-        apart = np.zeros((len(worlds), 1)) if unlike is None else np.array([world.apart for world in unlike])
-        return cls(public, tuple(int(n) for n in records), sizes, own, apart)
-
-    def kind(self, i: int) -> int:
-        return self.records[i]
-
-    def alone(self, i: int) -> Float[Array, "worlds kinds"]:
-        return self._unknown(i)[:, None] + self.apart
-
-    def _unknown(self, i: int) -> Float[Array, " worlds"]:
-        """ψ in each world of the own model of an owner of this size that does not differ."""
-        if len(self.sizes) == 1:
-            return self.own[:, 0]
-        x, at = np.log(self.records[i]), np.log(self.sizes)
-        return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
-
-    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
-        """The owner's heterogeneity adds to the common model's cost, and to nothing of its own model's."""
-        return self._unknown(i)[:, None, None], self.apart[:, None, :] + together.draws[:, :, None]
+    With costs a and t of the two, the best mix of them costs at/(a + t), and a little for estimating its weights.
+    """
+    return own * common / np.maximum(own + common, 1e-300) + 0.05 * np.minimum(own, common)
 
 
-@dataclass(frozen=True, eq=False)
-class OwnJudgement(WithoutJoining):
-    """Of owners that have records of their own in each world, to which their models are fitted."""
-
-    worlds: tuple[OwnerWorld, ...]
-    everybody: Float[Array, "worlds owners"]
-    """ψ of own models on everybody's records."""
-    own: Float[Array, "worlds owners"]
-    """ψ of own models on their own populations, above the best there."""
-
-    @classmethod
-    def within(cls, public_model: Float[Array, " p"], worlds: Sequence[OwnerWorld]) -> "OwnJudgement":
-        """public_model: that of the public rows, inside Θ."""
-        everybody = np.full((len(worlds), len(worlds[0].held)), HOPELESS)
-        own = everybody.copy()
-        for w, world in enumerate(worlds):
-            for i, records in enumerate(world.held):
-                found = best_on(world.pool, records, world.pool.optimum.theta)
-                if found is not None:
-                    everybody[w, i], own[w, i] = psi(world.pool, found.theta), world.on_own(i, found.theta[None])[0]
-        return cls(np.array([psi(world.pool, public_model) for world in worlds]), tuple(worlds), everybody, own)
-
-    def kind(self, i: int) -> int:
-        return i
-
-    def alone(self, i: int) -> Float[Array, "worlds one"]:
-        return self.everybody[:, i : i + 1]
-
-    def on_own(self, together: Assessment, i: int) -> tuple[Array, Array]:
-        """The models that runs ended with are tried on the owner's own population."""
-        t = [world.on_own(i, models) for world, models in zip(self.worlds, together.models, strict=True)]
-        return self.own[:, i : i + 1], np.array(t)
+def enough(own: float, public: float, worthwhile: float) -> float:
+    """The largest cost of the common model on an owner's own records with which joining pays, from costs there; 0 if none."""
+    wanted = min(own, public) - worthwhile * (1.0 + min(own, public))
+    costs = np.geomspace(1e-9, 1e6, 601)
+    paying = costs[np.minimum(costs, personalized_cost(np.asarray(own), costs)) <= wanted]
+    return float(paying[-1]) if len(paying) else 0.0
 
 
-def _own(world: World, records: int, sample: PublicSample) -> float:
-    raw = world.pool.unbounded[0]
-    counts = np.rint(raw.weight).astype(np.int64)
-    if records >= counts.sum():
+def _own(world: World, records: int) -> float:
+    """ψ of a model fitted to so many records of the pool."""
+    hand = world.hand(records)
+    if hand is None:
         return 0.0
-    hand = draw_without_replacement(np.random.default_rng([*world.seed, records]), counts, records)
-    some = hand > 0
-    rows = Records(raw.features[some], raw.target[some], hand[some].astype(np.float64))
-    found = best_on(sample.problem, rows, world.pool.optimum.theta)
-    return HOPELESS if found is None else psi(world.pool, found.theta)
-
-
-def judged(
-    sample: PublicSample,
-    records: Sequence[int],
-    worlds: Sequence[World],
-    unlike: "Sequence[HeterogeneousWorld | OwnerWorld] | None",
-) -> WithoutJoining:
-    """By owners where the worlds know them, else by sizes. worlds: alike; unlike: the same where owners differ, or None."""
-    known = [world for world in unlike or () if isinstance(world, OwnerWorld)]
-    if known:
-        return OwnJudgement.within(sample.problem.feasible_set.project(sample.optimum.theta), known)
-    guessed = None if unlike is None else [world for world in unlike if isinstance(world, HeterogeneousWorld)]
-    return Judgement.of(sample, records, worlds, guessed)
+    best = best_on(world.pool, hand, world.pool.optimum.theta)
+    return psi(world.pool, None if best is None else best.theta)

@@ -10,14 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from copriv.errors import UsageError
-from copriv.forecast.coalition_value import Consortium, least, least_number
+from copriv.forecast.coalition_value import least, least_number
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
 
 MOST_MORE_OWNERS = 10_000
-SURE = 0.95
-"""The part of worlds and runs in which a target is reached "nearly surely"."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,14 @@ def reach(outlook: Forecast, value: float) -> Target:
     if not (np.isfinite(value) and value > 0):
         raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
     members = outlook.consortium
-    spread = float(quantiles(outlook.recommended.draws, [SURE])[0]) / max(outlook.together, 1e-300)
+    spread = float(quantiles(outlook.recommended.draws, [0.95])[0]) / max(outlook.together, 1e-300)
     each = members.one_by_one()
     like = int(np.median(each.records)), float(np.median(each.epsilon))
+
+    def enough(more: int) -> bool:
+        # As many owners of one kind, as one: (κ/ε)² adds up.
+        return members.joined_by(more * like[0], like[1] / np.sqrt(more)).together() <= value
+
     by: Literal["public", "together", "nobody"] = "nobody"
     if outlook.public_only <= value:
         by = "public"
@@ -84,7 +87,7 @@ def reach(outlook: Forecast, value: float) -> Target:
         members.epsilon_for(value),
         members.epsilon_for(value / max(spread, 1.0)),
         least(lambda t: replace(members, records=t * members.records).together() <= value, 1e-6, 1e6),
-        _more(members, value, *like),
+        0 if members.together() <= value else least_number(enough, MOST_MORE_OWNERS),
         like,
     )
 
@@ -99,31 +102,12 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
     if not stay.any():
         raise UsageError("without: nobody would be left; leave at least one owner in")
     cost, together = float(members.cost(stay)), members.together()
-    times = least(lambda t: float(replace(members, epsilon=t * members.epsilon).cost(stay)) <= together, 1e-4, 1e4)
     return Without(
         tuple(name for name in known if name in names),
         cost,
         together,
         cost - together,
         members.as_records(together) - members.as_records(cost),
-        times,
+        members.in_place_of(stay),
         {known[i]: bool(cost < members.without_joining[i]) for i in np.flatnonzero(stay)},
     )
-
-
-def _more(members: Consortium, value: float, records: int, epsilon: float) -> int | None:
-    """How many more owners of these records and ε it takes; 0 where none are needed."""
-
-    def enough(more: int) -> bool:
-        wider = replace(
-            members,
-            counts=np.append(members.number, 1.0),
-            records=np.append(members.records, float(more * records)),
-            # As many owners of one kind, as one: (κ/ε)² adds up.
-            epsilon=np.append(members.epsilon, epsilon / np.sqrt(more)),
-            overlap=np.append(members.overlap, 1.0),
-            without=None,
-        )
-        return wider.together() <= value
-
-    return 0 if members.together() <= value else least_number(enough, MOST_MORE_OWNERS)

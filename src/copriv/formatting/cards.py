@@ -1,15 +1,16 @@
 """How a value shows itself: on one screen where it is printed, and as HTML in a notebook, both from one card.
 
-A class inherits `Shown` and says its `_card`: a title, sentences and tables. One that says none is told by its fields. Arrays
-are told by their shapes alone: what is in them may be records. Whatever is in a name, no control character of it reaches a
-terminal and no markup of it a notebook.
+A class inherits `Shown` and says its `_card`: a title, sentences and tables; or it names the function of `copriv.display`
+that makes them (`_teller`). One that says neither is told by its fields. Arrays are told by their shapes alone: what is in
+them may be records. Whatever is in a name, no control character of it reaches a terminal and no markup of it a notebook.
 """
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from html import escape
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -33,17 +34,25 @@ class Table:
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    more: str = ""
-    """What is not shown, in words."""
+    what: str = "rows"
+    """What the rows are called, where not all of them are shown."""
+    strong: int = -1
+    """The row that stands out on a terminal; none by default."""
 
     @classmethod
     def of(
-        cls, head: Sequence[str], items: Sequence[Item], cells: Callable[[Item], Sequence[str]], what: str
+        cls, head: Sequence[str], items: Sequence[Item], cells: Callable[[Item], Sequence[str]], what: str = "rows"
     ) -> "Table":
-        """The first ROWS of many items (one more, where that is the last), each made into cells; `what` they are called."""
-        left = len(items) - ROWS if len(items) > ROWS + 1 else 0
-        rows = tuple(tuple(printable(cell, _CELL) for cell in cells(item)) for item in items[: len(items) - left])
-        return cls(tuple(head), rows, f"and {left:,} more {what}" if left > 0 else "")
+        """A row for each item, made into cells; `what` the items are called."""
+        return cls(tuple(head), tuple(tuple(printable(cell, 100) for cell in cells(item)) for item in items), what)
+
+    def first(self, most: int) -> tuple[tuple[tuple[str, ...], ...], str]:
+        """The first `most` rows (one more, where that is the last), and in words how many are left out.
+
+        A table without a head, which lists a value's fields, is shown whole.
+        """
+        left = len(self.rows) - most if self.head and len(self.rows) > most + 1 else 0
+        return self.rows[: len(self.rows) - left], f"and {left:,} more {self.what}" if left else ""
 
 
 @dataclass(frozen=True)
@@ -72,9 +81,10 @@ class Card:
                 parts.append(f"<p>{_escaped(part)}</p>")
                 continue
             head = f"<thead>{_row(part.head, 'th')}</thead>" if part.head else ""
-            body = "".join(_row(cells, "td") for cells in part.rows)
+            rows, more = part.first(ROWS)
+            body = "".join(_row(cells, "td") for cells in rows)
             parts.append(f"<table>{head}<tbody>{body}</tbody></table>")
-            parts += [f"<p>{_escaped(part.more)}</p>"] if part.more else []
+            parts += [f"<p>{_escaped(more)}</p>"] if more else []
         return f'<div class="copriv">{"".join(parts)}</div>'
 
 
@@ -86,8 +96,18 @@ def _row(cells: tuple[str, ...], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag}>{_escaped(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
+def above(where: str) -> Callable[..., Any]:
+    """The function at "module:name". Rooms below name what tells and draws their results; they never import it."""
+    module, _, name = where.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
 class Shown:
     """A value that fits a screen when it is printed, and a notebook's cell when it is its last line."""
+
+    _teller: ClassVar[str] = ""
+    """ "module:function" of the card, where it is made in `copriv.display`."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -95,7 +115,8 @@ class Shown:
         cls.__repr__ = cls.__str__ = Shown._told  # type: ignore[method-assign, assignment]
 
     def _card(self) -> Card:
-        return Card(type(self).__name__, (fields_of(self),))
+        card: Card = above(self._teller)(self) if self._teller else Card(type(self).__name__, (fields_of(self),))
+        return card
 
     def _told(self) -> str:
         return self._card().text()
@@ -146,7 +167,8 @@ def _several(values: Mapping[Any, Any] | Sequence[Any]) -> str:
 
 def _lines(table: Table) -> list[str]:
     """Columns as wide as their cells, the widest ones cut where a line would be too long."""
-    rows = [*([table.head] if table.head else []), *table.rows]
+    first, more = table.first(ROWS)
+    rows = [*([table.head] if table.head else []), *first]
     rows = [tuple(printable(cell, _CELL) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH:
@@ -161,4 +183,4 @@ def _lines(table: Table) -> list[str]:
             for j, (cell, width) in enumerate(zip(cells, widths, strict=True))
         ]
         lines.append(_GAP.join(placed).rstrip())
-    return lines + ([table.more] if table.more else [])
+    return lines + ([more] if more else [])

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeAlias
 
 from copriv.errors import CoprivError, UsageError
+from copriv.formatting.cards import above
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | Any]
 """A table by its columns, all of one length."""
@@ -44,7 +45,7 @@ class Framed:
 
 
 class Drawn:
-    """A result that can be drawn. It names its pictures by where they are made, for what draws stands above what is drawn."""
+    """A result that can be drawn. It names its pictures by where they are made, because `pictures` imports the results."""
 
     _pictures: ClassVar[Mapping[str, str]]
     """Name → "module:function"; the first is the one that is drawn when none is named."""
@@ -59,12 +60,11 @@ class Drawn:
         name = next(iter(self._pictures)) if picture is None else picture
         if name not in self._pictures:
             raise UsageError(f"plot: there is no picture {picture!r} of this; there is {', '.join(self._pictures)}")
-        module, _, function = self._pictures[name].partition(":")
         try:
             import_module("matplotlib")
         except ImportError:
             raise CoprivError("plot: matplotlib is not installed; pip install matplotlib") from None
-        return getattr(import_module(module), function)(self)
+        return above(self._pictures[name])(self)
 
 
 def columns_of(items: Sequence[Any], names: Sequence[str]) -> Columns:

@@ -61,13 +61,13 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def short_percent(ratio: float) -> str:
-    """Three significant digits, for a sentence; from ten on as a multiple.
+def counted(number: int, what: str) -> str:
+    """A number of things.
 
-    >>> short_percent(0.01234), short_percent(1234.5)
-    ('1.23 %', '1,234 times')
+    >>> counted(1, "owner"), counted(1200, "owner")
+    ('1 owner', '1,200 owners')
     """
-    return f"{100 * ratio:.3g} %" if ratio < 10 else f"{ratio:,.0f} times"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def json_ready(value: Any) -> Any:

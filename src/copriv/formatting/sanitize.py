@@ -6,6 +6,8 @@ import unicodedata
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls, formats (which turn the direction of writing), halves of characters, private and unknown ones, ends of lines."""
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters, marks and signs of which nothing is drawn: fillers, joiners and selectors of variants."""
 
 _FORMULA = re.compile(r"(^|;)(?='*\s*[=+@\-＝＋＠－])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -13,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def printable(text: str, most: int = 500) -> str:
     """The text on one line, what cannot be seen as \\x1b, at most so many characters."""
-    shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN else c for c in text[:most])
+    shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN or _BLANK.match(c) else c for c in text[:most])
     return shown if len(shown) <= most and len(text) <= most else shown[: most - 1] + "…"
 
 

@@ -1,25 +1,23 @@
-"""How owners answer: one mechanism a file, behind the seam of `mechanism`. Nobody else tells them apart by name.
+"""How owners answer: mechanisms behind the seam of `mechanism`. Nobody else tells them apart by name.
 
-| mechanism        | file               | over a run   | leaves                                   |
-| ---------------- | ------------------ | ------------ | ---------------------------------------- |
-| laplace          | `laplace`          | ε            | clipped mean gradient + Laplace noise    |
-| laplace-composed | `laplace_composed` | (ε, δ)       | the same, less noise                     |
-| gaussian         | `gaussian`         | (ε, δ)       | mean gradient clipped in L2 + normal     |
-| statistics       | `statistics`       | ε            | gradient at θ and second moments, once   |
-| objective        | `objective`        | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
+| mechanism        | file         | over a run   | leaves                                   |
+| ---------------- | ------------ | ------------ | ---------------------------------------- |
+| laplace          | `gradients`  | ε            | clipped mean gradient + Laplace noise    |
+| laplace-composed | `gradients`  | (ε, δ)       | the same, less noise                     |
+| gaussian         | `gradients`  | (ε, δ)       | mean gradient clipped in L2 + normal     |
+| statistics       | `statistics` | ε            | gradient at θ and second moments, once   |
+| objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
 """
 
 from copriv.errors import AgreementError
-from copriv.mechanisms.gaussian import Gaussian
-from copriv.mechanisms.gradients import ClippedGradient, GradientNoise
-from copriv.mechanisms.laplace import Laplace
-from copriv.mechanisms.laplace_composed import LaplaceComposed
-from copriv.mechanisms.mechanism import Guarantee, Mechanism, PrivateAnswer
+from copriv.mechanisms.gradients import ClippedGradient, Gaussian, GradientNoise, Laplace, LaplaceComposed
+from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.objective import Objective
 from copriv.mechanisms.one_answer import OneAnswer
 from copriv.mechanisms.statistics import Statistics
+from copriv.privacy.noise import PrivateAnswer
 
 ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), Objective()]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
@@ -41,6 +39,7 @@ __all__ = [
     "Guarantee",
     "Mechanism",
     "OneAnswer",
+    "Phase",
     "PrivateAnswer",
     "named",
 ]

@@ -1,7 +1,19 @@
-"""Mechanisms by which an owner answers many queries: the mean of clipped gradients, with fresh noise each time."""
+"""Mechanisms by which an owner answers many queries: the mean of clipped gradients, with fresh noise each time.
+
+| mechanism        | noise                                                                                       |
+| ---------------- | ------------------------------------------------------------------------------------------- |
+| laplace          | Laplace, gradients clipped in L1, pure ε: each of m answers spends ε/m                      |
+| laplace-composed | Laplace, gradients clipped in L1, (ε, δ) over the run, with less of it than pure ε needs    |
+| gaussian         | normal, gradients clipped in L2, (ε, δ) over the run, accounted for exactly                 |
+
+Replacing one of n records moves the mean by at most 2Ξ/n in the norm that gradients are clipped in, so Laplace noise of
+scale 2Ξm/(nε) on each coordinate makes an answer (ε/m)-private, whatever was asked before it (A, Thm 1; S, Thm 1). With δ,
+the privacy losses of m answers are added up as a distribution in place of their worst cases (`copriv.privacy.approximate`).
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float
@@ -9,12 +21,12 @@ from jaxtyping import Float
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, measured_over, noise_in_words
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.clipping import clipped_mean_gradient, mean_sensitivity
-from copriv.privacy.noise import Law, Order, Releases, Waits
+from copriv.privacy.noise import GRID, Law, Order, Releases, Waits, laplace_scale
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClippedGradient:
     """The mean of gradients clipped to norm `bound` (in L1 or L2), and the noise that was made for it."""
 
@@ -53,18 +65,11 @@ class GradientNoise(Mechanism):
 
     def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
         self.check_delta(agreed)
-        κ = owner.overlap
-        return (
-            2.0 * agreed.gradient_bound / owner.records
-            * self.multiplier(agreed.answers, owner.epsilon / κ, owner.delta / κ)
-        )  # fmt: skip
+        return 2.0 * agreed.gradient_bound / owner.records * self.multiplier(agreed.answers, *owner.budget)
 
     def variance(self, agreed: AgreedTerms, answers: int) -> float:
         """v(m): the variance of noise in one coordinate of Σ w_i Q̄_i, for Ξ = 1 and m answers of each owner."""
-        scales = [
-            2.0 / o.records * self.multiplier(answers, o.epsilon / o.overlap, o.delta / o.overlap)
-            for o in agreed.owner_tables
-        ]  # fmt: skip
+        scales = [2.0 / owner.records * self.multiplier(answers, *owner.budget) for owner in agreed.owner_tables]
         return self.noise.variance * float(np.sum((agreed.weights * agreed.by_owner(scales)) ** 2))
 
     def weighed(self, agreed: AgreedTerms) -> bool:
@@ -83,3 +88,82 @@ class GradientNoise(Mechanism):
         units, clipped = measured_over(agreed, owner, self.norm)
         what = f"at most {agreed.answers} mean gradients of the {agreed.model.loss} loss over {units}, {clipped}"
         return what, noise_in_words(self.noise, self.scale(agreed, owner))
+
+
+class Laplace(GradientNoise):
+    """Pure ε, many answers. This is what an agreement that names no mechanism gets."""
+
+    name = "laplace"
+    guarantee = Guarantee.PURE
+    noise = Law.LAPLACE
+    norm = 1
+
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        return answers / epsilon
+
+    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
+        self.check_delta(agreed)
+        return laplace_scale(agreed.gradient_bound, agreed.answers, owner.records, owner.epsilon, owner.overlap)
+
+    def variance(self, agreed: AgreedTerms, answers: int) -> float:
+        return 8.0 * answers**2 * noise_of(agreed)
+
+    def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
+        from copriv.privacy.laplace import DrawnAhead, LaplaceAnswer  # OpenDP, which a simulation never needs, is slow
+
+        each, _ = self.cost(agreed, owner)
+        return DrawnAhead(LaplaceAnswer(sensitivity, each, n_parameters), largest=agreed.gradient_bound)
+
+
+class LaplaceComposed(GradientNoise):
+    """(ε, δ), many answers, Ξ in L1."""
+
+    name = "laplace-composed"
+    guarantee = Guarantee.APPROXIMATE
+    noise = Law.LAPLACE
+    norm = 1
+    phrase = "composed Laplace noise"
+
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        from copriv.privacy.approximate import laplace_multiplier
+
+        return laplace_multiplier(answers, epsilon, delta)
+
+    def weighed(self, agreed: AgreedTerms) -> bool:
+        budgets = {owner.budget for owner in agreed.owner_tables}
+        return super().weighed(agreed) and len(budgets) <= 4  # accounting takes a second each
+
+    def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
+        from copriv.privacy.laplace import DrawnAhead, LaplaceAnswer
+
+        β = self.multiplier(agreed.answers, *owner.budget)
+        # A draw on the grid of step g is as private as one on the line that moves g²/(4b) further (docs/proofs).
+        further = n_parameters * 2.0 ** (2 * GRID) / (4 * β * sensitivity)
+        answer = LaplaceAnswer(sensitivity + further, Fraction(1 / β), n_parameters)
+        return DrawnAhead(answer, largest=agreed.gradient_bound)
+
+
+class Gaussian(GradientNoise):
+    """(ε, δ), many answers, Ξ in L2."""
+
+    name = "gaussian"
+    guarantee = Guarantee.APPROXIMATE
+    noise = Law.NORMAL
+    norm = 2
+    phrase = "normal noise"
+
+    def multiplier(self, answers: int, epsilon: float, delta: float) -> float:
+        from copriv.privacy.approximate import gaussian_multiplier
+
+        return gaussian_multiplier(answers, epsilon, delta)
+
+    def releases(self, sensitivity: float, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int) -> Releases:
+        from copriv.privacy.approximate import GaussianAnswer
+
+        return GaussianAnswer(sensitivity, self.multiplier(agreed.answers, *owner.budget), n_parameters)
+
+
+def noise_of(agreed: AgreedTerms, weights: Array | None = None) -> float:
+    """ν = Σ w_i² κ_i²/(n_i ε_i)²: one answer's noise in the owners' average is 8ν for Ξ = 1."""
+    w = agreed.weights if weights is None else weights
+    return float(np.sum((w * agreed.overlaps / (agreed.records * agreed.epsilons)) ** 2))

@@ -5,16 +5,15 @@ A mechanism takes terms and gives numbers, words or the owner's own answers; it 
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
-from copriv.model.records import InBlocks, Records
-from copriv.privacy.accounting import epsilon_per_answer
-from copriv.privacy.noise import Law, Order, Waits
+from copriv.privacy.noise import Law, Order, PrivateAnswer, epsilon_per_answer
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
@@ -27,18 +26,17 @@ class Guarantee(Enum):
     EITHER = "ε, or (ε, δ) where owners state a δ"
 
 
-@runtime_checkable
-class PrivateAnswer(Protocol):
-    """A mechanism with everything agreed already inside it; `answer` may be called once the ledger is charged."""
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """One mechanism at work at one owner: what it gives, what that costs, and what may be asked. A run is one phase."""
 
-    @property
-    def ahead(self) -> Waits | None:
-        """The noise that may be drawn before a query, where the mechanism allows it."""
-        ...
-
-    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """What leaves the owner. Fresh noise each time."""
-        ...
+    private: PrivateAnswer
+    charge: tuple[Fraction, Fraction]
+    """ε and δ that the ledger is charged before a record is read (`Mechanism.cost`)."""
+    answers: int
+    """Most answers; the one after them is refused."""
+    at: Float[Array, " p"] | None
+    """The one θ that may be asked at; None where any one inside Θ may."""
 
 
 class Mechanism(ABC):
@@ -108,6 +106,12 @@ class Mechanism(ABC):
         Raises AgreementError, InvalidInput or CoprivError where it cannot be kept: before anything is spent.
         """
 
+    def phase(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> Phase:
+        """This mechanism at work at an owner, with real noise. Raises as `in_earnest` does."""
+        private = self.in_earnest(agreed, owner, n_parameters, loss)
+        at = start_of(agreed, n_parameters) if self.one_answer else None
+        return Phase(private, self.cost(agreed, owner), agreed.answers, at)
+
     def cost(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[Fraction, Fraction]:
         """ε and δ that the ledger is charged before a record is read: at every answer, or, with δ, for all at the first.
 
@@ -144,5 +148,11 @@ def measured_over(agreed: AgreedTerms, owner: OwnerTerms, order: Order) -> tuple
 
 def noise_in_words(law: Law, scale: float) -> str:
     """ "Laplace noise of scale 0.08"."""
-    normal = "normal noise of standard deviation"
-    return f"{normal if law is Law.NORMAL else 'Laplace noise of scale'} {scale:.3g}"
+    words = {Law.LAPLACE: "Laplace noise of scale", Law.NORMAL: "normal noise of standard deviation"}
+    return f"{words[law]} {scale:.3g}"
+
+
+def start_of(agreed: AgreedTerms, n_parameters: int) -> Float[Array, " p"]:
+    """θ₀: the agreed start, or 0."""
+    start = agreed.agreement.start
+    return np.zeros(n_parameters) if start is None else np.array(start)

@@ -6,10 +6,7 @@ start and b a vector of independent draws, the owner finds
     θ̂ = argmin over all θ of  F(θ) = (1/n) Σ ℓ̃(θ; x, y) + (σ/2)‖θ‖² + (λ/2)(θ − θ₀)ᵀP⁻¹(θ − θ₀) + bᵀθ
 
 and releases θ̂ + v, v a little more noise. ℓ̃ is ωℓ with its slope clipped so that ‖∇ℓ̃‖ ≤ Ξ (still convex: φ′ stays
-monotone); ω = min(1, r²/xᵀPx) lets a record beyond `reach` r count less. Source: Chaudhuri, Monteleoni and Sarwate
-2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit, coordinatewise noise, clipped
-slopes, an anchor of any shape, and what the solver leaves are ours. The proof is in docs/explanation/mechanisms.md;
-in short, ε = ε₁ + ε₂ + ε₃ where
+monotone); ω = min(1, r²/xᵀPx) lets a record beyond `reach` r count less. Then ε = ε₁ + ε₂ + ε₃ (docs/proofs/objective.md):
 
     ε₁: D and D′ give the same θ̂ for noises that differ by ∇(their losses), at most 2Ξ/n in norm;
         Laplace draws of scale 2Ξ/(nε₁), Ξ in L1: a ratio of at most e^ε₁.
@@ -17,32 +14,32 @@ in short, ε = ε₁ + ε₂ + ε₃ where
     ε₂: the map from b to θ̂ stretches volume differently under D and D′, by det ratio at most 1 + s with
         s = c·r²/(n(λ + σμ)), c = sup φ″ and μ the least eigenvalue of P: ε₂ = log(1 + s), or s where a unit has
             many rows.
-    ε₃: the solver stops within a known distance of θ̂; v, Laplace, hides the rest (`REMAINDER` of ε).
+    ε₃: the solver stops within a known distance of θ̂; v, Laplace, hides the rest (`REMAINDER` of ε), low-order bits of θ̂
+        in floating point included. A model too large for that (`Tilted.rounding`) is not released.
 
 Assumed, and checked where it can be: a linear loss with a Lipschitz slope (squared, logistic, huber, smoothed hinge);
 F's minimum over all of R^p (the learner projects later). That the solver reaches its tolerance for any records, and in how
 many passes, is proved (`most_passes`); rounding that kept it from there would raise NotCertified after the charge.
 
-Floating point. b and v are OpenDP's draws, exact and on a grid. θ̂ is a function of b in floating point, whose
-low-order bits could give records away as those of textbook Laplace noise do; what leaves is θ̂ + v rounded to v's
-grid by OpenDP, and v is sized for any difference below the solver's tolerance, rounding of the solution included.
-That covers low-order bits as long as the computed gradient at the solution is right to half of the solver's residual: a
-part of that is for rounding of its sum (`clipping.ROUNDING`), the rest for rounding inside predictions and the anchor,
-which grows with the model (`Tilted.rounding`). A model that is too large for it is not released.
+Source: Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; with (ε, δ), Kifer, Smith and Thakurta 2012. Replacing a unit,
+coordinatewise noise, clipped slopes, an anchor of any shape, and what the solver leaves are ours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
+from copriv.losses import SmoothedHinge
 from copriv.mechanisms.objective_solver import CHECK, FEW, Tilt, Tilted, sure_passes
 from copriv.mechanisms.one_answer import in_memory
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.noise import GRID, Releases
+from copriv.privacy.release_time import timed
 from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
@@ -83,14 +80,26 @@ class Perturbation(Tilt):
     def _least_eigenvalue(self) -> float:
         return float(np.linalg.eigvalsh(self.matrix)[0]) * (1 - 1e-9)
 
+    def smoothed(self, smoothing: float | None, **terms: Any) -> "Perturbation":
+        """The same with other terms; a smoothing is a rounded hinge's."""
+        surface = self.surface if smoothing is None else SmoothedHinge(smoothing)
+        return replace(self, surface=surface, **terms)
+
+    def _change(self, records: int, spent: float) -> float:
+        """c·r²/(n·s), s the relative change of the Hessian that spends so much of ε: what M is to be at least."""
+        s = spent if self.many_rows else np.expm1(min(spent, LARGEST_SPEND))
+        return float(self.surface.curvature * self.farthest**2 / (records * s))
+
+    def anchor_that_spends(self, records: int, spent: float) -> float:
+        """λ for an ε₂ of so much; 0 or less where the regulariser is enough."""
+        return self._change(records, spent) - self.regularization * float(np.linalg.eigvalsh(self.matrix)[0])
+
     def firmness(self, records: int, epsilon: float) -> float:
         """λ, for an owner of n units and ε."""
         if self.anchor is not None:
             return self.anchor
-        spend = min(CURVATURE * epsilon, LARGEST_SPEND)
-        s = spend if self.many_rows else np.expm1(spend)
-        needed = self.surface.curvature * self.farthest**2 / (records * s)
-        return max(float(needed) * (1 + 1e-9) - self.regularization * self._least_eigenvalue, 0.0)
+        needed = self._change(records, min(CURVATURE * epsilon, LARGEST_SPEND))
+        return max(needed * (1 + 1e-9) - self.regularization * self._least_eigenvalue, 0.0)
 
     def curvature_cost(self, records: int, epsilon: float) -> float:
         """ε₂: a rank-one change of the Hessian moves its log-determinant by log(1 + s), any other by s at most."""
@@ -111,11 +120,7 @@ class Perturbation(Tilt):
         """ε₁ = ε − ε₂ − ε₃. Raises AgreementError, naming the least anchor, where nothing is left."""
         left = (1 - REMAINDER) * epsilon - self.curvature_cost(records, epsilon)
         if not left > 0:
-            least = (
-                self.surface.curvature
-                * self.farthest**2
-                / (records * np.expm1(min((1 - REMAINDER) * epsilon, LARGEST_SPEND)))
-            )
+            least = self._change(records, (1 - REMAINDER) * epsilon)
             raise AgreementError(
                 f"agreement.anchor: {self.anchor:g} leaves nothing of epsilon {epsilon:g} for noise at {records} "
                 f"records; it must be well above {least:.3g}, or left out"
@@ -136,9 +141,8 @@ class Perturbation(Tilt):
         """
         p = len(self.start)
         residual = self.residual + np.sqrt(p) * 2.0**GRID
-        off = max(
-            np.sqrt(p) * residual / self.strength(records, epsilon), 100 * p * 2.0**GRID
-        )  # or v is lost in its grid
+        # A smaller one than the second would be lost in its grid.
+        off = max(np.sqrt(p) * residual / self.strength(records, epsilon), 100 * p * 2.0**GRID)
         return float(2.0 * off / (REMAINDER * epsilon))
 
     def most_passes(self, records: int, epsilon: float, tilt: float) -> int:
@@ -147,9 +151,8 @@ class Perturbation(Tilt):
         least, largest = np.linalg.eigvalsh(self.matrix)[[0, -1]]
         steepest = self.surface.curvature * self.farthest**2 + λ + σ * largest
         size = np.sqrt(largest) * (self.bound + σ * np.linalg.norm(self.start) + tilt)
-        sure = sure_passes(
-            float(steepest / (λ + σ * least)) * (1 + 1e-6), float(size), float(least), 0.5 * self.residual
-        )
+        condition = float(steepest / (λ + σ * least)) * (1 + 1e-6)
+        sure = sure_passes(condition, float(size), float(least), 0.5 * self.residual)
         return FEW + sure + sure // CHECK + 8
 
     def tied(self, records: int, epsilon: float) -> Tilted:
@@ -194,16 +197,15 @@ class ObjectiveAnswer:
     def __post_init__(self) -> None:
         count("records", self.units)
         _ = self._tilt.scale
-        if self._tilted.rounding(self.agreed.start + V_SCALES * self._rest.scale) > self._most_rounding:
+        if not self._hidden(self.agreed.start + V_SCALES * self._rest.scale):
             raise AgreementError(
                 f'agreement: mechanism "objective" cannot hide its own rounding at {self.units} records and epsilon '
                 f"{float(self.epsilon):g}; agree on a larger anchor, smaller features or more smoothing"
             )
 
-    @property
-    def _most_rounding(self) -> float:
-        """At θ̂ + v, and as much again for v."""
-        return self.agreed.residual / 8.0
+    def _hidden(self, released: Float[Array, " p"]) -> bool:
+        """Whether rounding at θ̂ + v stays within its share, with as much again for v."""
+        return self._tilted.rounding(released) <= self.agreed.residual / 8.0
 
     @cached_property
     def _tilted(self) -> Tilted:
@@ -231,9 +233,8 @@ class ObjectiveAnswer:
         from copriv.privacy.laplace import LaplaceAnswer
 
         ε3 = Fraction(REMAINDER) * self.epsilon * Fraction(999_999, 1_000_000)
-        return LaplaceAnswer(
-            self.agreed.remainder_scale(self.units, float(self.epsilon)) * float(ε3), ε3, len(self.agreed.start)
-        )
+        sensitivity = self.agreed.remainder_scale(self.units, float(self.epsilon)) * float(ε3)
+        return LaplaceAnswer(sensitivity, ε3, len(self.agreed.start))
 
     @property
     def most_passes(self) -> int:
@@ -243,12 +244,12 @@ class ObjectiveAnswer:
 
     def seconds(self, records: Records) -> float:
         """Seconds for `most_passes`: FEW of Newton's, half of them with a Hessian, and the sure ones of a gradient each."""
-        from copriv.mechanisms.answer_timing import mean_of
-
         rows, θ = self._tilted.prepared(records), self.agreed.start
-        gradient = mean_of(lambda: rows.gradient(θ, θ))
-        newton = 0.5 * FEW * (gradient + mean_of(lambda: rows.hessian(θ)))
-        return mean_of(lambda: self._tilted.prepared(records)) + newton + (self.most_passes - FEW) * gradient
+        gradient, hessian, prepared = (
+            float(np.mean(timed(work)))
+            for work in (lambda: rows.gradient(θ, θ), lambda: rows.hessian(θ), lambda: self._tilted.prepared(records))
+        )
+        return prepared + 0.5 * FEW * (gradient + hessian) + (self.most_passes - FEW) * gradient
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.
@@ -259,7 +260,7 @@ class ObjectiveAnswer:
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
         released = self._rest.release(self._tilted.prepared(in_memory(records)).minimum(tilt))
-        if self._tilted.rounding(released) > self._most_rounding:
+        if not self._hidden(released):
             raise NotCertified(
                 f"objective: the fit went as far as {np.abs(released).max():.3g}, where rounding could tell records; nothing "
                 "was released. Agree on a larger anchor or features in larger units"

@@ -13,24 +13,20 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
-from copriv.model.records import Records
-from copriv.privacy.clipping import BLOCK, SMALLEST_FACTOR, exact_sum, row_norms
+from copriv.model.records import BLOCK, Records
+from copriv.privacy.clipping import exact_sum, row_norms, slope_limits
 from copriv.privacy.noise import GRID, Order
 from copriv.types import Array, Loss
 from copriv.validation import positive
 
 TOLERANCE = 1e-11
 """The solver's residual ‖∇F‖₂ without rounding inside predictions, as a share of Ξ; or a step of the grid."""
-VANISHING = 1e100
-"""Records longer than this many times B get weight 0: theirs would be lost in rounding."""
 FEW = 400
 """Passes over the records that Newton steps may take."""
 LINE = 102
 """Passes of one search along a step: 40 to find an end, 60 to halve, and 2."""
 CHECK = 16
 """Steps of the sure descent between checks of the gradient at its own iterate."""
-FAR = 100.0
-"""The solver's residual leaves room for the rounding of models of this size, in units of 1, 1/B or the start's largest."""
 LARGEST_CONDITION = 1e5
 """Largest condition number of P. The slack of 1e-9 on eigenvalues, and on xᵀPx, covers the rounding of P⁻¹ up to this."""
 
@@ -113,9 +109,10 @@ class Tilt:
     def residual(self) -> float:
         """‖∇F‖₂ that the solver may leave, a half of it for rounding.
 
-        A Ξ so small that its share is lost in rounding leaves a step of the grid.
+        There is room for the rounding of models a hundred times as large as 1, 1/B or the start. A Ξ so small that its share
+        is lost in rounding leaves a step of the grid.
         """
-        size = FAR * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
+        size = 100.0 * max(1.0, 1.0 / self.feature_bound, float(np.abs(self.start).max()))
         return max(TOLERANCE * self.bound, 2.0**GRID) + 8.0 * self.rounded_predictions(size)
 
     def rounded_predictions(self, size: float) -> float:
@@ -158,7 +155,7 @@ class Tilted:
         lengths = np.abs(own).sum(axis=1)
         if a.intercept:
             x[:, -1] = 1.0
-        x[lengths > VANISHING * a.feature_bound] = 0.0
+        x[lengths > 1e100 * a.feature_bound] = 0.0  # their weight would be lost in rounding
         damp = counted_for(lengths, a.feature_bound)
         if a.reach is not None:
             length = ((x @ a.matrix) * x).sum(axis=1)
@@ -168,9 +165,7 @@ class Tilted:
             length = length + hidden * np.square(x).sum(axis=1)
             with np.errstate(over="ignore"):
                 damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
-        norms = row_norms(x, a.order)
-        limit = np.divide(a.bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
-        limit[limit < SMALLEST_FACTOR] = 0.0
+        limit = slope_limits(row_norms(x, a.order), a.bound)
         return Prepared(self, x, records.target, records.weight / records.weight.sum(), damp, limit)
 
 
@@ -222,12 +217,14 @@ class Prepared:
         that is slow and sure. Together they take at most `most_passes`, whatever the records. patient: whether to go that
         way; where terms are only weighed, those that need it are not worth minutes.
         """
-        near = self.tilted.agreed.start if near is None else near
-        goal = 0.5 * self.tilted.agreed.residual
-        theta = self._by_newton_steps(near.copy(), tilt, goal)
-        if theta is None and not patient:
+        agreed = self.tilted.agreed
+        goal = 0.5 * agreed.residual
+        theta = self._by_newton_steps((agreed.start if near is None else near).copy(), tilt, goal)
+        if theta is not None:
+            return theta
+        if not patient:
             raise NotCertified("objective: these terms need more passes over the records than a plan has time for")
-        return self._surely(tilt, goal) if theta is None else theta
+        return self._surely(tilt, goal)
 
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float) -> Array | None:
         """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes."""
@@ -236,13 +233,13 @@ class Prepared:
             if passes > FEW - LINE - 2:
                 return None
             step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)
-            candidate = theta + step
-            there = self.gradient(candidate, tilt)
+            there = self.gradient(theta + step, tilt)
             passes += 2
             if not np.linalg.norm(there) <= 0.9 * np.linalg.norm(v):
-                candidate, there = self._lowest_along(theta, step, tilt)
+                step = self._lowest_along(theta, step, tilt) * step
+                there = self.gradient(theta + step, tilt)
                 passes += LINE
-            theta, v = candidate, there
+            theta, v = theta + step, there
         return theta
 
     def _surely(self, tilt: Array, goal: float) -> Array:
@@ -251,8 +248,10 @@ class Prepared:
         root = np.linalg.cholesky(a.matrix)
         spread = root.T @ ((self.features * (self.share * self.damp)[:, None]).T @ self.features) @ root
         scaled = np.linalg.eigvalsh(a.matrix)[[0, -1]]
-        steepest = a.surface.curvature * float(np.linalg.eigvalsh(spread)[-1]) + λ + a.regularization * scaled[1]
-        steepest, flattest = steepest * (1 + 1e-9), λ + a.regularization * scaled[0]
+        steepest = (a.surface.curvature * float(np.linalg.eigvalsh(spread)[-1]) + λ + a.regularization * scaled[1]) * (
+            1 + 1e-9
+        )
+        flattest = λ + a.regularization * scaled[0]
         ratio = (np.sqrt(steepest) - np.sqrt(flattest)) / (np.sqrt(steepest) + np.sqrt(flattest))
         size = float(np.linalg.norm(root.T @ self.gradient(a.start, tilt)))
         at = ahead = a.start.copy()
@@ -272,15 +271,16 @@ class Prepared:
             "nothing was released. Agree on a larger anchor or features in smaller units"
         )
 
-    def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> tuple[Array, Array]:
+    def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> float:
+        """How many steps from θ F is least, by halving."""
+
+        def falls(at: float) -> bool:
+            return float(self.gradient(theta + at * step, tilt) @ step) < 0
+
         low, high = 0.0, 1.0
-        while float(self.gradient(theta + high * step, tilt) @ step) < 0 and high < 2.0 ** (LINE - 62):
+        while falls(high) and high < 2.0 ** (LINE - 62):
             low, high = high, 2.0 * high
         for _ in range(60):
             middle = 0.5 * (low + high)
-            if float(self.gradient(theta + middle * step, tilt) @ step) < 0:
-                low = middle
-            else:
-                high = middle
-        candidate = theta + 0.5 * (low + high) * step
-        return candidate, self.gradient(candidate, tilt)
+            low, high = (middle, high) if falls(middle) else (low, middle)
+        return 0.5 * (low + high)

@@ -7,6 +7,7 @@ and, where it can be planned, its candidate settings and what they lead to on a 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,17 @@ from jaxtyping import Float
 
 from copriv.errors import AgreementError
 from copriv.mechanisms.mechanism import Mechanism
-from copriv.model.feasible_set import FeasibleSet, Regularizer
+from copriv.model.objective import FeasibleSet, Regularizer
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.noise import Law, Noise, Order
-from copriv.rules.descent import Descent, UpdateRule
+from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss
 
 Draw = Callable[[Law, Any], Array]
 """Draws of a law, of scale 1 and the given shape."""
+STEPS = (1.0, 0.6, 0.3)
+"""Candidate step sizes from the start to what the answers say; short ones keep more of a public start and less noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +35,6 @@ class Draft:
     noises: tuple[Noise, ...]
     """In the order in which they are drawn; a first one that is scaled scales the budget."""
     answer: Callable[..., Float[Array, " answer"]]
-
-
-MOST_APART = 5e4
-"""The condition of a public preconditioner that a plan makes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +87,16 @@ class Choosing:
     def steps(self, candidates: tuple[float, ...]) -> tuple[float, ...]:
         """The candidates, or the agreed step alone."""
         return candidates if self.step is None else (self.step,)
+
+    @cached_property
+    def inverse(self) -> Float[Array, "p p"]:
+        """The agreed preconditioner, or the inverse of the public Hessian."""
+        if self.common.preconditioner is not None:
+            return 0.5 * (self.common.preconditioner + self.common.preconditioner.T)
+        a, U = np.linalg.eigh(self.hessian)
+        # Features that differ much less than others would make it too ill conditioned for floats.
+        inverse = (U / np.maximum(a, a[-1] / 5e4)) @ U.T
+        return np.asarray(0.5 * (inverse + inverse.T))
 
 
 class OneAnswer(Mechanism):
@@ -161,19 +170,3 @@ def feature_bound_of(agreed: AgreedTerms, feature_bound: float | None = None) ->
             f"features, not {bound!r}; the learner finds it on its public rows (copriv forecast)"
         )
     return bound
-
-
-def public_inverse(choosing: Choosing) -> Float[Array, "p p"]:
-    """The agreed preconditioner, or the inverse of the public Hessian."""
-    given = choosing.common.preconditioner
-    if given is not None:
-        return given
-    a, U = np.linalg.eigh(choosing.hessian)
-    # Features that differ much less than others would make it too ill conditioned for floats.
-    inverse = (U / np.maximum(a, a[-1] / MOST_APART)) @ U.T
-    return np.asarray(0.5 * (inverse + inverse.T))
-
-
-def rows(matrix: Array) -> list[list[float]]:
-    """A symmetric matrix as an agreement writes it."""
-    return (0.5 * (matrix + matrix.T)).tolist()  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ Rows that stand several times in a resampled table are kept once, with their num
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -59,6 +60,30 @@ def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
     return np.asarray(1.0 / np.bincount(person)[person])
 
 
+def labels_of(what: str, given: object) -> list[Any]:
+    """The label of each row, from its own cell: of a list with one float or text numpy would make floats or texts of all.
+
+    what: of which argument messages speak. Raises DataError where one is missing, or a float that several integers round to.
+    """
+    cells = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, dtype=object)
+    if cells.ndim != 1:
+        raise DataError(f"{what}: needs one label for each row, not the shape {cells.shape}")
+    labels: list[Any] = cells.tolist()
+    for one in labels:
+        if not isinstance(one, str) and str(one) in ("None", "nan", "NaT", "<NA>"):
+            raise DataError(f"{what}: a row has no label; say whose each row is, or leave the row out")
+        if isinstance(one, float) and not abs(one) < 2**53:
+            raise DataError(
+                f"{what}: a label is a float beyond 2^53, which several integers round to; give texts or integers"
+            )
+    return labels
+
+
+def _kind_and_label(one: Any) -> tuple[str, Any]:
+    """By what labels are sorted: numbers first."""
+    return "" if isinstance(one, Real) else type(one).__name__, one
+
+
 @dataclass(frozen=True, eq=False)
 class Records(Shown):
     """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
@@ -76,7 +101,7 @@ class Records(Shown):
     target: Float[Array, " records"]
     weight: Float[Array, " records"]
     person: Integer[Whole, " records"] | None = None
-    """Whose row each is, where persons are the units: a number from 0. It is what the weights are proved by."""
+    """Number of the person, from 0, that each row belongs to, where persons are the units. It proves the weights."""
 
     def __post_init__(self) -> None:
         # Clipping relies on norms that are worked out once: nobody may write to the rows afterwards.
@@ -103,12 +128,16 @@ class Records(Shown):
 
     @classmethod
     def of_persons(cls, features: object, target: object, person: object, most_records: int | None = None) -> "Records":
-        """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept."""
+        """Rows of one person share a weight of 1; only a person's first `most_records` rows are kept.
+
+        Raises DataError for another number of identifiers than rows, and where one is missing or not exact.
+        """
         whole = cls.of(features, target)
-        ids = np.asarray(person)
-        if ids.shape != whole.target.shape:
-            raise DataError(f"unit: {ids.shape[0]} identifiers for {len(whole.target)} rows; need one for each row")
-        _, index = np.unique(ids, return_inverse=True)
+        ids = labels_of("unit", person)
+        if len(ids) != len(whole.target):
+            raise DataError(f"unit: {len(ids)} identifiers for {len(whole.target)} rows; need one for each row")
+        place = {one: k for k, one in enumerate(sorted(set(ids), key=_kind_and_label))}
+        index = np.array([place[one] for one in ids])
         if most_records is not None:
             order = np.argsort(index, kind="stable")
             starts = np.searchsorted(index[order], np.arange(index.max() + 1))
@@ -125,7 +154,7 @@ class Records(Shown):
         Weights that only add up to n in all would let one row weigh 50: replaced, it would move the mean 50 times as far.
         """
         if not persons:
-            return bool((self.weight == 1.0).all())
+            return self.plain
         return (
             self.person is not None
             and len(np.unique(self.person)) == self.units
@@ -156,7 +185,7 @@ class Records(Shown):
         return len(self.target)
 
     def taken(self, rows: Any) -> "Records":
-        """These rows (places, or a mask), each with its weight and its person, whose other rows may be left behind."""
+        """Select rows, by index or mask, with their weights and persons; a person may lose its other rows."""
         whose = None if self.person is None else self.person[rows]
         return Records(self.features[rows], self.target[rows], self.weight[rows], whose)
 
@@ -182,6 +211,11 @@ class Records(Shown):
     def total(self) -> float:
         """Σ weights, as a float adds them up."""
         return float(self.weight.sum())
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether each row weighs 1."""
+        return bool((self.weight == 1.0).all())
 
     @cached_property
     def clipping_limits(self) -> dict[tuple[float, int], Array]:

@@ -4,32 +4,23 @@ Several wait for each other by spinning: θ* of 5,000 records of 60 features tak
 threads that it takes with one, and longer by the clock.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-SMALL = 2_000_000
-"""Size of a table, in numbers, below which one thread is used."""
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 
-def one_thread(size: int = 0) -> AbstractContextManager[Any]:
-    """Within it, BLAS takes one thread; for a table of `size` numbers, only where that is small."""
-    return _controller().limit(limits=1, user_api="blas") if size < SMALL else nullcontext()
+@contextmanager
+def one_thread(size: int = 0) -> Iterator[None]:
+    """Give BLAS one thread within a block, or a function that this decorates; leave a table of 2,000,000 numbers as it is.
 
-
-def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """The function with its linear algebra on one thread."""
-
-    @wraps(function)
-    def within(*args: P.args, **kwargs: P.kwargs) -> R:
-        with one_thread():
-            return function(*args, **kwargs)
-
-    return within
+    size: numbers in the table that is worked on.
+    """
+    if size >= 2_000_000:
+        yield
+    else:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
 
 
 @cache

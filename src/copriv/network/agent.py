@@ -11,7 +11,6 @@ ledger never had, then the ledger is an older copy of itself, and this process a
 """
 
 import asyncio
-import random
 import re
 import secrets
 import time
@@ -36,21 +35,21 @@ from copriv.network.messages import (
     Offer,
     Refusal,
     Welcome,
+    closing_content,
     decode,
     encode,
-    signed_content,
+    query_content,
+    signed_answer,
+    welcome_content,
 )
-from copriv.network.poisson_clock import Clock
 from copriv.network.policy import Policy
-from copriv.network.signatures import closing_content, query_content, signed_answer
-from copriv.network.transport import Dialer, Link
+from copriv.network.transport import CHANCE, Clock, Dialer, Link
 from copriv.owner import Owner
 from copriv.privacy.ledger import AnswerLost, Ledger, LedgerDamaged, LedgerFailed
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from copriv.types import Loss
 
-_CHANCE = random.SystemRandom()
 WELCOME_SECONDS = 20.0
 """How long the learner may take to greet; it makes an owner that comes very often wait for five."""
 _SHORTEST_WAIT = 1.0
@@ -66,11 +65,9 @@ class Ledgers(Protocol):
 
     def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> Ledger:
         """The ledger of one run. Raises BudgetRefused where the lifetime budget does not reach for it."""
-        ...
 
     def holds(self, head: str) -> bool:
         """Whether the ledger ever had this head."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class Patience:
 
     def delay(self, failures: int) -> float:
         """A random wait, half to all of a span that doubles with each failure."""
-        return min(self.longest, self.first * 2.0 ** min(failures, 30)) * _CHANCE.uniform(0.5, 1.0)
+        return min(self.longest, self.first * 2.0 ** min(failures, 30)) * CHANCE.uniform(0.5, 1.0)
 
 
 class LearnerRefused(Unreachable):
@@ -96,7 +93,7 @@ class LearnerRefused(Unreachable):
 class OwnerAgent:
     """One owner's side of the network, for one agreement.
 
-    noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.ahead`).
+    noise_ahead: draw the noise of the next answer while waiting for its query (`copriv.privacy.laplace`).
     times: when answers leave; slots that are long enough on this machine, when None (`copriv.privacy.release_time`).
     Raises what `Owner` and `Policy.check` raise, before anything is dialled.
     """
@@ -115,11 +112,10 @@ class OwnerAgent:
         dictionary: str = "",
         columns: tuple[str, ...] = (),
         patience: Patience | None = None,
-        log: Callable[[str], None] | None = None,
+        log: Callable[[str], object] = lambda _: None,
         noise_ahead: bool = False,
         times: ReleaseTime | None = None,
     ) -> None:
-        self._noise_ahead = noise_ahead
         self._policy = policy or Policy()
         if self._policy.certificates and keys is None:
             raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
@@ -127,10 +123,10 @@ class OwnerAgent:
             keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
         self._policy.check(agreement, name, columns)
-        self._agreement, self._name, self._records = agreement, name, records
-        self._terms = agreement.owner[agreement.owner_names.index(name)]
+        self._agreement, self._name, self._terms = agreement, name, agreement.terms_of(name)
+        self._parameters, self._noise_ahead = records.n_parameters, noise_ahead
         self._ledgers, self._dialer, self._keys, self._dictionary = ledgers, dialer, keys, dictionary
-        self._patience, self._log = patience or Patience(), log or (lambda _: None)
+        self._patience, self._log = patience or Patience(), log
         self._times = times or self._checked.release_time()
         self._owner_of: tuple[str, Owner] | None = None
         """The newest run's name, and what answers in it."""
@@ -190,10 +186,9 @@ class OwnerAgent:
             await link.close()
 
     async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
-        parameters = self._records.n_parameters
         certificate = "" if self._keys is None else self._keys.certificate.decode()
-        nonce = secrets.token_hex(16)
-        hello = Hello(self._name, self._agreement.fingerprint, self._dictionary, parameters, nonce, certificate)
+        nonce, fingerprint = secrets.token_hex(16), self._agreement.fingerprint
+        hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate)
         left = self._welcomed + self._patience.give_up - time.monotonic()
         patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, _SHORTEST_WAIT))
         try:
@@ -210,8 +205,13 @@ class OwnerAgent:
             raise LearnerRefused(f"the learner refused {self._name}: {printable(welcome.reason)}")
         if not isinstance(welcome, Welcome):
             raise Unreachable(f"the learner began with {type(welcome).__name__}, not with a welcome")
-        if odd := _odd(welcome):
-            raise Unreachable(f"the learner's welcome is none: {odd}")
+        for said, odd in (
+            (re.fullmatch(r"[\w.-]{1,64}", welcome.run, re.ASCII), "a run's name has 1 to 64 letters, digits, - or ."),
+            (welcome.talk in ("choose", "broadcast", "request"), "no such way to talk"),
+            (0.0 <= welcome.pace <= _LONGEST_PACE, f"a pace of {welcome.pace:g} s"),
+        ):
+            if not said:
+                raise Unreachable(f"the learner's welcome is none: {odd}")
         try:
             self._check_certificate(hello, welcome)
             self._check_still_valid(welcome)
@@ -236,7 +236,7 @@ class OwnerAgent:
             shown = Certified.by(self._keys.authority, welcome.certificate)
         except KeysRefused:
             raise KeysRefused("the learner did not sign this run with a certificate of the consortium") from None
-        signed = shown.signed(welcome.signature, signed_content(hello, welcome.run))
+        signed = shown.signed(welcome.signature, welcome_content(hello, welcome.run))
         if not signed or (shown.role, shown.name) != ("learner", self._policy.learner):
             raise KeysRefused(f"{self._policy.learner!r} did not sign this run with a learner's certificate")
         if self._agreement.agreement.learner_key not in (None, shown.key_fingerprint):
@@ -254,10 +254,10 @@ class OwnerAgent:
         """
         if self._keys is None:
             return
-        now, authority = datetime.now(UTC), self._keys.authority
-        if not Certified.by(authority, welcome.certificate).valid_at(now):
+        now = datetime.now(UTC)
+        if not Certified.by(self._keys.authority, welcome.certificate).valid_at(now):
             raise Unreachable("the learner's certificate is not valid any more; it needs a new one")
-        if not Certified.by(authority, self._keys.certificate.decode()).valid_at(now):
+        if not self._keys.party.valid_at(now):
             raise KeysRefused(
                 f"the certificate of {self._name} is not valid any more; ask the coordinator for a new one"
             )
@@ -290,13 +290,6 @@ class OwnerAgent:
             reply = signed_answer(self._keys, welcome.run, query, reply, self._dictionary)
         return reply, failure
 
-    def _closing(self, owner: Owner, run: str, head: str) -> Closing:
-        closing = Closing(head, owner.ledger.answers)
-        if self._keys is None:
-            return closing
-        content = closing_content(run, self._name, self._agreement.fingerprint, closing)
-        return replace(closing, signature=self._keys.sign(content))
-
     def _refused(self, error: CoprivError) -> None:
         """Say why, once for each kind of reason: whoever asks the same without end does not fill a disk."""
         if type(error) not in self._told:
@@ -317,9 +310,8 @@ class OwnerAgent:
                     return "the learner took the count of answers, and closed the connection without a word"
                 raise
             if isinstance(message, Query) and counted:
-                await link.send(
-                    encode(_refusal(message, "query", "it signed how many answers it gave; that was the end"))
-                )
+                end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
+                await link.send(encode(end))
             elif isinstance(message, Query):
                 if not self._policy.open_at(datetime.now()):
                     raise Unreachable(f"{self._name} answers in the hours {self._policy.hours} only")
@@ -346,8 +338,11 @@ class OwnerAgent:
             elif isinstance(message, Busy):
                 clock.served()
             elif isinstance(message, Closing):
-                counted = True
-                await link.send(encode(self._closing(owner, welcome.run, message.head)))
+                counted, count = True, Closing(message.head, owner.ledger.answers)
+                if self._keys is not None:
+                    content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
+                    count = replace(count, signature=self._keys.sign(content))
+                await link.send(encode(count))
             elif isinstance(message, Finished):
                 return printable(message.reason)
             else:
@@ -379,17 +374,6 @@ def refusal_of(error: CoprivError) -> tuple[str, str]:
     The reason itself may quote a path, the ledger or the table: it is for the owner, and not for sending on.
     """
     return next((code, told) for kind, code, told in _REFUSALS if isinstance(error, kind))
-
-
-def _odd(welcome: Welcome) -> str:
-    """What no learner says in a welcome; "" where it may be one."""
-    if not re.fullmatch(r"[\w.-]{1,64}", welcome.run, re.ASCII):
-        return "a run's name has 1 to 64 letters, digits, - or ."
-    if welcome.talk not in ("choose", "broadcast", "request"):
-        return "no such way to talk"
-    if not 0.0 <= welcome.pace <= _LONGEST_PACE:
-        return f"a pace of {welcome.pace:g} s"
-    return ""
 
 
 def respond(

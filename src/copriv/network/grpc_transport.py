@@ -3,8 +3,6 @@
 There is no protobuf: gRPC carries the frames of `messages` as they are. Both sides must show a certificate of the
 consortium's own authority. The learner takes an owner's name from its certificate; an owner checks that the other side
 is certified as the learner, whatever the host is called. Without keys nothing is dialled and nothing listens.
-
-`insecure=True` is for measuring what TLS costs (benchmarks/throughput.py) and for nothing else.
 """
 
 import asyncio
@@ -49,6 +47,8 @@ _SERVER_OPTIONS = [
     ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.max_metadata_size", 8_192),
 ]
+_BROKEN = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
+"""What a stream meets with whose other end is gone."""
 _CLIENT_OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, with no memory of failures
     ("grpc.enable_http_proxy", 0),
@@ -60,33 +60,25 @@ class _StreamLink:
     """A stream, seen from either side: both have `read` and `write`."""
 
     def __init__(self, peer: str, stream: Any, channel: Any = None, certificate: str = "") -> None:
-        self._peer, self._stream, self._channel, self._closed = peer, stream, channel, asyncio.Event()
-        self._certificate = certificate
+        self.peer, self.certificate, self.closed = peer, certificate, asyncio.Event()
+        self._stream, self._channel = stream, channel
         self._writing = asyncio.Lock()  # gRPC takes one message of a stream at a time
-
-    @property
-    def peer(self) -> str:
-        return self._peer
-
-    @property
-    def certificate(self) -> str:
-        return self._certificate
 
     async def send(self, frame: bytes) -> None:
         async with self._writing:
-            if self._closed.is_set():
+            if self.closed.is_set():
                 raise Unreachable("the link is closed")
             try:
                 await self._stream.write(frame)
-            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+            except _BROKEN as error:
                 raise Unreachable(f"the link broke ({_details(error)})") from None
 
     async def receive(self) -> bytes:
-        if self._closed.is_set():
+        if self.closed.is_set():
             raise Unreachable("the link is closed")
         try:
             frame = await self._stream.read()
-        except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError) as error:
+        except _BROKEN as error:
             raise Unreachable(f"the link broke ({_details(error)})") from None
         except asyncio.CancelledError:
             # gRPC cancels the reader of a stream that is cancelled; that is not this task being cancelled.
@@ -100,24 +92,18 @@ class _StreamLink:
         return received
 
     async def close(self) -> None:
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        if self._channel is not None:
+        if self._channel is not None and not self.closed.is_set():
+            self.closed.set()
             self._stream.cancel()
             await self._channel.close()
-
-    async def wait_closed(self) -> None:
-        """Return once this end has closed."""
-        await self._closed.wait()
+        self.closed.set()
 
 
 class GrpcListener:
     """The learner's side: listens at `address` ("127.0.0.1:7443"; port 0: any free one)."""
 
-    def __init__(self, address: str, keys: Keys | None, insecure: bool = False) -> None:
-        _needs_keys(keys, insecure)
-        self._address, self._keys = address, keys
+    def __init__(self, address: str, keys: Keys | None) -> None:
+        self._address, self._keys = address, _needed(keys)
 
     @asynccontextmanager
     async def listening(self, serve: Serve) -> AsyncIterator[str]:
@@ -128,7 +114,7 @@ class GrpcListener:
             except (grpc.aio.InternalError, grpc.aio.UsageError):
                 return  # it is gone, or sends what is not taken
             serving = asyncio.ensure_future(serve(link))
-            closing = asyncio.ensure_future(link.wait_closed())
+            closing = asyncio.ensure_future(link.closed.wait())
             try:
                 await asyncio.wait({serving, closing}, return_when=asyncio.FIRST_COMPLETED)
                 if serving.done():
@@ -144,13 +130,10 @@ class GrpcListener:
         handler = grpc.stream_stream_rpc_method_handler(session)  # no serializers: frames are bytes already
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
         try:
-            if self._keys is None:
-                port = server.add_insecure_port(self._address)
-            else:
-                credentials = grpc.ssl_server_credentials(
-                    [(self._keys.key, self._keys.certificate)], self._keys.authority, require_client_auth=True
-                )
-                port = server.add_secure_port(self._address, credentials)
+            credentials = grpc.ssl_server_credentials(
+                [(self._keys.key, self._keys.certificate)], self._keys.authority, require_client_auth=True
+            )
+            port = server.add_secure_port(self._address, credentials)
         except RuntimeError as error:
             raise Unreachable(
                 f"cannot listen at {self._address} ({' '.join(str(error).split(';')[0].split())}): the port is taken, or the "
@@ -166,19 +149,15 @@ class GrpcListener:
 class GrpcDialer:
     """An owner's side: dials the learner at `address`, whose certificate must be that of the party `learner`."""
 
-    def __init__(self, address: str, keys: Keys | None, learner: str = "learner", insecure: bool = False) -> None:
-        _needs_keys(keys, insecure)
-        self._address, self._keys, self._learner = address, keys, learner
+    def __init__(self, address: str, keys: Keys | None, learner: str = "learner") -> None:
+        self._address, self._keys, self._learner = address, _needed(keys), learner
 
     async def dial(self) -> Link:
-        if self._keys is None:
-            channel = grpc.aio.insecure_channel(self._address, options=[*_OPTIONS, *_CLIENT_OPTIONS])
-        else:
-            self._keys.check()
-            # The certificate names a party, not a machine: that is the name to hold it against.
-            named = ("grpc.ssl_target_name_override", self._learner)
-            credentials = grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
-            channel = grpc.aio.secure_channel(self._address, credentials, options=[*_OPTIONS, *_CLIENT_OPTIONS, named])
+        self._keys.check()
+        # The certificate names a party, not a machine: that is the name to hold it against.
+        named = ("grpc.ssl_target_name_override", self._learner)
+        credentials = grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
+        channel = grpc.aio.secure_channel(self._address, credentials, options=[*_OPTIONS, *_CLIENT_OPTIONS, named])
         stream = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
         connecting = asyncio.ensure_future(stream.wait_for_connection())
         try:
@@ -186,19 +165,15 @@ class GrpcDialer:
             if not connecting.done():
                 raise Unreachable(f"the learner at {self._address} does not answer within {CONNECT_SECONDS:g} s")
             connecting.result()
-        except grpc.RpcError as error:
+        except grpc.RpcError:
             await channel.close()
-            raise Unreachable(await self._why(_details(error))) from None
+            why = await asyncio.to_thread(_diagnosed, self._address, self._keys, self._learner)
+            raise Unreachable(why) from None
         except BaseException:
             connecting.cancel()
             await channel.close()
             raise
         return _StreamLink(self._learner, stream, channel)
-
-    async def _why(self, details: str) -> str:
-        if self._keys is None:
-            return f"no learner at {self._address} ({details})"
-        return await asyncio.to_thread(_diagnosed, self._address, self._keys, self._learner)
 
 
 def _diagnosed(address: str, keys: Keys, learner: str) -> str:
@@ -243,9 +218,10 @@ def _open_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _needs_keys(keys: Keys | None, insecure: bool) -> None:
-    if (keys is None) != insecure:
+def _needed(keys: Keys | None) -> Keys:
+    if keys is None:
         raise Unreachable("plaintext is refused: give this party's keys (copriv init --network makes them)")
+    return keys
 
 
 def _shown(context: Any, what: str) -> str:

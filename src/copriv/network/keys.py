@@ -26,12 +26,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from copriv.errors import InvalidInput
+from copriv.privacy.ledger.disk import OneWriter
 
 Role = Literal["owner", "learner"]
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "certificate.pem", "key.pem"
 AUTHORITY_KEY, REQUEST, OWN_KEY = "ca-key.pem", "request.pem", "own-key.txt"
-
-
+_PEM = serialization.Encoding.PEM
 _NONE_OF_OURS = (
     ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion,
     x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
@@ -82,10 +82,10 @@ class Keys:
         keys.check()
         return keys
 
-    def check(self, now: datetime | None = None) -> None:
+    def check(self) -> None:
         """Raise KeysRefused if these cannot be used: expired, foreign, or a key that belongs to another certificate."""
-        now = now or datetime.now(UTC)
-        for what, certificate in (("authority", self._authority), ("certificate", self._holder)):
+        now = datetime.now(UTC)
+        for what, certificate in (("authority", self._authority), ("certificate", self.party.certificate)):
             if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
                 begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
                 raise KeysRefused(
@@ -93,12 +93,12 @@ class Keys:
                     f"UTC, and now is {now:%Y-%m-%d %H:%M}; ask the coordinator for a new one"
                 )
         try:
-            self._holder.verify_directly_issued_by(self._authority)
+            self.party.certificate.verify_directly_issued_by(self._authority)
         except (ValueError, TypeError, InvalidSignature):
             raise KeysRefused(
                 f"keys of {self.name}: the certificate is not of this consortium's authority; ask the coordinator"
             ) from None
-        if self._private.public_key() != self._holder.public_key():
+        if self._private.public_key() != self.party.certificate.public_key():
             raise KeysRefused(f"keys of {self.name}: key.pem does not belong to certificate.pem")
 
     def check_agreed(self, agreed: str | None) -> None:
@@ -109,42 +109,32 @@ class Keys:
         if agreed is None and self.own:
             raise KeysRefused(
                 f"keys of {self.name}: the agreement does not name the key that this party made (key = "
-                f'"{self.key_fingerprint}"), so a run without it could bear its name; ask the coordinator to give its '
+                f'"{self.party.key_fingerprint}"), so a run without it could bear its name; ask the coordinator to give its '
                 "request.pem to copriv init --network"
             )
-        if agreed not in (None, self.key_fingerprint):
+        if agreed not in (None, self.party.key_fingerprint):
             raise KeysRefused(
                 f"keys of {self.name}: the agreement names another key for it ({agreed}, and this one is "
-                f"{self.key_fingerprint}); do not take part under it, and ask the coordinator whose key that is"
+                f"{self.party.key_fingerprint}); do not take part under it, and ask the coordinator whose key that is"
             )
 
     @property
     def name(self) -> str:
         """The party that the certificate names."""
-        return _common_name(self._holder)
+        return self.party.name
 
-    @property
-    def key_fingerprint(self) -> str:
-        """SHA-256 of the public key: how an agreement names it."""
-        return key_fingerprint(self._holder)
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the certificate: how a policy names it."""
-        return fingerprint(self._holder)
-
-    @property
-    def role(self) -> Role:
-        """What the certificate may be used for."""
-        return _role(self._holder)
+    @cached_property
+    def party(self) -> "Certified":
+        """This party as others know it. Raises KeysRefused where the certificate is no party's."""
+        certificate = _certificate(self.certificate)
+        try:
+            return Certified(certificate)
+        except _NONE_OF_OURS:
+            raise KeysRefused("keys: certificate.pem is no party's; ask the coordinator for it again") from None
 
     def sign(self, content: bytes) -> str:
         """A signature over `content`, hex."""
         return self._private.sign(content, ec.ECDSA(hashes.SHA256())).hex()
-
-    @cached_property
-    def _holder(self) -> x509.Certificate:
-        return _certificate(self.certificate)
 
     @cached_property
     def _authority(self) -> x509.Certificate:
@@ -158,10 +148,17 @@ class Keys:
 class Certified:
     """A party as others know it: by a certificate of the consortium's authority."""
 
-    def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePublicKey) -> None:
-        self._certificate, self._key = certificate, key
-        self.name, self.role, self.fingerprint = _common_name(certificate), _role(certificate), fingerprint(certificate)
+    def __init__(self, certificate: x509.Certificate) -> None:
+        key = certificate.public_key()
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise TypeError
+        self.certificate, self._key = certificate, key
+        self.name, self.fingerprint = _common_name(certificate), certificate.fingerprint(hashes.SHA256()).hex()
+        """The SHA-256 of the certificate is how a policy names it."""
         self.key_fingerprint = key_fingerprint(certificate)
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        self.role: Role = "learner" if ExtendedKeyUsageOID.SERVER_AUTH in usage else "owner"
+        """What the certificate may be used for."""
 
     @classmethod
     @lru_cache(maxsize=256)
@@ -170,10 +167,7 @@ class Certified:
         try:
             held = x509.load_pem_x509_certificate(certificate.encode())
             held.verify_directly_issued_by(_certificate(authority))
-            key = held.public_key()
-            if not isinstance(key, ec.EllipticCurvePublicKey):
-                raise TypeError
-            return cls(held, key)
+            return cls(held)
         except _NONE_OF_OURS:
             raise KeysRefused("a certificate is not of this consortium's authority") from None
 
@@ -188,7 +182,7 @@ class Certified:
     @property
     def valid(self) -> tuple[datetime, datetime]:
         """From when and until when, in UTC."""
-        return self._certificate.not_valid_before_utc, self._certificate.not_valid_after_utc
+        return self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
 
     def valid_at(self, when: datetime) -> bool:
         """Whether the certificate was valid then."""
@@ -204,26 +198,14 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject(f"copriv authority of {consortium}"[:64])
-    certificate = (
-        _begun(name, name, key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=False,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=True,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    _write(folder / AUTHORITY, _pem(certificate))
+    usage = x509.KeyUsage(
+        digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    begun = _begun(name, name, key.public_key(), days, None)
+    begun = begun.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = begun.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+    _write(folder / AUTHORITY, certificate.public_bytes(_PEM))
     _write_key(folder / AUTHORITY_KEY, key)
 
 
@@ -231,9 +213,18 @@ def make_key(folder: str | Path, name: str) -> str:
     """Write a new key of the party `name`, and its signing request for the coordinator; the key's fingerprint.
 
     A key without a request and a certificate is what a call that was killed left: its request is written.
-    Raises KeysRefused where the folder holds another key already.
+    Raises KeysRefused where the folder holds another key already, InUse while another process makes one there.
     """
-    folder = Path(folder)
+    folder, _ = Path(folder), _subject(name)  # a name that no certificate can have leaves no folder
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = OneWriter.claim(folder / KEY, "key")
+    try:
+        return _made_key(folder, name)
+    finally:
+        writer.release()
+
+
+def _made_key(folder: Path, name: str) -> str:
     if (folder / KEY).exists() and not (folder / REQUEST).exists() and not (folder / CERTIFICATE).exists():
         key = _private_key((folder / KEY).read_bytes())
     else:
@@ -241,17 +232,18 @@ def make_key(folder: str | Path, name: str) -> str:
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
     made = key_fingerprint(key)
     _write(folder / OWN_KEY, f"{made}\n".encode())
-    _write(folder / REQUEST, request.public_bytes(serialization.Encoding.PEM))  # last: without it the call is repeated
+    _write(folder / REQUEST, request.public_bytes(_PEM))  # last: without it the call is repeated
     return made
 
 
-def read_request(path: str | Path) -> tuple[str, x509.CertificateSigningRequest]:
-    """Who asks for a certificate, and the request. Raises KeysRefused for what is none."""
+def read_request(path: str | Path) -> tuple[str, ec.EllipticCurvePublicKey]:
+    """Who asks for a certificate, and for which key. Raises KeysRefused for what is no request."""
     try:
         request = x509.load_pem_x509_csr(Path(path).read_bytes())
-        if not request.is_signature_valid or not isinstance(request.public_key(), ec.EllipticCurvePublicKey):
+        key = request.public_key()
+        if not request.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey):
             raise ValueError
-        return _common_name(request), request
+        return _common_name(request), key
     except OSError as error:
         raise KeysRefused(f"{path}: cannot be read ({error.strerror}); give the owner's request.pem") from None
     except _NONE_OF_OURS:
@@ -261,21 +253,35 @@ def read_request(path: str | Path) -> tuple[str, x509.CertificateSigningRequest]
 def certify(
     authority: str | Path,
     folder: str | Path,
-    request: x509.CertificateSigningRequest,
-    days: float = 365,
+    name: str,
+    key: ec.EllipticCurvePublicKey,
     role: Role = "owner",
+    days: float = 365,
+    begins: datetime | None = None,
 ) -> None:
-    """Certify the party that asks, and write its folder, which has everything but the key."""
-    public: Any = request.public_key()
-    _certify(Path(authority), Path(folder), _common_name(request), role, public, days, None)
+    """Certify the key of the party `name`, and write its folder, which has everything but the secret key.
+
+    begins: five minutes ago when not given.
+    """
+    authority, folder = Path(authority), Path(folder)
+    issuer = _certificate((authority / AUTHORITY).read_bytes())
+    signer = _private_key((authority / AUTHORITY_KEY).read_bytes())
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "learner" else ExtendedKeyUsageOID.CLIENT_AUTH
+    begun = _begun(_subject(name), issuer.subject, key, days, begins)
+    begun = begun.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    begun = begun.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+    if role == "learner":
+        begun = begun.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / AUTHORITY, issuer.public_bytes(_PEM))
+    _write(folder / CERTIFICATE, begun.sign(signer, hashes.SHA256()).public_bytes(_PEM))
 
 
 def issue(
     authority: str | Path, folder: str | Path, name: str, role: Role, days: float = 365, begins: datetime | None = None
 ) -> None:
-    """Make a key for the party `name`, certify it and write its folder. `begins`: five minutes ago when not given."""
-    key = _new_key(Path(folder), name)
-    _certify(Path(authority), Path(folder), name, role, key.public_key(), days, begins)
+    """Make a key for the party `name`, certify it and write its folder."""
+    certify(authority, folder, name, _new_key(Path(folder), name).public_key(), role, days, begins)
 
 
 def _new_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey:
@@ -288,44 +294,16 @@ def _new_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def _certify(
-    authority: Path,
-    folder: Path,
-    name: str,
-    role: Role,
-    key: ec.EllipticCurvePublicKey,
-    days: float,
-    begins: datetime | None,
-) -> None:
-    issuer = _certificate((authority / AUTHORITY).read_bytes())
-    signer = _private_key((authority / AUTHORITY_KEY).read_bytes())
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "learner" else ExtendedKeyUsageOID.CLIENT_AUTH
-    begun = (
-        _begun(_subject(name), issuer.subject, key, days, begins)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
-    )
-    if role == "learner":
-        begun = begun.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / AUTHORITY, _pem(issuer))
-    _write(folder / CERTIFICATE, _pem(begun.sign(signer, hashes.SHA256())))
-
-
-def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of a certificate, hex."""
-    return certificate.fingerprint(hashes.SHA256()).hex()
-
-
-def key_fingerprint(holder: x509.Certificate | x509.CertificateSigningRequest | ec.EllipticCurvePrivateKey) -> str:
-    """SHA-256 of the public key of a certificate, of a request for one, or of a secret key, hex."""
+def key_fingerprint(holder: x509.Certificate | ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey) -> str:
+    """SHA-256 of a public key, or of that of a certificate or of a secret key, hex: how an agreement names it."""
+    key: Any = holder if isinstance(holder, ec.EllipticCurvePublicKey) else holder.public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return hashlib.sha256(holder.public_key().public_bytes(serialization.Encoding.DER, form)).hexdigest()
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
 def fingerprint_of(pem: bytes) -> str:
     """SHA-256 of a certificate in PEM, hex. Raises KeysRefused for what is none."""
-    return fingerprint(_certificate(pem))
+    return _certificate(pem).fingerprint(hashes.SHA256()).hex()
 
 
 def _begun(
@@ -333,7 +311,7 @@ def _begun(
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
     days: float,
-    begins: datetime | None = None,
+    begins: datetime | None,
 ) -> x509.CertificateBuilder:
     begins = begins or datetime.now(UTC) - timedelta(minutes=5)  # other parties' clocks may be a little behind
     return (
@@ -375,15 +353,6 @@ def _common_name(certificate: x509.Certificate | x509.CertificateSigningRequest)
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
-def _role(certificate: x509.Certificate) -> Role:
-    usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    return "learner" if ExtendedKeyUsageOID.SERVER_AUTH in usage else "owner"
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
 def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
     made = path.with_name(f"{path.name}.new")
     made.unlink(missing_ok=True)
@@ -393,5 +362,5 @@ def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     _write(path, pem, mode=0o600)

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from copriv.errors import InvalidInput, Unreachable
 from copriv.network.keys import Certified, Keys, KeysRefused
@@ -22,12 +23,11 @@ from copriv.network.messages import (
     Welcome,
     decode,
     encode,
-    signed_content,
+    welcome_content,
 )
-from copriv.network.rate_limit import Allowance
 from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import StoreFailed
-from copriv.network.transport import CertifiedLink, Link, Listener
+from copriv.network.transport import Allowance, CertifiedLink, Link, Listener
 from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
@@ -64,7 +64,7 @@ class Learner:
         names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
         self._messages = {name: Allowance(*_MESSAGES) for name in names}
         self._comings = {name: Allowance(*_COMINGS) for name in names}
-        self._at_the_door: dict[str, int] = {}
+        self._at_the_door = dict.fromkeys(names, 0)
         self._sending: set[asyncio.Future[None]] = set()
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
@@ -152,18 +152,18 @@ class Learner:
             return None
         party = self._conductor.parties[hello.owner]
         run, talk = self._conductor.store.run, self._conductor.conduct.talk
-        certificate = "" if self._keys is None else self._keys.certificate.decode()
-        signature = "" if self._keys is None else self._keys.sign(signed_content(hello, run))
-        welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, certificate, signature)
+        welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, "", "")
+        if self._keys is not None:
+            signature = self._keys.sign(welcome_content(hello, run))
+            welcome = replace(welcome, certificate=self._keys.certificate.decode(), signature=signature)
         await link.send(encode(welcome))
         return hello
 
     async def _let_in(self, owner: str) -> bool:
         """Wait until this owner may come again; whether it may at all."""
-        waiting = self._at_the_door.get(owner, 0)
-        if waiting >= _MOST_SESSIONS:
+        if self._at_the_door[owner] >= _MOST_SESSIONS:
             return False
-        self._at_the_door[owner] = waiting + 1
+        self._at_the_door[owner] += 1
         try:
             await asyncio.sleep(self._comings[owner].take(time.monotonic()))
         finally:
@@ -178,7 +178,7 @@ class Learner:
             return f"{hello.owner!r} is not an owner in the agreement"
         if hello.owner != link.peer:
             return f"the certificate is that of {link.peer!r}, not of {hello.owner!r}"
-        if self._keys is not None and not self._is_that_of(hello, link):
+        if self._keys is not None and not self._is_that_of(hello, link, self._keys.authority):
             return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
@@ -190,9 +190,8 @@ class Learner:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
 
-    def _is_that_of(self, hello: Hello, link: Link) -> bool:
+    def _is_that_of(self, hello: Hello, link: Link, authority: bytes) -> bool:
         """Whether a hello has a certificate of its owner, for the key that dialled and that was agreed on."""
-        authority = b"" if self._keys is None else self._keys.authority
         try:
             party = Certified.by(authority, hello.certificate)
             dialled = party
@@ -207,16 +206,17 @@ class Learner:
     def _take(self, owner: str, message: Message) -> bool:
         """Tell the conductor; whether it was waiting for this."""
         now = time.monotonic()
-        if isinstance(message, Answer):
-            if message.owner != owner:
+        match message:
+            case Answer() if message.owner == owner:
+                return self._conductor.answered(message, now)
+            case Answer():
                 raise Unreachable(f"{owner} sent an answer in the name of {message.owner}")
-            return self._conductor.answered(message, now)
-        if isinstance(message, Refusal):
-            return self._conductor.refused(owner, message, now)
-        if isinstance(message, Ready):
-            return self._conductor.ready(owner, message.number, now)
-        if isinstance(message, Closing):
-            return self._conductor.closed(owner, message)
+            case Refusal():
+                return self._conductor.refused(owner, message, now)
+            case Ready():
+                return self._conductor.ready(owner, message.number, now)
+            case Closing():
+                return self._conductor.closed(owner, message)
         raise Unreachable(f"{owner} sent a {type(message).__name__}")
 
     async def _flush(self, mine: Link | None) -> None:

@@ -1,4 +1,4 @@
-"""What can be said between an owner and the learner, and its bytes.
+"""What can be said between an owner and the learner, its bytes, and what of it they sign.
 
 A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that kind in order:
 
@@ -11,21 +11,27 @@ A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that
 
 All little-endian. Numbers travel as their own bits: what was computed is what arrives. A frame that says less or more
 than its kind does is refused whole, with a reason. NaN in a vector is well-formed here; owner and learner refuse it.
+
+Both sides sign the very bytes that are sent, but for the signature, so that somebody who was not there can check who said
+what. The learner signs each query, with the run's name, the public dictionary's fingerprint ("" without one) and what its
+record of the run stood at (`store`). An owner signs each answer together with the query that it answers, so that no answer
+can be moved to another query, point, run, dictionary or history. At the end an owner signs how many answers it gave,
+together with what the learner's record then stood at, and the learner signs the model's file.
 """
 
+import hashlib
 import math
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from copriv.errors import InvalidInput
+from copriv.network.keys import Keys
 from copriv.protocol import Answer, Query
 
-MAGIC = b"COPRIV"
-VERSION = 2
+MAGIC, VERSION = b"COPRIV", 2
 MAX_FRAME = 4 << 20
 """Bytes. A longer frame is refused unread; it leaves room for half a million parameters."""
 MAX_TEXT = 4000
@@ -68,11 +74,6 @@ class Welcome:
     """The learner's certificate, PEM; "" on a transport without keys."""
     signature: str
     """Over the owner's hello and the run, by the certificate's key; hex."""
-
-
-def signed_content(hello: Hello, run: str) -> bytes:
-    """What the learner signs: this run, for this owner, under this agreement, now."""
-    return "\0".join(("copriv welcome", hello.owner, hello.fingerprint, hello.nonce, run)).encode()
 
 
 @dataclass(frozen=True)
@@ -131,16 +132,18 @@ _KINDS: dict[int, type[Any]] = {
     10: Closing,
 }  # fmt: skip
 _NUMBER = {kind: number for number, kind in _KINDS.items()}
+_FIELDS = {kind: [(field.name, field.type) for field in fields(kind)] for kind in _NUMBER}
 _HEADER = struct.Struct("<6sBB")
-_U16, _U32, _U64, _F64 = (struct.Struct(code) for code in ("<H", "<I", "<Q", "<d"))
+_NUMBERS = {int: struct.Struct("<Q"), float: struct.Struct("<d")}
+_TEXT_SIZE, _VECTOR_SIZE = struct.Struct("<H"), struct.Struct("<I")
 
 
 def encode(message: Message) -> bytes:
     """The frame of a message. Raises Malformed for one that could not be read back."""
     parts = [_HEADER.pack(MAGIC, VERSION, _NUMBER[type(message)])]
     try:
-        for name, write, _ in _LAYOUT[type(message)]:
-            parts.append(write(getattr(message, name)))
+        for name, kind in _FIELDS[type(message)]:
+            parts.append(_written(kind, getattr(message, name)))
     except struct.error as error:
         raise Malformed(f"{type(message).__name__}.{name}: cannot be sent ({error})") from None
     frame = b"".join(parts)
@@ -164,9 +167,9 @@ def decode(frame: bytes) -> Message:
     if kind is None:
         raise Malformed(f"message: no message has the number {number}")
     at, values = _HEADER.size, []
-    for name, _, read in _LAYOUT[kind]:
+    for name, of in _FIELDS[kind]:
         try:
-            value, at = read(frame, at)
+            value, at = _read(of, frame, at)
         except ValueError as error:
             why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             raise Malformed(f"{kind.__name__}.{name}: {why}") from None
@@ -177,6 +180,40 @@ def decode(frame: bytes) -> Message:
     return message
 
 
+def _written(kind: Any, value: Any) -> bytes:
+    """The bytes of a field; what is not str, int or float is a vector."""
+    if kind in _NUMBERS:
+        return _NUMBERS[kind].pack(value)
+    if kind is str:
+        raw: bytes = value.encode()
+        if len(raw) > MAX_TEXT:
+            raise struct.error(f"{len(raw)} bytes of text, at most {MAX_TEXT}")
+        return _TEXT_SIZE.pack(len(raw)) + raw
+    if value.ndim != 1:
+        raise struct.error(f"a vector has one axis, not {value.ndim}")
+    return _VECTOR_SIZE.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+
+
+def _read(kind: Any, frame: bytes, at: int) -> tuple[Any, int]:
+    """The field that stands at a place in a frame, and the place after it. A ValueError says what is wrong."""
+    if kind in _NUMBERS:
+        value, at = _number(_NUMBERS[kind], frame, at)
+        if not math.isfinite(value):
+            raise ValueError(f"must be finite, not {value}")
+        return value, at
+    if kind is str:
+        size, at = _number(_TEXT_SIZE, frame, at)
+        if size > MAX_TEXT:
+            raise ValueError(f"{size} bytes of text, at most {MAX_TEXT}")
+        return _piece(frame, at, size).decode(), at + size
+    size, at = _number(_VECTOR_SIZE, frame, at)
+    return np.frombuffer(_piece(frame, at, 8 * size), dtype="<f8").astype(np.float64), at + 8 * size
+
+
+def _number(code: struct.Struct, frame: bytes, at: int) -> tuple[Any, int]:
+    return code.unpack(_piece(frame, at, code.size))[0], at + code.size
+
+
 def _piece(frame: bytes, start: int, size: int) -> bytes:
     piece = frame[start : start + size]
     if len(piece) != size:
@@ -184,59 +221,43 @@ def _piece(frame: bytes, start: int, size: int) -> bytes:
     return piece
 
 
-def _number(code: struct.Struct, frame: bytes, at: int) -> Any:
-    return code.unpack(_piece(frame, at, code.size))[0]
+# What is signed ---------------------------------------------------------------------------------------------------------
 
 
-def _write_text(value: str) -> bytes:
-    raw = value.encode()
-    if len(raw) > MAX_TEXT:
-        raise struct.error(f"{len(raw)} bytes of text, at most {MAX_TEXT}")
-    return _U16.pack(len(raw)) + raw
+def welcome_content(hello: Hello, run: str) -> bytes:
+    """What the learner signs of its welcome: this run, for this owner, under this agreement, now."""
+    return "\0".join(("copriv welcome", hello.owner, hello.fingerprint, hello.nonce, run)).encode()
 
 
-def _read_text(frame: bytes, at: int) -> tuple[str, int]:
-    size = _number(_U16, frame, at)
-    if size > MAX_TEXT:
-        raise ValueError(f"{size} bytes of text, at most {MAX_TEXT}")
-    return _piece(frame, at + 2, size).decode(), at + 2 + size
+def query_content(run: str, query: Query, dictionary: str = "") -> bytes:
+    """What the learner signs of a query."""
+    return f"copriv query\0{run}\0{dictionary}\0".encode() + encode(replace(query, signature=""))
 
 
-def _read_int(frame: bytes, at: int) -> tuple[int, int]:
-    return _number(_U64, frame, at), at + 8
+def answer_content(run: str, query: Query, answer: Answer, dictionary: str = "") -> bytes:
+    """What an owner signs of an answer."""
+    asked = hashlib.sha256(query_content(run, query, dictionary)).digest()
+    return b"copriv answer\0" + asked + encode(replace(answer, signature=""))
 
 
-def _read_float(frame: bytes, at: int) -> tuple[float, int]:
-    value: float = _number(_F64, frame, at)
-    if not math.isfinite(value):
-        raise ValueError(f"must be finite, not {value}")
-    return value, at + 8
+def closing_content(run: str, owner: str, fingerprint: str, closing: Closing) -> bytes:
+    """What an owner signs of its count at the end of a run."""
+    whose = "\0".join(("copriv closing", run, owner, fingerprint, ""))
+    return whose.encode() + encode(replace(closing, signature=""))
 
 
-def _write_vector(value: np.ndarray) -> bytes:
-    if value.ndim != 1:
-        raise struct.error(f"a vector has one axis, not {value.ndim}")
-    return _U32.pack(len(value)) + np.ascontiguousarray(value, dtype="<f8").tobytes()
+def model_content(run: str, head: str, model: str) -> bytes:
+    """What the learner signs of a model's file: its digest (`Model.digest`), after the line with the hash `head`."""
+    return f"copriv model\0{run}\0{head}\0{model}".encode()
 
 
-def _read_vector(frame: bytes, at: int) -> tuple[np.ndarray, int]:
-    size = _number(_U32, frame, at)
-    numbers = np.frombuffer(_piece(frame, at + 4, 8 * size), dtype="<f8")
-    return numbers.astype(np.float64), at + 4 + 8 * size
+def signed_query(keys: Keys | None, run: str, query: Query, dictionary: str = "") -> Query:
+    """The query with the learner's signature; without keys, as it is."""
+    return query if keys is None else replace(query, signature=keys.sign(query_content(run, query, dictionary)))
 
 
-_Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
-"""The value that stands at a place in a frame, and the place after it; a ValueError says what is wrong."""
-_Field = tuple[str, Callable[[Any], bytes], _Read]
-
-
-def _layout(kind: type[Any]) -> tuple[_Field, ...]:
-    by_type: dict[Any, tuple[Callable[[Any], bytes], _Read]] = {
-        str: (_write_text, _read_text),
-        int: (_U64.pack, _read_int),
-        float: (_F64.pack, _read_float),
-    }
-    return tuple((f.name, *by_type.get(f.type, (_write_vector, _read_vector))) for f in fields(kind))
-
-
-_LAYOUT = {kind: _layout(kind) for kind in _NUMBER}
+def signed_answer(keys: Keys | None, run: str, query: Query, answer: Answer, dictionary: str = "") -> Answer:
+    """The answer with the owner's signature; without keys, as it is."""
+    if keys is None:
+        return answer
+    return replace(answer, signature=keys.sign(answer_content(run, query, answer, dictionary)))

@@ -105,7 +105,12 @@ class Model(Shown):
     def features(self, table: object) -> Float[Array, "records p"]:
         """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
         read, schema = self._table(table)
-        encoded = schema.encode(_with_dummies(read, schema))
+        # Encoding asks for a target, which predictions do not have, and for a unit where there is one.
+        target = schema.target
+        dummies: dict[str, Any] = {target.name: target.low if isinstance(target, Number) else target.negative}
+        if schema.unit is not None:
+            dummies[schema.unit] = "0"
+        encoded = schema.encode(read.with_columns(**{name: nw.lit(value) for name, value in dummies.items()}))
         x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
         records = Records.of(x, encoded.target)
         return (records.with_intercept() if self.agreement.model.intercept else records).features
@@ -192,14 +197,6 @@ class Model(Shown):
         return read_table(found, schema.names), schema
 
 
-def _with_dummies(table: nw.DataFrame[Any], schema: Schema) -> nw.DataFrame[Any]:
-    """The table with a target, which encoding asks for and predictions do not have."""
-    target = schema.target
-    value: Any = target.low if isinstance(target, Number) else target.negative
-    dummies = {target.name: value, **({} if schema.unit is None else {schema.unit: "0"})}
-    return table.with_columns(**{name: nw.lit(v) for name, v in dummies.items()})
-
-
 def read_document(path: str | Path) -> Any:
     """What stands in a model's file, as `parsed`. Raises InvalidInput."""
     try:
@@ -215,8 +212,15 @@ def parsed(text: str) -> Any:
 
     Of two values under one name another reader may take the other one.
     """
+
+    def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        named = dict(pairs)
+        if len(named) < len(pairs):
+            raise InvalidInput("model: a name stands twice in it; copriv learner writes each once")
+        return named
+
     try:
-        return json.loads(text, object_pairs_hook=_once_each)
+        return json.loads(text, object_pairs_hook=once_each)
     except InvalidInput:
         raise
     except (ValueError, RecursionError) as error:
@@ -229,13 +233,6 @@ def digest_of(document: Any) -> str:
         return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     except RecursionError as error:
         raise _no_model(error) from None
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    named = dict(pairs)
-    if len(named) < len(pairs):
-        raise InvalidInput("model: a name stands twice in it; copriv learner writes each once")
-    return named
 
 
 def _no_model(error: Exception) -> InvalidInput:

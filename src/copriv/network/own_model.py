@@ -6,6 +6,7 @@ The file is checked first as `copriv verify` does it. What comes out holds this 
 owner's own and must stay with it.
 """
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import by_name
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, feature_bound_of
-from copriv.model.feasible_set import FeasibleSet
 from copriv.model.fitness import Regularizer
+from copriv.model.objective import FeasibleSet
 from copriv.network.model import Model
+from copriv.network.run import Trajectory
 from copriv.network.setup import owner_records
 from copriv.network.store import RunStore
-from copriv.network.trajectory import Trajectory
 from copriv.network.verify import verify_run
 
 
@@ -53,15 +54,19 @@ def own_model(
         raise InvalidInput(f"{run}: does not verify, so nothing is learned from it: {verdict.problems[0]}")
     records, _ = owner_records(agreed, name, table, common.dictionary)
     terms, p = agreed.agreement, len(common.theta)
-    owner = agreed.owner[agreed.owner_names.index(name)]
+    owner = agreed.terms_of(name)
     matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
     shared = Common(
         by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), matrix,
         Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
-    given = _answers(run)
+    with closing(RunStore.read(run)) as store:
+        used = {owner for event in store.events("stepped") for owner in event.data["owners"]}
+        # The last in the dictionary counts, and the first answer is the one that moved the model.
+        answers = [event for event in store.events("answer") if event.data["owner"] in used]
+        given = {event.data["owner"]: event.numbers for event in reversed(answers)}
     given[name] = mechanism.exact(agreed, owner, records, shared)
-    trajectory = Trajectory.of(agreed, p, "choose")
+    trajectory = Trajectory(agreed, p, "choose")
     for i, one in enumerate(agreed.owner_names):
         if one in given:
             trajectory.step(i, {one: given[one]})
@@ -73,17 +78,3 @@ def own_model(
         "because nothing is released: this file must not leave.",
     }
     return replace(common, theta=trajectory.model, record={**common.record, "learned_at_home": note})
-
-
-def _answers(run: str | Path) -> dict[str, np.ndarray]:
-    """The answer of each owner that moved the run's model."""
-    store = RunStore.read(run)
-    try:
-        used = {owner for event in store.events("stepped") for owner in event.data["owners"]}
-        found: dict[str, np.ndarray] = {}
-        for answer in store.answers():
-            if answer.owner in used:
-                found.setdefault(answer.owner, answer.gradient)
-        return found
-    finally:
-        store.close()

@@ -88,15 +88,14 @@ class Policy(BaseModel):
 
     def lifetime(self, agreement: Agreement, owner: str) -> tuple[float, float]:
         """The owner's budget over all runs on its data: ε and δ."""
-        if self.lifetime_delta is not None:
-            δ = self.lifetime_delta
-        else:  # a policy that speaks of ε alone was written for pure ε
-            δ = 0.0 if self.lifetime_epsilon is not None else _terms(agreement, owner).delta
-        return self.lifetime_epsilon or _terms(agreement, owner).epsilon, δ
+        terms, ε, δ = agreement.terms_of(owner), self.lifetime_epsilon, self.lifetime_delta
+        if δ is None:  # a policy that speaks of ε alone was written for pure ε
+            δ = terms.delta if ε is None else 0.0
+        return ε or terms.epsilon, δ
 
     def check(self, agreement: Agreement, owner: str, columns: tuple[str, ...]) -> None:
         """Raise PolicyRefused where the agreement goes beyond this policy. `columns`: those that the features use."""
-        terms, said = _terms(agreement, owner), agreement.agreement
+        terms, said = agreement.terms_of(owner), agreement.agreement
         lists: tuple[tuple[str, _Names, tuple[str, ...]], ...] = (
             ("agreements", self.agreements, (agreement.fingerprint,)),
             ("rules", self.rules, (said.rule,)),
@@ -120,11 +119,10 @@ class Policy(BaseModel):
                 f"policy.lifetime_epsilon: one run takes {terms.epsilon:g}, more than the {self.lifetime_epsilon:g} "
                 "of all runs"
             )
-        most = 1.0 if self.highest_epsilon is None else 0.0
-        for key, most_delta in (
-            ("highest_delta", most if self.highest_delta is None else self.highest_delta),
-            ("lifetime_delta", self.lifetime(agreement, owner)[1]),
-        ):
+        highest = self.highest_delta
+        if highest is None:
+            highest = 1.0 if self.highest_epsilon is None else 0.0
+        for key, most_delta in (("highest_delta", highest), ("lifetime_delta", self.lifetime(agreement, owner)[1])):
             if terms.delta > most_delta:
                 raise PolicyRefused(
                     f"policy.{key}: the agreement takes delta {terms.delta:g} from {owner}, at most {most_delta:g} is "
@@ -142,7 +140,3 @@ class Policy(BaseModel):
         first, last = (time.fromisoformat(part) for part in self.hours.split("-"))
         at = now.time()
         return first <= at < last if first <= last else at >= first or at < last
-
-
-def _terms(agreement: Agreement, owner: str) -> Any:
-    return agreement.owner[agreement.owner_names.index(owner)]

@@ -1,22 +1,28 @@
-"""A run is a fold over its lines: where it stands follows from them alone.
+"""A run is a fold over its lines: where it stands, and where its model is, follow from them alone.
 
 The learner's process moves a `Run` with every line that it writes and takes it up again from its store, `verify` moves one
 with the lines that it checks, and the record in a model's file is what it comes to. Nothing here decides or checks.
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.agreement.participants import Participants
-from copriv.network.store import RunStore, StoreFailed
-from copriv.network.trajectory import Trajectory
-from copriv.protocol import Query
-from copriv.rules import named
+from copriv.agreement.participants import Participants, agreed_rule
+from copriv.errors import AgreementError
+from copriv.network.store import START, Event, RunStore, StoreFailed
+from copriv.protocol import Answer, Query
+from copriv.rules import Aggregation, named
 from copriv.types import Array
+
+_MOST = 1e100
+"""No noise that was ever agreed on gives such a number, and its square is still one."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +44,7 @@ class Asked:
 
     turn: int
     query: Query
-    answer: bytes | None = None
+    answer: Answer | None = None
     refused: bool = False
 
 
@@ -68,6 +74,11 @@ class Party:
     closed: str = ""
     """The hash of the line at which it counted its answers for the end of the run; "" while it did not after its last query."""
 
+    @property
+    def missing(self) -> int:
+        """Answers that it counted and that did not come."""
+        return self.answered - len(self.counts)
+
 
 def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str:
     """The name of a learner's query for ever: it follows from these four and nothing else."""
@@ -75,32 +86,13 @@ def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Tables:
-    """What lines speak of: the points, queries and answers in a store's other tables, by number and identity."""
+class Run:
+    """Where the run in a store stands after the lines that it was given."""
 
     def __init__(self, store: RunStore) -> None:
-        self.points = store.turns()
-        self.queries = {query.identity: (turn, sequence, query) for turn, sequence, query in store.queries()}
-        self.answers = {answer.identity: answer for answer in store.answers()}
-
-    def of(self, kind: str, said: dict[str, Any]) -> Any:
-        """The θ, the query or the answer that a line notes; None for others."""
-        match kind:
-            case "asked":
-                return self.points[said["turn"]][1]
-            case "query":
-                return self.queries[said["identity"]][2]
-            case "answer":
-                return self.answers[said["identity"]]
-        return None
-
-
-class Run:
-    """Where a run stands after the lines that it was given. `name`: the run's."""
-
-    def __init__(self, agreement: Agreement, name: str, n_parameters: int) -> None:
-        self.agreement, self.name, self._p = agreement, name, n_parameters
-        names = agreement.owner_names
+        agreement = store.agreement
+        self.agreement, self.name, self._p = agreement, store.run, store.n_parameters
+        self._fingerprint, names = agreement.fingerprint, agreement.owner_names
         self.members = tuple(tuple(names[i] for i in group) for group in Participants.of(agreement).members)
         """The owners of each participant."""
         self.participant_of = {name: j for j, members in enumerate(self.members) for name in members}
@@ -117,7 +109,7 @@ class Run:
         """Turns that moved the model."""
         self.heard: set[int] = set()
         """Participants that answered since the model last moved (A2 with a window)."""
-        self.talk, self.dictionary = "", ""
+        self.head, self.talk, self.dictionary = START, "", ""
         self.began, self.ended = 0.0, 0.0
         """Seconds since 1970: when it was last begun or taken up again, and when it last ended."""
         self.status: str | None = None
@@ -129,19 +121,17 @@ class Run:
     @classmethod
     def of(cls, store: RunStore) -> "Run":
         """The run in a store. Raises StoreFailed for one whose points are not those to which its own answers lead."""
-        run, tables = cls(store.agreement, store.run, store.n_parameters), Tables(store)
-        for event in store.events():
+        run = cls(store)
+        for line in store.events():
             try:
-                what = tables.of(event.kind, event.data)
-                follows = (
-                    event.kind != "asked" or run.trajectory.query(event.data["participant"]).tobytes() == what.tobytes()
-                )
-                run.take(event.kind, event.time, event.data, what)
+                θ, asked = line.numbers.tobytes(), line.kind == "asked"
+                follows = not asked or run.trajectory.query(line.data["participant"]).tobytes() == θ
+                run.take(line)
             except (KeyError, TypeError, IndexError):
                 follows = False
             if not follows:
                 raise StoreFailed(
-                    f"run: line {event.number} ({event.kind}) does not follow from the lines before it; the file is damaged, "
+                    f"run: line {line.number} ({line.kind}) does not follow from the lines before it; the file is damaged, "
                     "or was begun by another version of copriv"
                 )
         return run
@@ -152,7 +142,7 @@ class Run:
         return self._trajectory is not None
 
     @property
-    def trajectory(self) -> Trajectory:
+    def trajectory(self) -> "Trajectory":
         """How the model moves. Raises StoreFailed before the first line."""
         if self._trajectory is None:
             raise StoreFailed("the run has not begun")
@@ -172,26 +162,29 @@ class Run:
         turn = self.open.get(self.participant_of[owner])
         return turn if turn is not None and owner in turn.waiting else None
 
-    def take(self, kind: str, at: float, said: dict[str, Any], what: Any = None) -> None:
-        """The next line, written at this time; what: see `Tables.of`. Lines of other kinds change nothing."""
-        match kind:
+    def take(self, line: Event) -> None:
+        """The next line. Lines of other kinds than these change nothing."""
+        said = line.data
+        match line.kind:
             case "begun" | "continued":
-                if kind == "begun":
-                    self._trajectory = Trajectory.of(self.agreement, self._p, said["talk"])
+                if line.kind == "begun":
+                    self._trajectory = Trajectory(self.agreement, self._p, said["talk"])
                     self.dictionary = said["dictionary"]
-                self.talk, self.began, self.status, self.outcome = said["talk"], at, None, None
+                self.talk, self.began, self.status, self.outcome = said["talk"], line.time, None, None
             case "certified":
                 self.parties[said["owner"]].certificate = said["certificate"]
             case "asked":
                 self.opened = said["turn"]
-                self.open[said["participant"]] = Turn(said["turn"], said["participant"], np.array(what))
+                self.open[said["participant"]] = Turn(said["turn"], said["participant"], line.numbers)
             case "query":
-                party = self.parties[said["owner"]]
+                owner, identity = said["owner"], said["identity"]
+                party, turn = self.parties[owner], self.open[self.participant_of[owner]]
                 party.asked, party.closed = said["sequence"], ""
-                self.asked[said["identity"]] = Asked(said["turn"], what)
-                self.open[self.participant_of[said["owner"]]].waiting[said["owner"]] = what
+                # θ is shared, not copied: a small file may have a long one and a hundred thousand queries there.
+                query = Query(identity, self._fingerprint, owner, turn.theta, self.head, said["signature"])
+                self.asked[identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
-                self._answered(said, what.gradient)
+                self._answered(line)
             case "stepped":
                 turn = self.open.pop(said["participant"])
                 self.trajectory.step(turn.participant, {name: turn.answers[name] for name in said["owners"]})
@@ -213,15 +206,120 @@ class Run:
                 party = self.parties[said["owner"]]
                 party.answered, party.closed = max(party.answered, said["answered"]), said["head"]
             case "finished" | "stopped":
-                self.status, self.outcome, self.ended = kind, said["reason"], at
+                self.status, self.outcome, self.ended = line.kind, said["reason"], line.time
+        self.head = line.hash
 
-    def _answered(self, said: dict[str, Any], gradient: Array) -> None:
-        asked, party = self.asked[said["identity"]], self.parties[said["owner"]]
-        asked.answer = gradient.tobytes()
-        party.answered, party.chain_head = max(party.answered, said["answered"]), said["chain_head"]
-        party.counts.add(said["answered"])
-        turn = self.open.get(self.participant_of[said["owner"]])
+    def _answered(self, line: Event) -> None:
+        said, owner, gradient = line.data, line.data["owner"], line.numbers
+        asked, party, n = self.asked[said["identity"]], self.parties[owner], said["answered"]
+        head, signature = said["chain_head"], said["signature"]
+        asked.answer = Answer(said["identity"], self._fingerprint, owner, gradient, n, head, signature)
+        party.answered, party.chain_head = max(party.answered, n), head
+        party.counts.add(n)
+        turn = self.open.get(self.participant_of[owner])
         if turn is not None and turn.number == asked.turn:
             # The first one counts; one under another name, to the same turn, came too late.
-            turn.answers.setdefault(said["owner"], gradient)
-            turn.waiting.pop(said["owner"], None)
+            turn.answers.setdefault(owner, gradient)
+            turn.waiting.pop(owner, None)
+
+    def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
+        """How the run went: the record of a model that is made after its newest line.
+
+        public: what the learner's public rows say of the model. forecast: what was expected of the run. Both do not follow
+        from the run: whoever reads them has them on the learner's word.
+        """
+        agreement, seconds = self.agreement, round(self.ended - self.began, 3)
+        come = counted(agreement, [party.answered for party in self.parties.values()], self.stepped)
+        owners = [
+            {
+                "name": terms.name,
+                "records": terms.records,
+                "epsilon": terms.epsilon,
+                "delta": terms.delta,
+                "answers": come["answers"][terms.name],
+                "most_answers": agreement.answers,
+                "lost": min(
+                    self.parties[terms.name].lost, self.parties[terms.name].missing
+                ),  # as its own counts bear out
+                "spent": come["epsilon"][terms.name],
+                "spent_delta": come["delta"][terms.name],
+                "noise_scale": come["noise_scale"][terms.name],
+            }
+            for terms in agreement.owner
+        ]
+        return {
+            "run": self.name,
+            "head": self.head,
+            "rule": agreement.agreement.rule,
+            "mechanism": agreement.agreement.mechanism,
+            "talk": self.talk,
+            "status": self.status,
+            "outcome": self.outcome,
+            "queries": self.stepped,
+            "agreed_queries": agreement.queries,
+            "seconds": seconds,
+            "finished_at": datetime.fromtimestamp(self.ended, UTC).isoformat(timespec="seconds"),
+            "owners": owners,
+            "realised": {**come, "seconds": seconds, "public": public},
+            "forecast": forecast,
+        }
+
+
+def counted(agreement: Agreement, answers: Sequence[int], queries: int) -> dict[str, Any]:
+    """What so many answers of each owner, and so many queries, come to, by owner."""
+    mechanism, names = agreement.mechanism, agreement.owner_names
+    spent = [mechanism.spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)]
+    return {
+        "queries": queries,
+        "answers": dict(zip(names, answers, strict=True)),
+        "epsilon": {name: float(ε) for name, (ε, _) in zip(names, spent, strict=True)},
+        "delta": {name: float(δ) for name, (_, δ) in zip(names, spent, strict=True)},
+        "noise_scale": {owner.name: mechanism.scale(agreement, owner) for owner in agreement.owner},
+    }
+
+
+class Trajectory:
+    """How the model moves from the agreed start on: the agreement's rule and its state, fed with what owners answered.
+
+    talk: how owners come to their turns; where the learner chooses, they talk evenly, else by their clocks' rates.
+    Raises AgreementError for terms that are still "auto", or do not fit p parameters.
+    """
+
+    def __init__(self, agreement: Agreement, n_parameters: int, talk: str) -> None:
+        if agreement.agreement.rule == "auto":
+            raise AgreementError('agreement.rule: still "auto"; plan it first (copriv forecast)')
+        agreement.mechanism.check_delta(agreement)
+        p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
+        self.length = agreement.mechanism.length(agreement, p)
+        """How many numbers an answer has."""
+        self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
+        self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
+        θ = np.zeros(p) if start is None else np.array(start)
+        if len(θ) != p:
+            raise AgreementError(f"agreement.start: {len(θ)} numbers for {p} parameters")
+        if matrix is not None and np.shape(matrix) != (p, p):
+            raise AgreementError(f"agreement.preconditioner: needs {p} rows of {p} numbers")
+        self._state = self._rule.start(θ[None, :])
+
+    @property
+    def model(self) -> Float[Array, " p"]:
+        """θ as it stands, which is what the run gives if it ends here."""
+        θ: Array = self._rule.model(self._state)[0]
+        return θ.copy()
+
+    def unfit(self, answer: Float[Array, " answer"]) -> str:
+        """Why these numbers cannot be an answer; "" where they can. Noise has no bound, arithmetic does."""
+        if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
+            return f"it must be {self.length} finite numbers of at most {_MOST:g}"
+        return ""
+
+    def query(self, participant: int) -> Float[Array, " p"]:
+        """Where a participant is to be asked now."""
+        θ: Array = self._rule.query(self._state, np.array([participant]))[0]
+        return θ.copy()
+
+    def step(self, participant: int, answers: Mapping[str, Array]) -> None:
+        """One step of the rule with Σ (n_i/n_G) Q̄_i over the owners that answered (A, Remark 2)."""
+        given = np.array(list(answers.values())).reshape(len(answers), self.length)
+        answer = Aggregation(np.array([self._weights[name] for name in answers])).vector(given)
+        self._state = self._rule.step(self._state, np.array([participant]), answer[None, :])

@@ -30,13 +30,24 @@ from typing import Any, Literal
 
 from jaxtyping import Float
 
+from copriv.data.dictionary import PublicDictionary
 from copriv.errors import InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.network.keys import Certified, Keys
-from copriv.network.messages import Busy, Closing, Message, Offer, Refusal
+from copriv.network.messages import (
+    Busy,
+    Closing,
+    Message,
+    Offer,
+    Refusal,
+    answer_content,
+    closing_content,
+    model_content,
+    signed_query,
+)
+from copriv.network.model import Model
 from copriv.network.run import Asked, Run, Turn, query_identity
-from copriv.network.signatures import answer_content, closing_content, model_content, signed_query
-from copriv.network.store import RunStore
+from copriv.network.store import RunStore, digest
 from copriv.network.turns import Conduct, Turns
 from copriv.protocol import Answer, Query
 from copriv.types import Array
@@ -72,7 +83,6 @@ class Conductor:
         dictionary: str = "",
     ) -> None:
         self._keys, self.dictionary = keys, dictionary
-        self._own = None if keys is None else Certified.by(keys.authority, keys.certificate.decode())
         self.agreement, self.store, self.conduct = store.agreement, store, conduct or Conduct()
         self.outcome: Outcome | None = None
         """None while the run goes on."""
@@ -84,7 +94,20 @@ class Conductor:
         agreed = store.agreement
         self._fingerprint, self._m, self._all = agreed.fingerprint, agreed.answers, agreed.queries
         self._from_the_store(now)
-        self._begin()
+        # The line with which a run, or a process that goes on with it, begins.
+        said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
+        if keys is not None:
+            said |= {"learner": keys.certificate.decode(), "authority": keys.authority.decode()}
+        if not self.run.begun:
+            store.event(
+                "begun", run=store.run, fingerprint=self._fingerprint, dictionary=dictionary,
+                parameters=store.n_parameters, **said,
+            )  # fmt: skip
+        elif self.run.dictionary != dictionary:
+            raise InvalidInput("the run began with another public dictionary; give the file that it began with")
+        else:
+            store.event("continued", **said)
+        store.commit()  # `failed` takes back what was not committed
 
     def _from_the_store(self, now: float) -> None:
         """Everything as it was when the store was last committed."""
@@ -93,21 +116,6 @@ class Conductor:
         self.parties = self.run.parties
         self._turns = Turns(self.run, self.conduct, now)
         self._outbox: list[tuple[str, Message]] = []
-
-    def _begin(self) -> None:
-        """The line with which a run, or a process that goes on with it, begins."""
-        said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
-        if self._keys is not None:
-            said |= {"learner": self._keys.certificate.decode(), "authority": self._keys.authority.decode()}
-        if self.run.begun:
-            if self.run.dictionary != self.dictionary:
-                raise InvalidInput("the run began with another public dictionary; give the file that it began with")
-            self.store.event("continued", **said)
-        else:
-            run, p = self.store.run, self.store.n_parameters
-            about = {"fingerprint": self._fingerprint, "dictionary": self.dictionary, "parameters": p}
-            self.store.event("begun", run=run, **about, **said)
-        self.store.commit()  # `failed` takes back what was not committed
 
     @property
     def model(self) -> Float[Array, " p"]:
@@ -125,16 +133,18 @@ class Conductor:
         asked = sorted({owner for turn in self.run.open.values() for owner in turn.waiting})
         return tuple(asked) or tuple(name for name, party in self.parties.items() if not party.there)
 
-    def sign_model(self, digest: str) -> None:
-        """Write down and sign which model file was made of the run as it stands (`Model.digest`).
+    def signed_model(self, dictionary: PublicDictionary | None, public: Any = None, forecast: Any = None) -> Model:
+        """The model of the run as it stands, signed in the run's file; `public` and `forecast`: see `Run.record`.
 
         A learner whose certificate is not valid any more signs nothing: `verify` says so of the model.
         """
-        signature = ""
+        model = Model(self.agreement, self.model, dictionary, self.run.record(public, forecast))
+        named, signature = model.digest, ""
         if self._keys is not None and not self._has_expired():
-            signature = self._keys.sign(model_content(self.store.run, self.store.head, digest))
-        self.store.event("model", sha256=digest, signature=signature)
+            signature = self._keys.sign(model_content(self.store.run, self.store.head, named))
+        self.store.event("model", sha256=named, signature=signature)
         self.store.commit()
+        return model
 
     def take_outbox(self) -> list[tuple[str, Message]]:
         """(owner, message) to send now, in order; what led to them is durable when this returns."""
@@ -184,8 +194,12 @@ class Conductor:
         self._turns.now = now
         asked = self._asked_of(answer.owner, answer.identity)
         if asked.answer is not None:
-            if asked.answer != answer.gradient.tobytes():
-                self._contradicted(answer)
+            if asked.answer.gradient.tobytes() != answer.gradient.tobytes():
+                # The first one counts, and there will be no other of this owner.
+                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
+                why = f"gave two different answers to query {answer.identity}"
+                self._put_out(answer.owner, why, for_good=True)
+                self._go_on()
             return False
         wrong = self._wrong(answer, asked.query)
         if wrong:
@@ -193,7 +207,10 @@ class Conductor:
                 answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
             )
         self._turns.progress, self.parties[answer.owner].late = now, False
-        self.store.answer(answer)
+        self.store.event(
+            "answer", answer.gradient, owner=answer.owner, identity=answer.identity, gradient=digest(answer.gradient),
+            answered=answer.answered, chain_head=answer.chain_head, signature=answer.signature,
+        )  # fmt: skip
         turn = self.run.open.get(self.run.participant_of[answer.owner])
         if turn is None or turn.answers.get(answer.owner) is not answer.gradient:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
@@ -238,13 +255,10 @@ class Conductor:
             return False
         if not party.answered <= closing.answered <= self._m:
             return False
-        if self._keys is not None:
-            signatory = Certified.by(self._keys.authority, party.certificate)
-            content = closing_content(self.store.run, owner, self._fingerprint, closing)
-            if not signatory.signed(closing.signature, content) or not signatory.valid_at(datetime.now(UTC)):
-                return False
-        said = {"head": closing.head, "answered": closing.answered, "signature": closing.signature}
-        self.store.event("closed", owner=owner, **said)
+        if self._unsigned(owner, closing.signature, closing_content(self.store.run, owner, self._fingerprint, closing)):
+            return False
+        head, signature = closing.head, closing.signature
+        self.store.event("closed", owner=owner, head=head, answered=closing.answered, signature=signature)
         return True
 
     def has_closed(self, owner: str) -> bool:
@@ -332,11 +346,12 @@ class Conductor:
         return True
 
     def _has_expired(self) -> bool:
-        return self._own is not None and not self._own.valid_at(datetime.now(UTC))
+        return self._keys is not None and not self._keys.party.valid_at(datetime.now(UTC))
 
     def _open(self, participant: int) -> None:
         self._turns.offered.clear()
-        self.store.turn(self.run.opened + 1, participant, self.run.trajectory.query(participant))
+        θ = self.run.trajectory.query(participant)
+        self.store.event("asked", θ, turn=self.run.opened + 1, participant=participant, theta=digest(θ))
         turn = self.run.open[participant]
         turn.opened = self._turns.now
         for name in self.run.members[participant]:
@@ -348,7 +363,9 @@ class Conductor:
         identity = query_identity(self._fingerprint, self.store.run, owner, sequence)
         plain = Query(identity, self._fingerprint, owner, turn.theta, self.store.head)
         query = signed_query(self._keys, self.store.run, plain, self.dictionary)
-        self.store.query(query, turn.number, sequence)
+        self.store.event(
+            "query", turn=turn.number, owner=owner, sequence=sequence, identity=identity, signature=query.signature
+        )
         self._outbox.append((owner, query))
 
     def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
@@ -358,12 +375,6 @@ class Conductor:
         if turn is not None:
             turn.waiting.pop(owner)
             self._settle(turn)
-
-    def _contradicted(self, answer: Answer) -> None:
-        """Two answers to one query: the first one counts, and there will be no other of this owner."""
-        self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
-        self._put_out(answer.owner, f"gave two different answers to query {answer.identity}", for_good=True)
-        self._go_on()
 
     def _asked_of(self, owner: str, identity: str) -> Asked:
         asked = self.run.asked.get(identity)
@@ -401,7 +412,12 @@ class Conductor:
 
     def _step(self, turn: Turn) -> None:
         used = [name for name in self.run.members[turn.participant] if name in turn.answers]
-        data = {"turn": turn.number, "k": self.stepped + 1, "participant": turn.participant, "owners": used}
+        data: dict[str, Any] = {
+            "turn": turn.number,
+            "k": self.stepped + 1,
+            "participant": turn.participant,
+            "owners": used,
+        }
         if turn.waiting:
             data["dropped"] = sorted(turn.waiting)
         self.store.event("stepped", **data)
@@ -414,14 +430,18 @@ class Conductor:
             return f"it is said to be number {answer.answered} of {self._m}"
         if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):
             return "the head of its ledger is none"
-        if self._keys is not None:
-            signatory = Certified.by(self._keys.authority, self.parties[answer.owner].certificate)
-            content = answer_content(self.store.run, query, answer, self.dictionary)
-            if not signatory.signed(answer.signature, content):
-                return "its owner did not sign it"
-            if not signatory.valid_at(datetime.now(UTC)):
-                return "the certificate of its owner is not valid any more"
-        return self.run.trajectory.unfit(answer.gradient)
+        content = answer_content(self.store.run, query, answer, self.dictionary)
+        unsigned = self._unsigned(answer.owner, answer.signature, content)
+        return unsigned or self.run.trajectory.unfit(answer.gradient)
+
+    def _unsigned(self, owner: str, signature: str, content: bytes) -> str:
+        """Why an owner's signature does not hold; "" where it does, and without keys."""
+        if self._keys is None:
+            return ""
+        signatory = Certified.by(self._keys.authority, self.parties[owner].certificate)
+        if not signatory.signed(signature, content):
+            return "its owner did not sign it"
+        return "" if signatory.valid_at(datetime.now(UTC)) else "the certificate of its owner is not valid any more"
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)

@@ -15,13 +15,14 @@ the last rows of a published table. Owners' tables are not needed, and no table 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-from cryptography.x509 import CertificateSigningRequest
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from copriv.agreement import Agreement, OwnerTerms
 from copriv.agreement.data_terms import as_agreed, data_specification, own_table, schema_of
@@ -49,6 +50,7 @@ from copriv.network.keys import (
     make_authority,
     read_request,
 )
+from copriv.types import Loss
 
 LEARNER = "learner"
 """The learner's name on its certificate, and its folder's."""
@@ -83,62 +85,67 @@ def make_consortium(
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
-    if len({*names, LEARNER, "authority"}) < len(names) + 2:
-        raise AgreementError("owner.name: two names, or a name and learner or authority, give one folder; change one")
-    asking = _requested(agreement, requests)
-    sample = _public_choices(agreement, public)
-    agreed, dictionary = _with_numbers(agreement, sample), sample.preparation.dictionary
+    others = (LEARNER, "authority", AGREEMENT, DICTIONARY)
+    if len({_on_any_disk(name) for name in (*names, *others)}) < len(names) + len(others):
+        raise AgreementError(
+            f"owner.name: two names, or a name and one of {', '.join(others)}, give one folder (on some disks capitals do "
+            "not count); change one"
+        )
+    asking, specification = _requested(agreement, requests), data_specification(agreement)
+    if public is not None:
+        specification = replace(specification, public=public)
+    sample = load_sample(specification, strata=agreement.data.strata)
+    loss = by_name(agreement.model.loss, agreement.model.threshold)
+    loss.check_target(sample.records.target)
+    agreed, dictionary = _with_numbers(agreement, sample, loss), sample.preparation.dictionary
     folder.mkdir(parents=True, exist_ok=True)
     make_authority(folder / "authority", agreement.agreement.name, days)
     own = asking.pop(LEARNER, None)
     if own is None:
         issue(folder / "authority", folder / LEARNER, LEARNER, "learner", days)
     else:
-        certify(folder / "authority", folder / LEARNER, own, days, "learner")
+        certify(folder / "authority", folder / LEARNER, LEARNER, own, "learner", days)
     pyarrow.parquet.write_table(sample.table.to_arrow(), folder / LEARNER / PUBLIC)
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
     if asking or own is not None:
-        agreed = _with_keys(agreed, asking, learner.key_fingerprint)
-    files = [_written(folder / AGREEMENT, agreed.to_toml())]
+        owners: list[dict[str, Any]] = []
+        for table in agreed.owner_tables:
+            for one in table.each() if asking.keys() & set(table.names()) else (table,):
+                named = {"key": key_fingerprint(asking[one.name])} if one.name in asking else {}
+                owners.append(one.model_dump(exclude_none=True) | named)
+        agreed = agreed.replace(agreement={"learner_key": learner.key_fingerprint}, owner=owners)
+    texts = {folder / AGREEMENT: agreed.to_toml()}
     if dictionary is not None:
-        files.append(_written(folder / DICTIONARY, dictionary.to_json() + "\n"))
+        texts[folder / DICTIONARY] = dictionary.to_json() + "\n"
     for owner, name in zip(agreed.owner, names, strict=True):
         if owner.name in asking:
-            certify(folder / "authority", folder / name, asking[owner.name], days)
+            certify(folder / "authority", folder / name, owner.name, asking[owner.name], days=days)
         else:
             issue(folder / "authority", folder / name, owner.name, "owner", days)
-        files.append(_written(folder / name / POLICY, _policy(agreed, owner, learner.fingerprint)))
-    return Consortium(agreed, dictionary, (*files, *(folder / name for name in ("authority", LEARNER, *names))))
+        texts[folder / name / POLICY] = _policy(agreed, owner, learner.fingerprint)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return Consortium(agreed, dictionary, (*texts, *(folder / name for name in ("authority", LEARNER, *names))))
 
 
-def _requested(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, CertificateSigningRequest]:
-    """The request of each party that made its key itself. Raises KeysRefused where one cannot be taken."""
-    asking: dict[str, CertificateSigningRequest] = {}
+def _requested(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, EllipticCurvePublicKey]:
+    """The key of each party that made it itself. Raises KeysRefused where one cannot be taken."""
+    asking: dict[str, EllipticCurvePublicKey] = {}
     for path in requests:
-        name, request = read_request(path)
+        name, key = read_request(path)
         if name not in (*agreement.owner_names, LEARNER):
             raise KeysRefused(f"{path}: asks for {name!r}, who is no owner in the agreement; make it with --name")
         if name in asking:
             raise KeysRefused(f"{path}: is a second request of {name!r}; ask the owner which key is its own")
-        asking[name] = request
-    for name, key in agreement.owner_keys.items():
-        if name not in asking or key_fingerprint(asking[name]) != key:
+        asking[name] = key
+    for name, agreed in agreement.owner_keys.items():
+        if name not in asking or key_fingerprint(asking[name]) != agreed:
             raise KeysRefused(
                 f"owner.key: the agreement names a key of {name!r}; give the request that was made with it"
             )
     return asking
-
-
-def _with_keys(agreement: Agreement, asking: Mapping[str, CertificateSigningRequest], learner: str) -> Agreement:
-    """The agreement with the keys that owners made themselves, and the learner's."""
-    owners: list[dict[str, Any]] = []
-    for table in agreement.owner_tables:
-        for one in table.each() if asking.keys() & set(table.names()) else (table,):
-            named = {"key": key_fingerprint(asking[one.name])} if one.name in asking else {}
-            owners.append(one.model_dump(exclude_none=True) | named)
-    return agreement.replace(agreement={"learner_key": learner}, owner=owners)
 
 
 def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
@@ -198,9 +205,7 @@ def owner_records(
 
     source: the path of a file, or a frame (from a data base: copriv.data.sql). Raises DataError, naming column and row.
     """
-    if name not in agreement.owner_names:
-        raise AgreementError(f"owner: {name!r} is not in the agreement, which names {', '.join(agreement.owner_names)}")
-    terms = agreement.owner[agreement.owner_names.index(name)]
+    terms = agreement.terms_of(name)
     bound = _bound(agreement)
     table, schema = own_table(agreement, source, terms.unit)
     records = prepare_owner(
@@ -218,10 +223,7 @@ def owner_records(
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
     """About how many bytes an owner's records take while they are read: the table's columns, and what is made of them."""
     schema = schema_of(agreement, None)
-    n, columns = (
-        agreement.owner[agreement.owner_names.index(name)].records,
-        len(schema.feature_names if schema else ()) + 1,
-    )
+    n, columns = agreement.terms_of(name).records, len(schema.feature_names if schema else ()) + 1
     return 8 * n * (columns + n_parameters + 3)
 
 
@@ -233,11 +235,7 @@ def streamed_records(
     source: the path of a file or the address of a data base; query: for the latter. Raises AgreementError where columns
     are not declared, or persons are the units (whose rows may stand anywhere).
     """
-    terms, bound, schema = (
-        agreement.owner[agreement.owner_names.index(name)],
-        _bound(agreement),
-        declared_schema(agreement),
-    )
+    terms, bound, schema = agreement.terms_of(name), _bound(agreement), declared_schema(agreement)
     if schema is None or not datasets.named(agreement.data.named).own_columns or terms.unit is not None:
         raise AgreementError(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
@@ -282,32 +280,23 @@ def declared_schema(agreement: Agreement) -> Schema | None:
     return schema_of(agreement, agreement.owner[0].unit)
 
 
-def _public_choices(agreement: Agreement, public: object) -> Sample:
-    """The public rows, and the dictionary and bound that follow from them."""
-    agreed = data_specification(agreement)
-    if public is not None:
-        agreed = replace(agreed, public=public)
-    sample = load_sample(agreed, strata=agreement.data.strata)
-    by_name(agreement.model.loss, agreement.model.threshold).check_target(sample.records.target)
-    return sample
-
-
-def _with_numbers(agreement: Agreement, sample: Sample) -> Agreement:
+def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement:
+    """The agreement with the number in the place of every "auto" and "proved" about the data."""
     model, bound = agreement.model, sample.preparation.feature_bound
-    for field, value in (("agreement.rule", agreement.agreement.rule), ("agreement.step", agreement.agreement.step)):
-        # Where owners answer once, a step of "auto" is a whole one.
-        if value == "auto" and not (agreement.one_answer and field == "agreement.step"):
-            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast)')
-    if model.gradient_bound == "auto":
-        raise AgreementError('model.gradient_bound: still "auto"; plan it first (copriv forecast) or give a number')
-    Ξ = model.gradient_bound
+    step = "" if agreement.one_answer else agreement.agreement.step  # where owners answer once, "auto" is a whole one
+    for field, value, otherwise in (
+        ("agreement.rule", agreement.agreement.rule, ""),
+        ("agreement.step", step, ""),
+        ("model.gradient_bound", model.gradient_bound, " or give a number"),
+    ):
+        if value == "auto":
+            raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast){otherwise}')
+    Ξ: Any = model.gradient_bound
     if Ξ == "proved":
         if bound is None:
             raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
         widest = bound + 1.0 if model.intercept else bound
-        Ξ = gradient_bound_over(
-            by_name(model.loss, model.threshold), widest, sample.schema.target_bound, FeasibleSet(model.theta_max)
-        )
+        Ξ = gradient_bound_over(loss, widest, sample.schema.target_bound, FeasibleSet(model.theta_max))
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,
         "dataset": datasets.named(agreement.data.named).read_from,
@@ -325,6 +314,11 @@ def _folder_name(owner: str) -> str:
     return re.sub(r"[^\w.-]+", "-", owner).strip(".-") or "owner"
 
 
+def _on_any_disk(folder: str) -> str:
+    """What a name is on a disk where neither capitals count nor how a letter with its marks is written."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", folder).casefold())
+
+
 def _policy(agreement: Agreement, owner: OwnerTerms, learner: str) -> str:
     ε, δ = owner.epsilon, owner.delta
     return f"""# What this owner allows, whatever was agreed. docs/how-to/run-a-consortium.md says what each key means.
@@ -339,9 +333,3 @@ lifetime_epsilon = {ε!r}
 highest_delta = {δ!r}
 lifetime_delta = {δ!r}
 """
-
-
-def _written(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path

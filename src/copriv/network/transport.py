@@ -1,17 +1,21 @@
-"""The seam between a party and the network: a link that carries frames, and two ways to come by one.
+"""The seam between a party and the network: a link that carries frames, two ways to come by one, and how fast both sides go.
 
 An owner dials; the learner listens, and serves every link that comes. That is all a transport does: it neither knows
-what a frame says nor waits on anyone's behalf. `MemoryNetwork` is the transport of tests and of demonstrations in one
-process; `grpc_transport` is the real one. Both keep what tests/network/test_transports.py says.
+what a frame says nor waits on anyone's behalf. `grpc_transport` is the real one, and tests/memory_network.py one inside a
+process; both keep what tests/network/test_transports.py says.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from copriv.errors import Unreachable
-from copriv.network.messages import MAX_FRAME, Malformed
+from copriv.network.messages import Ready, Welcome, encode
+
+CHANCE = random.SystemRandom()
+"""Of waiting times, which nobody foresees."""
 
 
 @runtime_checkable
@@ -21,19 +25,15 @@ class Link(Protocol):
     @property
     def peer(self) -> str:
         """The name of the other party that the transport vouches for; "" where it vouches for none."""
-        ...
 
     async def send(self, frame: bytes) -> None:
         """Hand over one frame; frames arrive whole and in order. Raises Unreachable if the link is closed."""
-        ...
 
     async def receive(self) -> bytes:
         """The next frame. Raises Unreachable once the other end has closed or is gone."""
-        ...
 
     async def close(self) -> None:
         """Close both ways; the other end's `receive` raises. Closing twice is fine."""
-        ...
 
 
 @runtime_checkable
@@ -43,7 +43,6 @@ class CertifiedLink(Link, Protocol):
     @property
     def certificate(self) -> str:
         """PEM; "" at the end that dialled, which looks at a name only."""
-        ...
 
 
 Serve: TypeAlias = Callable[[Link], Awaitable[None]]
@@ -56,7 +55,6 @@ class Listener(Protocol):
 
     def listening(self, serve: Serve) -> AbstractAsyncContextManager[str]:
         """Serve every link that comes while inside; gives the address to dial."""
-        ...
 
 
 @runtime_checkable
@@ -65,86 +63,66 @@ class Dialer(Protocol):
 
     async def dial(self) -> Link:
         """A fresh link to the learner. Raises Unreachable, saying why."""
-        ...
 
 
-class MemoryLink:
-    """One end of a link inside this process."""
+class Clock:
+    """An owner's Poisson clock on one link (A, §3): when it says that it is ready. It depends on nothing private.
 
-    def __init__(self, peer: str, inbox: "asyncio.Queue[bytes | None]", outbox: "asyncio.Queue[bytes | None]") -> None:
-        self._peer, self._inbox, self._outbox, self._closed = peer, inbox, outbox, False
+    rate: the owner's agreed one, at the learner's pace.
+    """
 
-    @property
-    def peer(self) -> str:
-        return self._peer
+    def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
+        self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: int | None = None
+        """What the next message is to say."""
+        self._sending: asyncio.Future[None] | None = None
+        self.served()
 
-    async def send(self, frame: bytes) -> None:
-        if self._closed:
-            raise Unreachable("the link is closed")
-        if len(frame) > MAX_FRAME:
-            raise Malformed(f"message: {len(frame)} bytes; at most {MAX_FRAME} are carried")
-        self._outbox.put_nowait(frame)
+    def offered(self, number: int) -> None:
+        """A query was offered: reply when the clock ticks."""
+        self.stop()
+        wait = CHANCE.expovariate(1.0) * self._mean
+        self._timer = asyncio.get_running_loop().call_later(wait, self._tick, number)
 
-    async def receive(self) -> bytes:
-        frame = None if self._closed else await self._inbox.get()
-        if frame is None:
-            self._closed = True
-            raise Unreachable("the other end closed the link")
-        return frame
+    def served(self) -> None:
+        """A query was answered, or turned away: ask for another when the clock ticks."""
+        if self._request:
+            self.offered(0)
 
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._outbox.put_nowait(None)
-            self._inbox.put_nowait(None)  # wakes this end's own `receive`
+    def stop(self) -> None:
+        """No more ticks."""
+        if self._timer is not None:
+            self._timer.cancel()
 
+    def _tick(self, number: int) -> None:
+        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it. One waits at
+        # most: a learner that offers without end and takes nothing would have this side keep a reply to each.
+        self._due = number
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._send())
 
-class MemoryNetwork:
-    """A network inside one event loop: the learner holds it, an owner holds `dialer("bank-1")`."""
-
-    def __init__(self) -> None:
-        self._serve: Serve | None = None
-        self._served: set[asyncio.Task[None]] = set()
-
-    @asynccontextmanager
-    async def listening(self, serve: Serve) -> AsyncIterator[str]:
-        self._serve = serve
-        try:
-            yield "memory"
-        finally:
-            self._serve = None
-            for task in self._served:
-                task.cancel()
-            await asyncio.gather(*self._served, return_exceptions=True)
-
-    def dialer(self, name: str) -> "MemoryDialer":
-        """The dialer of the party called `name`."""
-        return MemoryDialer(self, name)
-
-    def connect(self, name: str) -> MemoryLink:
-        """A link from `name`, served at once."""
-        if self._serve is None:
-            raise Unreachable("nobody listens; start the learner")
-        up: asyncio.Queue[bytes | None] = asyncio.Queue()
-        down: asyncio.Queue[bytes | None] = asyncio.Queue()
-        task = asyncio.ensure_future(_serving(self._serve, MemoryLink(name, up, down)))
-        self._served.add(task)
-        task.add_done_callback(self._served.discard)
-        return MemoryLink("learner", down, up)
+    async def _send(self) -> None:
+        while self._due is not None:
+            number, self._due = self._due, None
+            try:
+                await self._link.send(encode(Ready(number)))
+            except Unreachable:
+                return  # whoever receives on the link learns the same
 
 
-class MemoryDialer:
-    """Dials the learner of a MemoryNetwork."""
+class Allowance:
+    """How much the learner takes of an owner without having asked: so much at once, and so much a second after that.
 
-    def __init__(self, network: MemoryNetwork, name: str) -> None:
-        self._network, self._name = network, name
+    Nobody is let go for being quick. A session whose allowance is used up is read more slowly, and the network makes its
+    peer wait; the others do not notice.
+    """
 
-    async def dial(self) -> Link:
-        return self._network.connect(self._name)
+    def __init__(self, at_once: float, per_second: float) -> None:
+        self._most, self._rate, self._left, self._then = at_once, per_second, at_once, 0.0
 
-
-async def _serving(serve: Serve, link: Link) -> None:
-    try:
-        await serve(link)
-    finally:
-        await link.close()
+    def take(self, now: float) -> float:
+        """Use one; how many seconds to wait before going on."""
+        self._left = min(self._most, self._left + max(now - self._then, 0.0) * self._rate) - 1.0
+        self._then = now
+        return max(-self._left / self._rate, 0.0)

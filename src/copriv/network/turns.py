@@ -54,7 +54,10 @@ class Turns:
 
     def left(self) -> int:
         """Turns that may still be opened."""
-        return self._queries - self._run.stepped - sum(not turn.late for turn in self._run.open.values())
+        return self._queries - self._run.stepped - self._at_work()
+
+    def _at_work(self) -> int:
+        return sum(not turn.late for turn in self._run.open.values())
 
     def may_open(self, participant: int) -> bool:
         """Whether a participant can still be asked in this run, now or when its owners are back."""
@@ -90,7 +93,7 @@ class Turns:
         """Participants to ask now, in an order that is random and follows from the run's name alone."""
         one_only = not self._run.several_at_once
         most = 1 if one_only else self._conduct.at_once or len(self._run.members)
-        room = min(most - sum(not turn.late for turn in self._run.open.values()), self.left())
+        room = min(most - self._at_work(), self.left())
         if room <= 0 or (one_only and self._run.open) or not self._begun():
             return []
         free = [j for j in range(len(self._run.members)) if self.may_ask(j)]
@@ -102,12 +105,9 @@ class Turns:
             return free[:room]
         fresh = [j for j in free if j not in self._run.heard][:room]
         again = [j for j in free if j in self._run.heard]
-        return fresh + again[: max(min(self._lacking() - len(fresh), room - len(fresh)), 0)]
-
-    def _lacking(self) -> int:
-        """Answers that this window lacks, but for those that are on their way."""
-        run = self._run
-        return run.window - run.stepped % run.window - sum(not turn.late for turn in run.open.values())
+        # Answers that this window lacks, but for those that are on their way.
+        lacking = self._run.window - self._run.stepped % self._run.window - self._at_work()
+        return fresh + again[: max(min(lacking, room) - len(fresh), 0)]
 
     def is_due(self, participant: int) -> bool:
         """Whether to offer a participant the next turn: not one that was heard, while others can complete the window."""

@@ -16,6 +16,7 @@ What a file cannot show: an answer that the learner never wrote down, where its 
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -85,11 +86,11 @@ def verify_run(
     head: the hash of a line that was written down elsewhere.
     Raises StoreFailed for what is no run's file, InvalidInput for a model file that is none.
     """
-    store = RunStore.read(path)
-    try:
+    with closing(RunStore.read(path)) as store:
         document = None if model is None else read_document(model)
         held = None if model is None else Model.of(document)
         check = LineCheck(store, authority, None if held is None else held.record.get("head"))
+        run = check.run
         if agreement is not None and agreement.fingerprint != store.agreement.fingerprint:
             check.wrong(None, "the run is under another agreement than the one given; their fingerprints differ")
         if check.to_the_end():
@@ -104,14 +105,26 @@ def verify_run(
                     wrong = ["nests deeper than any that copriv learner writes"]
                 for what in wrong:
                     check.wrong(None, f"the model {what}")
-        model_now = check.run.trajectory.model if check.run.begun else None
+        try:
+            fingerprint = "" if check.authority is None else fingerprint_of(check.authority)
+        except InvalidInput:
+            fingerprint = ""
         return Verdict(
-            store.run, store.agreement, check.lines, check.head, check.run.stepped, check.answers, check.missing,
-            check.not_closed, _fingerprint(check.authority), check.run.status or "", model_now, check.rounding,
-            tuple(check.problems), held.record if held is not None and not check.problems else {},
-        )  # fmt: skip
-    finally:
-        store.close()
+            run=store.run,
+            agreement=store.agreement,
+            lines=check.lines,
+            head=run.head,
+            stepped=run.stepped,
+            answers={name: len(party.counts) for name, party in run.parties.items()},
+            missing={name: party.missing for name, party in run.parties.items() if party.missing},
+            not_closed=tuple(name for name, party in run.parties.items() if not party.closed),
+            authority=fingerprint,
+            outcome=run.status or "",
+            model=run.trajectory.model if run.begun else None,
+            rounding=check.rounding,
+            problems=tuple(check.problems),
+            record=held.record if held is not None and not check.problems else {},
+        )
 
 
 def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) -> list[str]:
@@ -125,10 +138,9 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         return ["names a line that is not in this file"]
     if signed is None:
         return ["is not signed by the learner after the line that it names"]
-    if signed.stepped < check.run.stepped:
-        return [
-            f"is of line {signed.line}; the run went on after it, to {check.run.stepped} steps from {signed.stepped}"
-        ]
+    steps, stepped = check.run.stepped, signed.record["queries"]
+    if stepped < steps:
+        return [f"is of line {signed.line}; the run went on after it, to {steps} steps from {stepped}"]
     if signed.line < check.signed_last:
         return [f"is of line {signed.line}; the learner signed another one after it, in line {check.signed_last}"]
     θ, wrong = signed.theta, []
@@ -156,6 +168,7 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
 
 def _differences(follows: Any, found: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """Where a value is another one than follows from the run, and which."""
+    alike = True
     if isinstance(follows, dict) and isinstance(found, dict):
         for key in [*follows, *(key for key in found if key not in follows)]:
             below = f"{place}.{key}" if place else key
@@ -166,19 +179,9 @@ def _differences(follows: Any, found: Any, place: str = "") -> Iterator[tuple[st
     elif isinstance(follows, list) and isinstance(found, list) and len(follows) == len(found):
         for i, (one, other) in enumerate(zip(follows, found, strict=True)):
             yield from _differences(one, other, f"{place}[{i}]")
-    elif not _alike(follows, found):
+    elif type(follows) is float and type(found) is float and math.isfinite(follows) and math.isfinite(found):
+        alike = abs(found - follows) <= ROUNDING * abs(follows)  # up to how another machine rounds
+    else:
+        alike = type(follows) is type(found) and repr(follows) == repr(found)
+    if not alike:
         yield place, f"{found!r:.40}, and the run {follows!r:.40},"
-
-
-def _alike(follows: Any, found: Any) -> bool:
-    """Equal, or equal up to how another machine rounds."""
-    if type(follows) is float and type(found) is float and math.isfinite(follows) and math.isfinite(found):
-        return abs(found - follows) <= ROUNDING * abs(follows)
-    return type(follows) is type(found) and repr(follows) == repr(found)
-
-
-def _fingerprint(authority: bytes | None) -> str:
-    try:
-        return "" if authority is None else fingerprint_of(authority)
-    except InvalidInput:
-        return ""

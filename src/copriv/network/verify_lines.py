@@ -10,17 +10,16 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
 from copriv.errors import CoprivError
 from copriv.network.keys import Certified, KeysRefused
-from copriv.network.messages import MAX_FRAME, Closing
-from copriv.network.record import record_of
-from copriv.network.run import Run, Tables, query_identity
-from copriv.network.signatures import answer_content, closing_content, model_content, query_content
-from copriv.network.store import START, RunStore, digest, line_hash
+from copriv.network.messages import MAX_FRAME, Closing, answer_content, closing_content, model_content, query_content
+from copriv.network.run import Run, query_identity
+from copriv.network.store import START, Event, RunStore, digest, line_hash
+from copriv.network.turns import Talk
 from copriv.types import Array
 
 ROUNDING = 1e-9
@@ -29,7 +28,7 @@ _MOST_PROBLEMS = 50
 _SIGNED = ("query", "answer", "certified", "continued", "closed", "model")
 """Lines that say who signed what, and move nothing."""
 _NOT_UNDERSTOOD = (
-    CoprivError, LookupError, TypeError, ValueError, ArithmeticError, OSError, RecursionError, MemoryError,
+    CoprivError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError, OSError, RecursionError, MemoryError,
 )  # fmt: skip
 """What a line that says anything may be met with."""
 
@@ -49,6 +48,11 @@ class _Broken(Exception):
     """A line that is wrong, in words."""
 
 
+def _must(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise _Broken(otherwise)
+
+
 @dataclass(frozen=True)
 class Signed:
     """What the learner signed as the run's model, and what stood there."""
@@ -56,7 +60,6 @@ class Signed:
     line: int
     digest: str
     theta: Array
-    stepped: int
     record: dict[str, Any]
     """Of a model file, as it follows from the lines."""
 
@@ -68,10 +71,9 @@ class LineCheck:
     """
 
     def __init__(self, store: RunStore, authority: bytes | None, model_head: object = None) -> None:
-        self._store, self._agreement, self.authority = store, store.agreement, authority
-        self.run = Run(store.agreement, store.run, store.n_parameters)
+        self._store, self._agreement, self.authority, self._model_head = store, store.agreement, authority, model_head
+        self.run = Run(store)
         self.problems: list[Problem] = []
-        self._model_head = model_head
         self.signed: Signed | None = None
         self.signed_last = 0
         """The line of the last model that the learner signed."""
@@ -79,58 +81,47 @@ class LineCheck:
         self._owners: dict[str, Certified | None] = {}
         self._asked_at: dict[str, int] = {}
         """The line of the newest query to each owner."""
-        self.rounding, self.hashes = 0.0, {START: 0}
-        self.head, self.lines, self._at = START, 0, 0.0
+        self.rounding, self.hashes, self.lines = 0.0, {START: 0}, 0
 
     def to_the_end(self) -> bool:
         """Look at every line, or at those before one that has no continuation; whether it was all."""
         try:
-            self._tables = Tables(self._store)
             for line in self._store.lines():
                 self.lines = line[0]
                 if not self._follow(*line):
                     return False
-        except (KeyError, TypeError, ValueError, sqlite3.Error) as error:
-            self.wrong(None, f"its tables do not fit together ({error!r:.100})")
+        except (TypeError, ValueError, sqlite3.Error) as error:
+            self.wrong(None, f"its lines cannot be read ({error!r:.100})")
             return False
-        self._counts_agree()
+        if not self.run.begun:
+            self.wrong(None, "there is no line in it")
         return True
 
-    @property
-    def answers(self) -> dict[str, int]:
-        """See `Verdict`."""
-        return {name: len(party.counts) for name, party in self.run.parties.items()}
-
-    @property
-    def missing(self) -> dict[str, int]:
-        """See `Verdict`."""
-        return {name: gap for name, party in self.run.parties.items() if (gap := party.answered - len(party.counts))}
-
-    @property
-    def not_closed(self) -> tuple[str, ...]:
-        """See `Verdict`."""
-        return tuple(name for name, party in self.run.parties.items() if not party.closed)
-
-    def _follow(self, number: int, at: float, kind: str, text: str, said: str) -> bool:
+    def _follow(self, number: int, at: float, kind: str, text: str, said: str, raw: bytes) -> bool:
         """One line; whether the next one can be looked at."""
         if number != len(self.hashes):
             self.wrong(number, f"it should be line {len(self.hashes)}: lines are missing, or were put in")
             return False
-        if line_hash(self.head, number, at, kind, text) != said:
+        if line_hash(self.run.head, number, at, kind, text) != said:
             self.wrong(number, "it was changed, or the line before it was: its hash does not follow")
             return False
         if number == 1 and kind != "begun":
             self.wrong(number, "a run begins with the line that says under what")
             return False
-        self._at, going = at, True
+        going = True
         try:
-            data = json.loads(text) | {}  # a line is a table: a TypeError for anything else
+            # A line is a table: a TypeError for anything else.
+            line = Event(number, at, kind, json.loads(text) | {}, said, np.frombuffer(raw))
+            if json.dumps(line.data) != text:
+                raise _Broken("a name stands twice in it, or it is not written as a learner writes it")
+            if raw and kind not in ("asked", "answer"):
+                raise _Broken("it has numbers, which no line of its kind has")
             follows, signed = self._checks.get(kind, (None, None))
             if follows is not None:
-                follows(self, data)
-            self.run.take(kind, at, data, self._tables.of(kind, data))
+                follows(self, line)
+            self.run.take(line)
             if signed is not None:
-                signed(self, data)
+                signed(self, line)
         except _Broken as broken:
             self.wrong(number, str(broken))
             # What does not replay has no continuation; who signed what can be looked at to the end.
@@ -138,151 +129,146 @@ class LineCheck:
         except _NOT_UNDERSTOOD as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
             going = False
-        self.head = said
+        self.run.head = said
         self.hashes[said] = number
         return going
 
     # What follows from the lines before -------------------------------------------------------------------------------
 
-    def _begun(self, said: dict[str, Any]) -> None:
-        if self.head != START:
-            raise _Broken("a run begins once")
-        if (said["run"], said["fingerprint"]) != (self._store.run, self._agreement.fingerprint):
-            raise _Broken("it names another run, or another agreement")
-        if said["parameters"] != self._store.n_parameters:
-            raise _Broken("it names another number of parameters")
-        if not 1 <= said["parameters"] <= MAX_FRAME // 8:
-            raise _Broken("it names more parameters than a message holds")
-        if not re.fullmatch("([0-9a-f]{64})?", said["dictionary"]):
-            raise _Broken("the fingerprint of its public dictionary is none")
+    def _begun(self, line: Event) -> None:
+        said = line.data
+        _must(line.number == 1, "a run begins once")
+        about = (self._store.run, self._agreement.fingerprint)
+        _must((said["run"], said["fingerprint"]) == about, "it names another run, or another agreement")
+        _must(said["parameters"] == self._store.n_parameters, "it names another number of parameters")
+        _must(1 <= said["parameters"] <= MAX_FRAME // 8, "it names more parameters than a message holds")
+        known = re.fullmatch("([0-9a-f]{64})?", said["dictionary"])
+        _must(known, "the fingerprint of its public dictionary is none")
+        self._going_on(line)
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
 
-    def _finished(self, said: dict[str, Any]) -> None:
-        self._none_is_left(said)
-        if not self.run.complete:
-            raise _Broken(
-                f"it says that the run finished, after {self.run.stepped} of {self._agreement.queries} queries, and not every "
-                f"owner gave its {self._agreement.answers} answers"
-            )
+    def _going_on(self, line: Event) -> None:
+        _must(line.data["talk"] in get_args(Talk), "it names a way to talk that there is none of")
 
-    def _none_is_left(self, _: dict[str, Any], but: int | None = None) -> None:
+    def _stopped(self, line: Event) -> None:
+        self._none_is_left(line)
+        _must(isinstance(line.data["reason"], str), "its reason is none in words")
+
+    def _finished(self, line: Event) -> None:
+        self._stopped(line)
+        _must(
+            self.run.complete,
+            f"it says that the run finished, after {self.run.stepped} of {self._agreement.queries} queries, and not every "
+            f"owner gave its {self._agreement.answers} answers",
+        )
+
+    def _none_is_left(self, _: Event, but: int | None = None) -> None:
         """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
         for turn in self.run.open.values():
             if turn.number != but and turn.answers.keys() >= set(self.run.members[turn.participant]):
                 raise _Broken(f"turn {turn.number} was answered by all that it asked, and its answers were not used")
 
-    def _point(self, said: dict[str, Any]) -> None:
-        self._none_is_left(said)
-        number, run = said["turn"], self.run
-        participant, θ = self._tables.points[number]
-        if number != run.opened + 1 or said["participant"] != participant:
-            raise _Broken(f"turn {number} is not the next one")
-        if participant in run.open or (run.open and not run.several_at_once):
-            raise _Broken(f"turn {number} was begun while another was open, which the rule does not do")
-        if digest(θ) != said["theta"]:
-            raise _Broken(f"the point of turn {number} is not the one that was written down")
+    def _point(self, line: Event) -> None:
+        self._none_is_left(line)
+        number, participant, θ, run = line.data["turn"], line.data["participant"], line.numbers, self.run
+        _must(number == run.opened + 1, f"turn {number} is not the next one")
+        alone = participant not in run.open and (not run.open or run.several_at_once)
+        _must(alone, f"turn {number} was begun while another was open, which the rule does not do")
+        _must(digest(θ) == line.data["theta"], f"the point of turn {number} is not the one that was written down")
         expected = run.trajectory.query(participant)
         largest = max(1.0, float(np.abs(expected).max(initial=0.0)))
         off = float(np.abs(expected - θ).max(initial=0.0)) / largest if θ.shape == expected.shape else np.inf
-        if not off <= ROUNDING:
-            raise _Broken(
-                f"turn {number} asks at a point to which the agreed rule does not lead from the answers before it (off by "
-                f"{off:.3g} of its largest number)"
-            )
+        _must(
+            off <= ROUNDING,
+            f"turn {number} asks at a point to which the agreed rule does not lead from the answers before it (off by "
+            f"{off:.3g} of its largest number)",
+        )
         self.rounding = max(self.rounding, off)
 
-    def _query(self, said: dict[str, Any]) -> None:
-        identity, owner, number = said["identity"], said["owner"], said["turn"]
-        turn, sequence, query = self._tables.queries[identity]
-        self._asked_at[owner] = self.lines
-        if (turn, sequence, query.owner, query.signature) != (number, said["sequence"], owner, said["signature"]):
-            raise _Broken(f"the query {identity[:12]}… is not the one that was written down")
+    def _query(self, line: Event) -> None:
+        identity, owner, number, sequence = (line.data[key] for key in ("identity", "owner", "turn", "sequence"))
+        self._asked_at[owner] = line.number
         asking = self.run.open.get(self.run.participant_of[owner])
-        if asking is None or asking.number != number:
-            raise _Broken(f"{owner} was asked in turn {number}, which is not open or not its own")
-        if sequence != self.run.parties[owner].asked + 1 or identity != query_identity(
-            self._agreement.fingerprint, self._store.run, owner, sequence
-        ):
-            raise _Broken(f"the query {identity[:12]}… has not the name that follows from the run and its number")
+        its_own = asking is not None and asking.number == number
+        _must(its_own, f"{owner} was asked in turn {number}, which is not open or not its own")
+        named = query_identity(self._agreement.fingerprint, self._store.run, owner, sequence)
+        follows = sequence == self.run.parties[owner].asked + 1 and identity == named
+        _must(follows, f"the query {identity:.12}… has not the name that follows from the run and its number")
 
-    def _answer(self, said: dict[str, Any]) -> None:
-        identity, name = said["identity"], said["owner"]
-        asked = self.run.asked.get(identity)
+    def _answer(self, line: Event) -> None:
+        said, name, m = line.data, line.data["owner"], self._agreement.answers
+        asked = self.run.asked.get(said["identity"])
         if asked is None or asked.answer is not None:
             raise _Broken(f"{name} answers what it was not asked, or what was answered")
-        answer = self._tables.answers[identity]
-        written = (digest(answer.gradient), answer.answered, answer.chain_head, answer.signature)
-        if asked.query.owner != name or written != tuple(
-            said[key] for key in ("gradient", "answered", "chain_head", "signature")
-        ):
-            raise _Broken(f"the answer of {name} is not the one that was written down")
-        unfit = self.run.trajectory.unfit(answer.gradient)
-        if unfit:
-            raise _Broken(f"the answer of {name} is none: {unfit}")
-        n, m = answer.answered, self._agreement.answers
-        if not 1 <= n <= m or n in self.run.parties[name].counts:
-            raise _Broken(f"{name} counts this answer as number {n} of {m}, which cannot be")
+        written = asked.query.owner == name and digest(line.numbers) == said["gradient"]
+        _must(written, f"the answer of {name} is not the one that was written down")
+        unfit, n = self.run.trajectory.unfit(line.numbers), said["answered"]
+        _must(not unfit, f"the answer of {name} is none: {unfit}")
+        counts = self.run.parties[name].counts
+        can_be = type(n) is int and 1 <= n <= m and n not in counts  # true is signed as 1 is
+        _must(can_be, f"{name} counts this answer as number {n} of {m}, which cannot be")
 
-    def _step(self, said: dict[str, Any]) -> None:
-        number, turn = said["turn"], self.run.open.get(said["participant"])
+    def _step(self, line: Event) -> None:
+        said, number, turn = line.data, line.data["turn"], self.run.open.get(line.data["participant"])
         if turn is None or turn.number != number:
             raise _Broken(f"turn {number} is not open")
-        self._none_is_left(said, but=number)
+        self._none_is_left(line, but=number)
         used = [name for name in self.run.members[turn.participant] if name in turn.answers]
-        if said["owners"] != used or not used:
-            raise _Broken(f"turn {number} was answered by {', '.join(used) or 'nobody'}, and the step says otherwise")
-        if said["k"] != self.run.stepped + 1 or said["k"] > self._agreement.queries:
-            raise _Broken(f"step {said['k']} is not the next one, or one more than was agreed on")
+        whom = ", ".join(used) or "nobody"
+        _must(used and said["owners"] == used, f"turn {number} was answered by {whom}, and the step says otherwise")
+        next_one = said["k"] == self.run.stepped + 1 and said["k"] <= self._agreement.queries
+        _must(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
 
-    def _abandoned(self, said: dict[str, Any]) -> None:
-        self._none_is_left(said)
-        if said["turn"] not in [turn.number for turn in self.run.open.values()]:
-            raise _Broken(f"turn {said['turn']} is not open")
+    def _abandoned(self, line: Event) -> None:
+        self._none_is_left(line)
+        number = line.data["turn"]
+        _must(number in [turn.number for turn in self.run.open.values()], f"turn {number} is not open")
 
     # Who signed it ------------------------------------------------------------------------------------------------------
 
-    def _by_learner(self, said: dict[str, Any]) -> None:
-        self._learner = self._party(said.get("learner", ""), "learner", None)
+    def _by_learner(self, line: Event) -> None:
+        self._learner = self._party(line.data.get("learner", ""), "learner", None)
 
-    def _certified(self, said: dict[str, Any]) -> None:
-        self._owners[said["owner"]] = self._party(said["certificate"], "owner", said["owner"])
+    def _certified(self, line: Event) -> None:
+        self._owners[line.data["owner"]] = self._party(line.data["certificate"], "owner", line.data["owner"])
 
-    def _query_signed(self, said: dict[str, Any]) -> None:
-        query = self.run.asked[said["identity"]].query
-        if query.head != self.head:
-            raise _Broken(f"{query.owner} was told another history than the lines before this one")
+    def _query_signed(self, line: Event) -> None:
+        query = self.run.asked[line.data["identity"]].query
         content = query_content(self._store.run, query, self.run.dictionary)
-        self._signed(self._learner, "the learner", query.signature, content)
+        self._signed(self._learner, "the learner", query.signature, content, line)
 
-    def _answer_signed(self, said: dict[str, Any]) -> None:
-        query, answer = self.run.asked[said["identity"]].query, self._tables.answers[said["identity"]]
+    def _answer_signed(self, line: Event) -> None:
+        asked = self.run.asked[line.data["identity"]]
+        query, answer = asked.query, asked.answer
+        assert answer is not None, "the run has taken it"
         content = answer_content(self._store.run, query, answer, self.run.dictionary)
-        self._signed(self._owners.get(answer.owner), answer.owner, answer.signature, content)
+        self._signed(self._owners.get(answer.owner), answer.owner, answer.signature, content, line)
 
-    def _closed(self, said: dict[str, Any]) -> None:
+    def _closed(self, line: Event) -> None:
         """Before the run takes it: a count that its owner did not sign is none."""
-        name, head, n = said["owner"], said["head"], said["answered"]
-        if self.hashes.get(head, -1) < self._asked_at.get(name, 0):
-            raise _Broken(f"{name} counted its answers before it was asked for the last of them")
-        if not self.run.parties[name].answered <= n <= self._agreement.answers:
-            raise _Broken(f"{name} counts {n} answers at the end, which cannot be")
+        name, head, n = line.data["owner"], line.data["head"], line.data["answered"]
+        after = self.hashes.get(head, -1) >= self._asked_at.get(name, 0)
+        _must(after, f"{name} counted its answers before it was asked for the last of them")
+        can_be = not isinstance(n, bool) and self.run.parties[name].answered <= n <= self._agreement.answers
+        _must(can_be, f"{name} counts {n} answers at the end, which cannot be")
         content = closing_content(self._store.run, name, self._agreement.fingerprint, Closing(head, n))
-        self._signed(self._owners.get(name), name, said["signature"], content)
+        self._signed(self._owners.get(name), name, line.data["signature"], content, line)
 
-    def _model_signed(self, said: dict[str, Any]) -> None:
-        if not said["signature"]:
+    def _model_signed(self, line: Event) -> None:
+        """Before the run takes it: the model's record is as of the line before."""
+        if not line.data["signature"]:
             return  # a learner without a valid certificate: its model is not signed, which is said of the model
-        content = model_content(self._store.run, self.head, said["sha256"])
-        self._signed(self._learner, "the learner", said["signature"], content)
-        self.signed_last = self.lines
-        if self.head == self._model_head:
-            record, θ = record_of(self.run, self.head), self.run.trajectory.model
-            self.signed = Signed(self.lines, said["sha256"], θ, self.run.stepped, record)
+        run, named = self.run, line.data["sha256"]
+        content = model_content(self._store.run, run.head, named)
+        self._signed(self._learner, "the learner", line.data["signature"], content, line)
+        self.signed_last = line.number
+        if run.head == self._model_head:
+            self.signed = Signed(line.number, named, run.trajectory.model, run.record())
 
     _checks: ClassVar[dict[str, tuple[Callable[..., None] | None, Callable[..., None] | None]]] = {
         "begun": (_begun, _by_learner),
-        "continued": (None, _by_learner),
+        "continued": (_going_on, _by_learner),
         "certified": (None, _certified),
         "asked": (_point, None),
         "query": (_query, _query_signed),
@@ -290,23 +276,11 @@ class LineCheck:
         "stepped": (_step, None),
         "abandoned": (_abandoned, None),
         "finished": (_finished, None),
-        "stopped": (_none_is_left, None),
+        "stopped": (_stopped, None),
         "closed": (_closed, None),
-        "model": (None, _model_signed),
+        "model": (_model_signed, None),
     }
     """Of each kind of line: whether it follows from those before it, and whether everybody signed their part of it."""
-
-    def _counts_agree(self) -> None:
-        if not self.run.begun:
-            self.wrong(None, "there is no line in it")
-        answered = sum(asked.answer is not None for asked in self.run.asked.values())
-        for what, there, noted in (
-            ("points", self._tables.points, self.run.opened),
-            ("queries", self._tables.queries, len(self.run.asked)),
-            ("answers", self._tables.answers, answered),
-        ):
-            if not self.problems and len(there) != noted:
-                self.wrong(None, f"there are {len(there)} {what} in the file, and lines for {noted}")
 
     # Small things -------------------------------------------------------------------------------------------------
 
@@ -322,19 +296,17 @@ class LineCheck:
             party = Certified.by(self.authority, certificate)
         except KeysRefused:
             raise _Broken(f"the {role}'s certificate is not of this consortium's authority") from None
-        if party.role != role or (name is not None and party.name != name):
-            raise _Broken(f"the certificate of {name or f'the {role}'} is that of {party.name}, a {party.role}")
+        whose = f"the certificate of {name or f'the {role}'}"
+        right = party.role == role and name in (None, party.name)
+        _must(right, f"{whose} is that of {party.name}, a {party.role}")
         agreed = self._agreement.agreement.learner_key if name is None else self._agreement.owner_keys.get(name)
-        if agreed not in (None, party.key_fingerprint):
-            raise _Broken(
-                f"the certificate of {name or f'the {role}'} is for another key than the one that was agreed on"
-            )
+        named = agreed in (None, party.key_fingerprint)
+        _must(named, f"{whose} is for another key than the one that was agreed on")
         return party
 
-    def _signed(self, party: Certified | None, who: str, signature: str, content: bytes) -> None:
+    def _signed(self, party: Certified | None, who: str, signature: str, content: bytes, line: Event) -> None:
         if party is None or not signature:
             raise _Broken(f"{who} did not sign it")
-        if not party.signed(signature, content):
-            raise _Broken(f"it is not what {who} signed")
-        if not party.valid_at(datetime.fromtimestamp(self._at, UTC)):
-            raise _Broken(f"the certificate of {who} was not valid at its time")
+        _must(party.signed(signature, content), f"it is not what {who} signed")
+        valid = party.valid_at(datetime.fromtimestamp(line.time, UTC))
+        _must(valid, f"the certificate of {who} was not valid at its time")

@@ -1,15 +1,12 @@
 """Pictures of what a simulation or a forecast found: `.plot()` of a result, and what `--out DIR` keeps.
 
-| file           | what it draws                                                                |
-| -------------- | ---------------------------------------------------------------------------- |
-| `look`         | what all have in common: style, axes, and words that are measured first      |
-| `simulation`   | ψ after each answer, and what each owner has alone                           |
-| `forecast`     | what agreed and recommended terms cost, and at which ε joining pays          |
-| `unlike`       | what it costs if owners differ                                               |
-| `own_learners` | owners that learn for themselves                                             |
-| `demo`         | the demonstration's one picture                                              |
+| file         | what it draws                                                                               |
+| ------------ | ------------------------------------------------------------------------------------------- |
+| `style`      | what all have in common: colours, axes, and words that are measured first                   |
+| `simulation` | ψ after each answer and what each owner has alone; the demonstration's one picture          |
+| `forecast`   | what terms cost, at which ε joining pays, what it costs if owners differ, and own learners  |
 
-Each is a function of a result and gives a matplotlib Figure; `look.png` makes the bytes of a file of it.
+Each is a function of a result and gives a matplotlib Figure; `style.png` makes the bytes of a file of it.
 """
 
 import logging

@@ -1,28 +1,14 @@
-"""The picture of a simulation: ψ after each answer, and what each owner has alone."""
+"""Pictures of a simulation: ψ after each answer beside what each owner has alone, and the demonstration's one picture."""
+
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from copriv.formatting.numbers import percent
-from copriv.pictures.style import (
-    ALARM,
-    ALONE,
-    DASHED,
-    FAINT,
-    FLOOR,
-    PSI,
-    TOGETHER,
-    Label,
-    beside,
-    drawn,
-    foot,
-    head,
-    k_axis,
-    panel,
-    percent_axis,
-    sheet,
-)
+from copriv.forecast import Forecast
+from copriv.formatting.numbers import counted, percent, times
+from copriv.pictures import style
+from copriv.pictures.style import ALARM, FLOOR, INK, TOGETHER, Label, drawn
 from copriv.rules import named
 from copriv.simulation import Simulation
 
@@ -33,53 +19,63 @@ NOTICE = "Simulated, from the records themselves: not private, not for release o
 @drawn
 def psi_against_k(simulation: Simulation) -> Figure:
     """Median ψ and its 25-75 % band against k, and each owner's own model as a level line."""
-    figure = sheet(9.0, 4.9)
-    axes = panel(figure, 1.15, 0.75, 5.25, 3.3)
-    _draw(axes, simulation)
+    figure, ψ = style.sheet(9.0, 4.9), simulation.relative_fitness
+    axes = style.panel(figure, 1.15, 0.75, 5.25, 3.3)
+    low, median, high = (ψ.quantile(q) for q in (0.25, 0.5, 0.75))
+    style.curve(axes, ψ.k, low, median, high, TOGETHER)
+    who = "together, with privacy" if simulation.bound_enforced else "together, not private"
+    runs = f"median of {simulation.runs:,} runs, half of them in the band" if simulation.runs > 1 else "1 run"
+    labels = [Label(max(float(median[-1]), FLOOR), f"{who}: {percent(ψ.final['median'])}\n{runs}", TOGETHER)]
+    labels += style.alone(
+        axes, [(owner.name, owner.alone, 1) for owner in simulation.owners if owner.alone is not None]
+    )
+    style.percent_axis(axes, np.array([*low, *high, *(label.level for label in labels)]), 1.7)
+    axes.set_xlabel(named(simulation.rule).axis, labelpad=7)
+    style.beside(axes, labels)
     title = "What privacy costs the model"
     if simulation.bound_enforced:
-        owners = f"{len(simulation.owners):,} owner{'s' if len(simulation.owners) > 1 else ''}"
-        head(figure, title, f"rule {simulation.rule}, {owners}; lower is better, 0 is the best model")
+        owners = counted(len(simulation.owners), "owner")
+        style.head(figure, title, f"rule {simulation.rule}, {owners}; lower is better, 0 is the best model")
     else:
         lead = "NOT PRIVATE: the gradient bound is assumed, nothing enforces it"
-        head(figure, title, lead, colour=ALARM, weight="bold")
-    foot(figure, (simulation.description, FAINT), (NOTICE, ALARM))
+        style.head(figure, title, lead, colour=ALARM, weight="bold")
+    style.foot(figure, (simulation.description, style.FAINT), (NOTICE, ALARM))
     return figure
 
 
-def _draw(axes: Axes, simulation: Simulation) -> None:
-    ψ = simulation.relative_fitness
-    low, median, high = (np.maximum(ψ.quantile(q), FLOOR) for q in (0.25, 0.5, 0.75))
-    axes.fill_between(ψ.k, low, high, color=TOGETHER, alpha=0.2, linewidth=0)
-    marker = "o" if len(ψ.k) <= 30 else None
-    axes.plot(ψ.k, median, color=TOGETHER, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
-    who = "together, with privacy" if simulation.bound_enforced else "together, not private"
-    runs = f"median of {simulation.runs:,} runs, half of them in the band" if simulation.runs > 1 else "1 run"
-    labels = [Label(float(median[-1]), f"{who}: {percent(ψ.final['median'])}\n{runs}", TOGETHER)]
-    labels += _alone(axes, simulation)
+@drawn
+def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequence[tuple[str, float | None]]) -> Figure:
+    """The demonstration: cost against a budget that all banks have.
 
-    k_axis(axes, ψ.k)
-    percent_axis(axes)
-    levels = [label.level for label in labels]
-    axes.set_ylim(min([*low, *levels]) / 1.7, max([*high, *levels]) * 1.7)
-    axes.set_xlabel(named(simulation.rule).axis, labelpad=7)
-    axes.set_ylabel(PSI, labelpad=7)
-    beside(axes, labels)
-
-
-def _alone(axes: Axes, simulation: Simulation) -> list[Label]:
-    """A line for each owner, or the range over many owners; their labels."""
-    alone = [(owner.name, max(owner.alone, FLOOR)) for owner in simulation.owners if owner.alone is not None]
-    if len(alone) > len(ALONE):
-        levels = [level for _, level in alone]
-        middle, low, high = float(np.median(levels)), min(levels), max(levels)
-        axes.axhspan(low, high, color=ALONE[0], alpha=0.12, linewidth=0)
-        axes.axhline(middle, color=ALONE[0], linewidth=1.5, linestyle=DASHED)
-        said = f"alone: {percent(low)} to {percent(high)},\nmedian owner dashed"
-        return [Label(middle, said, ALONE[0])]
-    for (_, level), colour in zip(alone, ALONE, strict=False):
-        axes.axhline(level, color=colour, linewidth=1.5, linestyle=DASHED)
-    return [
-        Label(level, f" alone: {percent(level)}", colour, name)
-        for (name, level), colour in zip(alone, ALONE, strict=False)
-    ]
+    The curve is forecast from public loans; the dot and its bar are the simulated runs at the agreed budget, and the level
+    lines what each bank has alone. needed: for each bank the budget from which the curve is below its line.
+    """
+    ψ, ε, members = simulation.relative_fitness.final, simulation.owners[0].epsilon, outlook.consortium
+    marks = [ε, *(at for _, at in needed if at is not None and at < 1e3)]
+    budgets = np.geomspace(min(marks) / 8, max(marks) * 8, 300)
+    curve = np.maximum(members.curve.at(np.sum(members.overlap**2) / (members.total * budgets) ** 2), FLOOR)
+    figure = style.sheet(9.4, 5.1)
+    axes = style.panel(figure, 1.1, 0.75, 5.2, 3.45)
+    axes.plot(budgets, curve, color=TOGETHER, linewidth=2.2, zorder=3)
+    labels = [Label(float(curve[-1]), "together, by the forecast", TOGETHER)]
+    for owner, colour in zip(simulation.owners, style.ALONE, strict=False):
+        level, at = max(owner.alone or FLOOR, FLOOR), dict(needed)[owner.name]
+        style.level(axes, level, colour)
+        says = "pays at no budget" if at is None else f"pays from a budget of {times(at)}"
+        labels.append(Label(level, f" alone: {percent(level)}\n{says}", colour, owner.name))
+        if at is not None and budgets[0] < at < budgets[-1]:
+            style.ring(axes, at, level)
+    low, middle, high = (max(ψ[name], FLOOR) for name in ("p25", "median", "p75"))
+    axes.plot([ε, ε], [low, high], color=INK, linewidth=2.0, zorder=5)
+    axes.plot([ε], [middle], marker="o", markersize=7, color=INK, zorder=6)
+    labels.append(Label(middle, f"together at {ε:g}: {percent(ψ['median'])}\nmedian of {simulation.runs:,} runs", INK))
+    style.epsilon_axis(axes, "budget (epsilon) of every bank")
+    axes.set_xlim(budgets[0], budgets[-1])
+    style.percent_axis(
+        axes, np.array([*curve, *(label.level for label in labels)]), 1.8, "above the best possible model"
+    )
+    style.beside(axes, labels)
+    lead = "lower is better; a ring is where joining begins to pay, the dot is where the banks are"
+    style.head(figure, "Alone, together, and what it would take", lead)
+    style.foot(figure, (NOTICE, ALARM))
+    return figure

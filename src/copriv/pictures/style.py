@@ -6,6 +6,7 @@ taken for mathematics. Matplotlib's object interface only: no global state, no s
 """
 
 import io
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec
@@ -19,21 +20,17 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
-from copriv.formatting.numbers import axis_percent
+from copriv.formatting.numbers import axis_percent, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 
 # Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
 TOGETHER = "#0072B2"
 ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-INK, FAINT, ALARM, GRID = "#222222", "#6b6b6b", "#B00020", "#e4e4e4"
-DASHED: Any = (0, (5, 2))
+INK, FAINT, PUBLIC, ALARM, GRID = "#222222", "#6b6b6b", "#7a7a7a", "#B00020", "#e4e4e4"
 FLOOR = 1e-9
 """ψ below this is rounding: nothing is drawn under it."""
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.88}
 """Behind words that lines would cross."""
-
-PSI = "ψ, relative fitness: above the best"
-"""The vertical axis, everywhere."""
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -48,11 +45,8 @@ STYLE: dict[Any, Any] = {
 }
 _MARGIN = 0.28
 """Inches that words keep from the sides of a picture."""
-_SMALL, _BESIDE = 8.2, 9.6
-"""Points of the words under a picture, and beside it."""
-_LEADING = 1.35
-"""From line to line, in heights of a letter."""
-_LONGEST = 900
+_SMALL, _BESIDE, _LEADING = 8.2, 9.6, 1.35
+"""Points of the words under a picture, and beside it; from line to line, in heights of a letter."""
 
 P = ParamSpec("P")
 
@@ -93,13 +87,13 @@ def panel(figure: Figure, left: float, bottom: float, width: float, height: floa
     return axes
 
 
-def head(figure: Figure, title: str, lead: str, colour: str = FAINT, weight: str = "normal") -> None:
+def head(figure: Figure, title: str, lead: str = "", colour: str = FAINT, weight: str = "normal") -> None:
     """What the picture is of, and what its numbers are."""
     width, height = figure.get_size_inches()
-    size = fitting(figure, title, width - 2 * _MARGIN, 15.0, weight="bold")
-    figure.text(_MARGIN / width, 1 - 0.31 / height, title, fontsize=size, fontweight="bold", va="center")
-    size = fitting(figure, lead, width - 2 * _MARGIN, 10.5, weight=weight)
-    figure.text(_MARGIN / width, 1 - 0.6 / height, lead, color=colour, fontsize=size, fontweight=weight, va="center")
+    for words, top, size, font, ink in ((title, 0.31, 15.0, "bold", INK), (lead, 0.6, 10.5, weight, colour)):
+        fitting = size * min(1.0, (width - 2 * _MARGIN) / max(measured(figure, words, size, weight=font), 1e-9))
+        at = _MARGIN / width, 1 - top / height
+        figure.text(*at, words, color=ink, fontsize=fitting, fontweight=font, va="center")
 
 
 def foot(figure: Figure, *paragraphs: tuple[str, str], family: str = "DejaVu Sans") -> None:
@@ -107,8 +101,16 @@ def foot(figure: Figure, *paragraphs: tuple[str, str], family: str = "DejaVu San
     width = float(figure.get_figwidth())
     made = [(broken(figure, words, width - 2 * _MARGIN, _SMALL, family=family), colour) for words, colour in paragraphs]
     line = _SMALL * _LEADING / 72
-    _grow(figure, 0.16 + sum(line * len(lines) + 0.05 for lines, _ in made))
-    at, height = 0.12, float(figure.get_figheight())
+    at, before = 0.12, float(figure.get_figheight())
+    height = before + 0.16 + sum(line * len(lines) + 0.05 for lines, _ in made)
+    figure.set_size_inches(width, height)
+    shrunk = before / height  # everything else keeps its size and its distance from the top
+    for axes in figure.axes:
+        box = axes.get_position()
+        axes.set_position((box.x0, 1 - (1 - box.y0) * shrunk, box.width, box.height * shrunk))
+    for text in figure.texts:
+        x, y = text.get_position()
+        text.set_position((x, 1 - (1 - y) * shrunk))
     for lines, colour in reversed(made):
         figure.text(
             _MARGIN / width, at / height, "\n".join(lines), color=colour, fontsize=_SMALL, va="bottom",
@@ -127,33 +129,11 @@ def png(figure: Figure, made_by: str) -> bytes:
     return data.getvalue()
 
 
-def _grow(figure: Figure, more: float) -> None:
-    """So many inches of room at the bottom; everything else keeps its size and its distance from the top."""
-    width, height = figure.get_size_inches()
-    shrunk = height / (height + more)
-    figure.set_size_inches(width, height + more)
-    for axes in figure.axes:
-        box = axes.get_position()
-        axes.set_position((box.x0, 1 - (1 - box.y0) * shrunk, box.width, box.height * shrunk))
-    for text in figure.texts:
-        x, y = text.get_position()
-        text.set_position((x, 1 - (1 - y) * shrunk))
-
-
 def measured(figure: Figure, words: str, size: float, **font: Any) -> float:
     """Width in inches."""
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    width, _, _ = renderer.get_text_width_height_descent(words, _font(size, **font), ismath=False)
+    renderer, font = figure.canvas.get_renderer(), {"family": "DejaVu Sans", **font}  # type: ignore[attr-defined]
+    width, _, _ = renderer.get_text_width_height_descent(words, FontProperties(size=size, **font), ismath=False)
     return float(width) / float(figure.dpi)
-
-
-def _font(size: float, family: str = "DejaVu Sans", weight: str = "normal") -> FontProperties:
-    return FontProperties(family=family, size=size, weight=weight)
-
-
-def fitting(figure: Figure, words: str, width: float, size: float, **font: Any) -> float:
-    """The size, or the smaller one at which the words are no wider than this."""
-    return size * min(1.0, width / max(measured(figure, words, size, **font), 1e-9))
 
 
 def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -> list[str]:
@@ -161,7 +141,7 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
     lines = []
     for paragraph in words.split("\n"):
         line = ""
-        for word in printable(paragraph, _LONGEST).split(" "):
+        for word in printable(paragraph, 900).split(" "):
             longer = f"{line} {word}" if line else word
             if measured(figure, longer, size, **font) <= width:
                 line = longer
@@ -178,7 +158,7 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
 
 def cut(figure: Figure, words: str, width: float, size: float, **font: Any) -> str:
     """The words on one line, the end of them given up where it would be wider than so many inches."""
-    words = printable(words, _LONGEST)
+    words = printable(words, 900)
     if measured(figure, words, size, **font) <= width:
         return words
     most = _most(lambda n: measured(figure, words[:n] + "…", size, **font) <= width, len(words))
@@ -187,11 +167,7 @@ def cut(figure: Figure, words: str, width: float, size: float, **font: Any) -> s
 
 def _most(fits: Callable[[int], bool], longest: int) -> int:
     """The largest number up to `longest` that fits; at least 1."""
-    low, high = 1, longest
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return 1 + bisect_right(range(2, longest + 1), False, key=lambda n: not fits(n))
 
 
 class Label(NamedTuple):
@@ -260,29 +236,67 @@ def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: li
         va="bottom", ha="left", zorder=6, parse_math=False,
     )  # fmt: skip
     size = probe.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    sides = [(7, 7), (7, -7), (-7, 7), (-7, -7)]
-    tries = [(dx * far, dy * far) for far in (1, 2, 4, 6, 9, 12) for dx, dy in (*sides, (7, 0), (-7, 0))]
-    for dx, dy in tries:
+    sides = ((7, 7), (7, -7), (-7, 7), (-7, -7), (7, 0), (-7, 0))
+    for dx, dy in ((dx * far, dy * far) for far in (1, 2, 4, 6, 9, 12) for dx, dy in sides):
         left = x + dx * scale - (size.width if dx < 0 else 0)
         bottom = y + dy * scale - (size.height if dy < 0 else size.height / 2 if dy == 0 else 0)
         box = Bbox.from_bounds(left - 2, bottom - 2, size.width + 4, size.height + 4)
-        if (
-            inside.x0 <= box.x0
-            and box.x1 <= inside.x1
-            and inside.y0 <= box.y0
-            and box.y1 <= inside.y1
-            and not any(box.overlaps(other) for other in avoid)
-        ):
+        within = inside.contains(*box.min) and inside.contains(*box.max)
+        if within and not any(box.overlaps(other) for other in avoid):
             probe.set_position(((left - x) / scale, (bottom - y) / scale))
             avoid.append(box)
             return
     probe.remove()
 
 
-def boxes_along(axes: Axes, x: Any, y: Any) -> list[Bbox]:
-    """Small boxes along a line: what `note` is to leave free of words."""
-    points = axes.transData.transform(np.column_stack([x, y]))
-    return [Bbox.from_bounds(left - 3, bottom - 3, 6, 6) for left, bottom in points]
+def above(
+    axes: Axes, words: str, at: float, colour: str, size: float, weight: str = "normal", width: float = 3.45
+) -> float:
+    """Words above the axes, in lines of so many inches, and where they end: in heights of the axes, as `at` is."""
+    lines = "\n".join(broken(sheet_of(axes), words, width, size, weight=weight))
+    said = axes.text(
+        0.0, at, lines, transform=axes.transAxes, color=colour, fontsize=size, fontweight=weight, linespacing=1.15,
+        va="bottom", parse_math=False,
+    )  # fmt: skip
+    return float(axes.transAxes.inverted().transform(said.get_window_extent().corners())[:, 1].max())
+
+
+def curve(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str) -> None:
+    """ψ against k as a line within its band."""
+    low, middle, high = (np.maximum(line, FLOOR) for line in (low, middle, high))
+    axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
+    marker = "o" if len(k) <= 30 else None
+    axes.plot(k, middle, color=colour, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
+    k_axis(axes, k)
+
+
+def level(axes: Axes, at: float, colour: str) -> None:
+    """A dashed line from side to side."""
+    axes.axhline(at, color=colour, linewidth=1.5, linestyle=(0, (5, 2)), zorder=2)
+
+
+def ring(axes: Axes, x: float, y: float) -> None:
+    """Where joining begins to pay."""
+    axes.plot([x], [y], marker="o", markersize=6, color="white", markeredgecolor=INK, zorder=7)
+
+
+def alone(axes: Axes, owners: Sequence[tuple[str, float, int]]) -> list[Label]:
+    """A line for each different level of owners (name, ψ alone, how many), or the range over many; their labels."""
+    by_level: dict[float, list[str]] = {}
+    for name, ψ, _ in owners:
+        by_level.setdefault(float(f"{max(ψ, FLOOR):.2g}"), []).append(printable(name, 40))
+    levels = sorted(at for at in by_level if at > FLOOR)
+    if len(levels) > len(ALONE):
+        axes.axhspan(levels[0], levels[-1], color=ALONE[0], alpha=0.10, linewidth=0, zorder=1)
+        middle = float(np.median(np.repeat([ψ for _, ψ, _ in owners], [count for _, _, count in owners])))
+        level(axes, middle, ALONE[0])
+        return [Label(middle, f"alone: {percent_range(levels[0], levels[-1])},\nmedian owner dashed", ALONE[0])]
+    made = []
+    for at, colour in zip(levels, ALONE, strict=False):
+        level(axes, at, colour)
+        who = "each owner" if len(by_level[at]) == len(owners) > 1 else listed(by_level[at])
+        made.append(Label(at, f" alone: {percent(at)}", colour, who))
+    return made
 
 
 def k_axis(axes: Axes, k: Any) -> None:
@@ -319,8 +333,10 @@ def epsilon_axis(axes: Axes, label: str) -> None:
     axes.set_xlabel(label, labelpad=7)
 
 
-def percent_axis(axes: Axes) -> None:
-    """ψ on a log axis, in percent, with a quiet grid."""
+def percent_axis(
+    axes: Axes, seen: Any = None, room: float = 1.0, label: str = "ψ, relative fitness: above the best"
+) -> None:
+    """ψ on a log axis, in percent, with a quiet grid; around what is seen, and `room` times as far, where that is given."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
     axes.yaxis.set_minor_locator(NullLocator())
@@ -328,3 +344,7 @@ def percent_axis(axes: Axes) -> None:
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)
+    axes.set_ylabel(label, labelpad=7)
+    if seen is not None:
+        seen = np.maximum(seen, FLOOR)
+        axes.set_ylim(seen.min() / room, seen.max() * room)

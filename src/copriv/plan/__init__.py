@@ -1,11 +1,11 @@
 """The terms that cost the least, chosen from public information only: `plan`.
 
-Every setting (`candidates`, `clipping_bias`) has a price by a table (`prices`, of `rule_response` and `noise`); the
-cheapest few are run on the public rows (`finalists`; `one_answer` for mechanisms of one answer). `choice` is the result
-and what its promises cost, `noise_curve` what owners are valued by.
+Every setting (`candidates`, `clipping_bias`) has a price by a table (`prices`, of `rule_response`); the cheapest few are run on
+the public rows (`simulated_refinement`; `one_answer` for mechanisms of one answer), and those that owners who differ would
+break are left out (`minimax_regret`). `plan_result` is what comes of it, `noise_curve` what owners are valued by.
 """
 
-from copriv.mechanisms.laplace import noise_of
+from copriv.mechanisms.gradients import noise_of
 from copriv.plan.candidates import leaves_open
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.plan.one_answer import plan_one_answer

@@ -12,7 +12,7 @@ model of all these records together is (1 − 1/K)·b/n_i, since errors of first
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,11 +23,10 @@ from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Common, Setting, feature_bound_of
 from copriv.model.fitness import relative_fitness
 from copriv.model.records import Records
-from copriv.privacy.noise import Law
+from copriv.populations.world import weighted
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.simulation import simulate
-from copriv.simulation.one_answer import common_of
 from copriv.types import Array
 
 DEALT_OWNERS = 16
@@ -57,12 +56,10 @@ def runs_in(
     if agreement.one_answer and agreement.n_owners > DEALT_OWNERS:
         return _answered_once(world(agreement), runs, seed, first_run)
     few = as_few(agreement)
-    bundled = few.n_owners < agreement.n_owners
-    problem = _mixed(world(few), world, agreement) if bundled else world(few)
-    found = simulate(
-        problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False,
-        workers=1,
-    )  # fmt: skip
+    problem = world(few)
+    if few.n_owners < agreement.n_owners:
+        problem = _mixed(problem, world, agreement)
+    found = simulate(problem, runs=runs, seed=seed, first_run=first_run, record_at=record_at, alone=False, workers=1)
     return Runs(found.relative_fitness.k, found.relative_fitness.runs, found.theta, found.clipped)
 
 
@@ -74,14 +71,11 @@ def _mixed(few: Problem, world: Callable[[Agreement], Problem], agreement: Agree
     made = []
     for j in range(few.terms.n_owners):
         mine = np.flatnonzero(of == j)
-        parts = {id(held[i]): held[i] for i in mine}
-        share = dict.fromkeys(parts, 0.0)
-        for i in mine:
-            share[id(held[i])] += float(w[i])
-        n, counts = np.array([part.weight.sum() for part in parts.values()]), np.array(list(share.values()))
-        scale = counts / counts.sum() * n.mean() / n
-        one = next(iter(parts.values()))
-        made.append(one if len(parts) == 1 else Records.concatenate(list(parts.values()), scale=scale))
+        parts = list({id(held[i]): held[i] for i in mine}.values())
+        n = np.array([part.weight.sum() for part in parts])
+        share = np.bincount(numbered([id(held[i]) for i in mine]), w[mine])
+        scale = share / share.sum() * n.mean() / n
+        made.append(parts[0] if len(parts) == 1 else Records.concatenate(parts, scale=scale))
     return replace(few, unbounded=tuple(made))
 
 
@@ -98,19 +92,15 @@ def _average_answer(world: Problem, runs: int, rng: np.random.Generator) -> Floa
     """The model that a whole step leads to, of all owners' answers, in each run."""
     agreement, mechanism = world.terms, world.terms.mechanism
     assert isinstance(mechanism, OneAnswer)
-    common = replace(common_of(world), feature_bound=feature_bound_of(agreement, world.feature_bound))
+    common = replace(world.common, feature_bound=feature_bound_of(agreement, world.feature_bound))
     setting = Setting(
         agreement.gradient_bound, (1.0,),
         {key: getattr(agreement.agreement, key) for key in ("preconditioner", *mechanism.terms)},
     )  # fmt: skip
-
-    def draw(law: Law, shape: int | tuple[int, ...]) -> Array:
-        return draws(rng, law, shape)
-
     groups, centre, away = _groups(world, mechanism), 0.0, 0.0
     drawn = 2 * -(-max(runs, 16 // len(groups)) // 2)
     for one in groups:
-        models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, draw)
+        models, share = mechanism.tried(common, one.records, one.terms, setting, drawn, partial(draws, rng))
         mean = models.mean(axis=0)
         centre, away = centre + one.weight * mean, away + np.sqrt(share * one.squares) * (models - mean)[:runs]
         if not mechanism.sums_records:
@@ -128,13 +118,11 @@ def _off_in_the_mean(
     if left <= 0.0:
         return np.zeros(common.n_parameters)
 
-    def silent(law: Law, shape: int | tuple[int, ...]) -> Array:
-        return np.zeros(shape)
-
     def fitted(counts: Int[np.ndarray, " rows"]) -> Array:
-        some = counts > 0
-        hand = Records(rows.features[some], rows.target[some], counts[some].astype(np.float64))
-        return np.asarray(mechanism.tried(common, hand, one.terms, setting, 2, silent)[0].mean(axis=0))
+        models, _ = mechanism.tried(
+            common, weighted(rows, counts), one.terms, setting, 2, lambda law, shape: np.zeros(shape)
+        )
+        return np.asarray(models.mean(axis=0))
 
     dealt = rng.multinomial(n, rows.weight / rows.total, size=hands)
     apart = np.mean([fitted(hand) for hand in dealt], axis=0) - fitted(dealt.sum(axis=0))
@@ -160,7 +148,7 @@ def _groups(world: Problem, mechanism: OneAnswer) -> list[_Group]:
         return [_Group(agreement, world.fitness.records, 1.0, 1.0)]
     table = np.repeat(np.arange(len(agreement.owner_tables)), agreement.counts)
     kinds = numbered([kind_of_owner(one) for one in agreement.owner_tables])
-    names = np.fromiter(map(id, world.owners), dtype=np.int64, count=len(world.owners))
+    names = numbered(list(map(id, world.owners)))  # in the owners' order: addresses differ between processes
     _, first, of = np.unique(np.column_stack([names, kinds[table]]), axis=0, return_index=True, return_inverse=True)
     weights = agreement.weights
     sums, squares = np.bincount(of.ravel(), weights), np.bincount(of.ravel(), weights**2)

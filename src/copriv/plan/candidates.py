@@ -25,12 +25,11 @@ def leaves_open(agreement: Agreement) -> bool:
 def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
     """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
     agreed, default = agreement.mechanism, mechanisms.ALL[0]
-    assert isinstance(default, GradientNoise)
-    if isinstance(agreed, GradientNoise):
-        if agreed is not default:
-            return (agreed,)
+    if agreed is default:
         return tuple(one for one in mechanisms.ALL if isinstance(one, GradientNoise) and one.weighed(agreement))
-    return (default,)
+    noise = agreed if isinstance(agreed, GradientNoise) else default
+    assert isinstance(noise, GradientNoise)
+    return (noise,)
 
 
 def opted_for_delta(agreement: Agreement) -> bool:

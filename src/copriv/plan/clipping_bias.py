@@ -16,54 +16,42 @@ from copriv.simulation.kernels import Pass
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16
-"""Candidates for Ξ: from a tenth of the median public gradient to the largest."""
+"""Candidates for Ξ: from a fifth of the median public gradient to 1.5 times the largest, or to a tail's 1e-4 quantile."""
 CAUTION = 2.0
 """Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records."""
-TAIL = 20
-"""Public gradients that the tail of their sizes is estimated from."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """The public problem: its sample, and the bias of each candidate Ξ, in L1 or L2."""
+    """The public problem: its sample, and by the order of the norm (L1, L2) the candidates for Ξ and what each is priced at."""
 
     problem: Problem
     sample: PublicSample
     bounds: dict[int, Float[Array, " bounds"]]
-    """By the order of the norm."""
-    seen: dict[int, Float[Array, " bounds"]]
-    """The bias on the public rows."""
-    tail: dict[int, Float[Array, " bounds"]]
-    """The same, where few public rows are so large: at least what the tail of their sizes says."""
-
-    def bias(self, order: int) -> Float[Array, " bounds"]:
-        """With caution: what each Ξ is priced at."""
-        return np.maximum(CAUTION * self.seen[order], self.tail[order])
+    bias: dict[int, Float[Array, " bounds"]]
+    """With CAUTION, and where few public rows are as large, at least what the tail of their sizes says."""
 
 
 def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNoise]) -> Bounded:
     """Candidates for Ξ in each norm that is looked at, and what each does to the optimum."""
-    orders = sorted({*(noise.norm for noise in noises), public.terms.mechanism.order(public.terms)})
-    given = public.agreement.model.gradient_bound
-    r, theta = sample.records, sample.optimum.theta
-    gradients = public.loss.gradients(theta, r.features, r.target)
-    candidates: dict[int, Array] = {}
-    seen: dict[int, Array] = {}
-    tail: dict[int, Array] = {}
-    for order in orders:
+    given, r, theta = public.agreement.model.gradient_bound, sample.records, sample.optimum.theta
+    gradients, heavy = public.loss.gradients(theta, r.features, r.target), heavy_tailed(public)
+    found = Bounded(public, sample, {}, {})
+    for order in {*(noise.norm for noise in noises), public.terms.mechanism.order(public.terms)}:
         norms = row_norms(gradients, order)
-        if isinstance(given, float):
-            bounds = np.array([given])
-        else:
-            felt = norms[norms > 0]
-            low, high = (0.2 * float(np.median(felt)), 1.5 * float(felt.max())) if len(felt) else (1e-3, 1.0)
-            if heavy_tailed(public) and len(felt):
-                high = max(high, Tail.of(norms).level(1e-4))
-            bounds = np.geomspace(low, max(high, low), GRADIENT_BOUNDS)
+        bounds = np.array([given]) if isinstance(given, float) else _candidates(norms, heavy)
         bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
-        candidates[order], seen[order] = bounds, bias
-        tail[order] = _tail_bias(norms, bounds, bias) if heavy_tailed(public) else bias
-    return Bounded(public, sample, candidates, seen, tail)
+        tail = _tail_bias(norms, bounds, bias) if heavy else bias
+        found.bounds[order], found.bias[order] = bounds, np.maximum(CAUTION * bias, tail)
+    return found
+
+
+def _candidates(norms: Float[Array, " rows"], heavy: bool) -> Float[Array, " bounds"]:
+    felt = norms[norms > 0]
+    low, high = (0.2 * float(np.median(felt)), 1.5 * float(felt.max())) if len(felt) else (1e-3, 1.0)
+    if heavy and len(felt):
+        high = max(high, Tail.of(norms).level(1e-4))
+    return np.geomspace(low, max(high, low), GRADIENT_BOUNDS)
 
 
 def heavy_tailed(problem: Problem) -> bool:
@@ -72,12 +60,12 @@ def heavy_tailed(problem: Problem) -> bool:
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
-    """Bias where few public gradients are as large as Ξ: a power law from where there are TAIL of them.
+    """Bias where few public gradients are as large as Ξ: a power law from where there are 20 of them.
 
     With a Pareto tail of index h the clipped mass falls as Ξ^(1−h) and its bias as the square; h is Hill's estimate.
     """
-    largest = np.sort(norms)[::-1][: TAIL + 1]
-    if len(largest) <= TAIL or not largest[-1] > 0:
+    largest = np.sort(norms)[::-1][:21]
+    if len(largest) <= 20 or not largest[-1] > 0:
         return bias
     h = 1.0 / max(float(np.mean(np.log(largest[:-1] / largest[-1]))), 0.05)
     known = float(np.interp(np.log(largest[-1]), np.log(bounds), bias)) if len(bounds) > 1 else float(bias[0])

@@ -19,23 +19,16 @@ from jaxtyping import Float
 
 from copriv.plan.aggregated_runs import runs_in
 from copriv.plan.plan_result import Choice, Plan
-from copriv.populations.by_owner import OwnerWorld
-from copriv.populations.dealt import HeterogeneousWorld, heterogeneous_worlds, laws_of
+from copriv.populations.dealt import heterogeneous_worlds, laws_of
 from copriv.populations.public_sample import PublicSample
-from copriv.problem import Problem
+from copriv.populations.world import World
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
-SHORT = 8
-"""Settings that are run."""
 LEVELS = (0.05, 0.5, 0.95)
 """Quantiles of heterogeneity."""
 REGRET_WORLDS, REGRET_RUNS = 3, 8
 """At each level."""
-LEAST = 1e-12
-"""A ψ below this is rounding."""
-WITHIN = 2.0
-"""`Caution.holds_to` is the largest u at which the choice is within this factor of the best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +51,8 @@ class Caution:
 
     @property
     def holds_to(self) -> float:
-        """The largest level up to which the choice stays within WITHIN of the best; 0 if it does at none."""
-        good = self.regret[self.chosen] <= WITHIN
+        """The largest level up to which the choice costs at most twice the best; 0 if it does at none."""
+        good = self.regret[self.chosen] <= 2.0
         reached = len(good) if good.all() else int(np.argmin(good))
         return self.levels[reached - 1] if reached else 0.0
 
@@ -69,13 +62,13 @@ class Caution:
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
 
 
-def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: int = 0) -> Plan:
+def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, seed: int = 0) -> Plan:
     """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
-    if heterogeneity.alike or problem.terms.n_owners == 1:
+    if heterogeneity.alike or sample.problem.terms.n_owners == 1:
         return found
     begun = time.perf_counter()
     short = _best_of_each_kind(found.measured)
-    made = _worlds(PublicSample.of(problem), problem, heterogeneity, seed)
+    made = _worlds(sample, heterogeneity, seed)
     levels = tuple(made)
     cost = np.array([[_psi(choice, made[u], seed) for u in levels] for choice in short])
     chosen = int(np.argmin(_regret(cost).max(axis=1)))
@@ -86,27 +79,24 @@ def cautious(problem: Problem, found: Plan, heterogeneity: Heterogeneity, seed: 
 
 
 def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
-    """Over the least; below LEAST all are as good: a box's corner may be the best model, and everybody ends there."""
-    return np.asarray(np.maximum(cost, LEAST) / np.maximum(cost.min(axis=0), LEAST))
+    """Over the least. Below 1e-12, rounding, all are as good: a box's corner may be the best model, where everybody ends."""
+    return np.asarray(np.maximum(cost, 1e-12) / np.maximum(cost.min(axis=0), 1e-12))
 
 
 def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
-    """The best of each mechanism and rule, then the next best of other kinds."""
+    """The best of each mechanism and rule, then the next best of other kinds: the eight settings that are run."""
     short: dict[object, Choice] = {}
     for choice in measured:
         terms = choice.agreement.agreement
         short.setdefault((terms.mechanism, terms.rule, terms.window > 1), choice)
+    first = list(short.values())
     for choice in measured:
-        if len(short) >= SHORT:
-            break
-        if choice not in short.values():
+        if choice not in first:
             short.setdefault(choice.kind, choice)
-    return tuple(list(short.values())[:SHORT])
+    return tuple(short.values())[:8]
 
 
-def _worlds(
-    sample: PublicSample, problem: Problem, heterogeneity: Heterogeneity, seed: int
-) -> dict[float, Sequence[HeterogeneousWorld | OwnerWorld]]:
+def _worlds(sample: PublicSample, heterogeneity: Heterogeneity, seed: int) -> dict[float, Sequence[World]]:
     """Worlds at each level of heterogeneity."""
     laws = laws_of(sample)
     if laws is not None:
@@ -116,13 +106,12 @@ def _worlds(
     levels = (
         [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
     )
-    return {u: heterogeneous_worlds(sample, problem.terms, u, REGRET_WORLDS, seed) for u in levels}
+    return {u: heterogeneous_worlds(sample, sample.problem.terms, [u] * REGRET_WORLDS, seed) for u in levels}
 
 
-def _psi(choice: Choice, worlds: Sequence[HeterogeneousWorld | OwnerWorld], seed: int) -> float:
+def _psi(choice: Choice, worlds: Sequence[World], seed: int) -> float:
     """E ψ of a choice in these worlds."""
-    found = [
-        runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS).relative_fitness[:, -1].mean()
-        for i, world in enumerate(worlds)
-    ]
-    return float(np.mean(found))
+    runs = (
+        runs_in(world.problem, choice.agreement, REGRET_RUNS, seed, i * REGRET_RUNS) for i, world in enumerate(worlds)
+    )
+    return float(np.mean([one.relative_fitness[:, -1].mean() for one in runs]))

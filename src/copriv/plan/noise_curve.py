@@ -9,9 +9,6 @@ from jaxtyping import Float
 from copriv.formatting.cards import Shown
 from copriv.types import Array
 
-FARTHEST = 4.0
-"""Largest factor between the noise that runs had and the table's: that of twice or half the budget."""
-
 
 @dataclass(frozen=True, eq=False)
 class NoiseCurve(Shown):
@@ -53,14 +50,14 @@ class NoiseCurve(Shown):
     def through(self, noise: float, value: float, start: float) -> "NoiseCurve":
         """The curve adjusted to be `value` at ν, and `start`, ψ of the model that runs begin with, for infinite noise.
 
-        First the noise is multiplied, by FARTHEST at most, which keeps the end without noise. What then remains is a factor
-        on the cost: in full for the settings that are best at ν or with less noise, and interpolated (in the logarithm of
-        the cost without noise) to `start` for flatter ones. The curve never exceeds `start`, unless `value` does: then the
-        factor is on the whole curve.
+        First the noise is multiplied, by 4 at most (half the budget), which keeps the end without noise. What then remains
+        is a factor on the cost: in full for the settings that are best at ν or with less noise, and interpolated (in the
+        logarithm of the cost without noise) to `start` for flatter ones. The curve never exceeds `start`, unless `value` does:
+        then the factor is on the whole curve.
         """
         if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self
-        left, right = -np.log(FARTHEST), np.log(FARTHEST)
+        left, right = -np.log(4.0), np.log(4.0)
         while right - left > 1e-12:
             middle = 0.5 * (left + right)
             left, right = (middle, right) if self.at(noise * np.exp(middle)) < value else (left, middle)

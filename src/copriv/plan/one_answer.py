@@ -6,7 +6,10 @@ quantiles of the public rows; for the anchor, those that spend given shares of �
 kept: a start, a preconditioner, a step, Ξ, and, with its mechanism, the hinge's smoothing.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -17,21 +20,14 @@ from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.one_answer import Choosing, Setting, feature_bound_of
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import row_norms
-from copriv.privacy.noise import Law, Order
+from copriv.privacy.noise import Order
 from copriv.privacy.simulated_noise import draws
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
-from copriv.simulation.one_answer import common_of
 from copriv.types import Array, is_linear
-
-Worlds = tuple[Problem, ...]
 
 SETTING_WORLDS, SETTING_RUNS = 5, 8
 """In which the best few candidates are tried; all are tried in one world first."""
-BOUNDS = (0.5, 0.9, 0.98, 0.996, 1.0)
-PARTS = (1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06)
-"""Candidates for Ξ: quantiles of the public rows' gradient norms at the start, and parts of the largest. At a zero start
-all classification gradients are alike, and quantiles say nothing of how few will matter at the optimum."""
 
 
 def plan_one_answer(
@@ -69,39 +65,33 @@ def plan_one_answer(
         B = float(np.quantile(lengths, chosen.bound_quantile)) or B
         base = base.replace(data={"feature_bound": B})
     choosing = Choosing(
-        base, replace(common_of(problem), feature_bound=B), sample.records, sample.hessian,
+        base, replace(problem.common, feature_bound=B), sample.records, sample.hessian,
         start - np.array([world.optimum.theta for world in worlds]),
         lambda order: _bounds(problem, worlds, start, order), None if step == "auto" else step,
         problem.terms.mechanism is not chosen,
     )  # fmt: skip
-    first: list[tuple[float, int, Setting]] = []
+    tried: list[tuple[float, Setting]] = []
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)
-        try:
-            cost = _costs(worlds[:1], base, setting, SETTING_RUNS // 2, seed)
-        except (AgreementError, NotCertified):
-            continue  # this anchor leaves no budget for noise, or a fitness too flat for the solver
-        first.append((float(cost.min()), len(first), setting))
+        with suppress(
+            AgreementError, NotCertified
+        ):  # an anchor without budget for noise, or a fitness too flat to solve
+            tried.append((float(_costs(worlds[:1], base, setting, SETTING_RUNS // 2, seed).min()), setting))
     best, cheapest = None, np.inf
-    for _, _, setting in sorted(first)[:8]:
-        try:
+    for _, setting in sorted(tried, key=lambda one: one[0])[:8]:
+        with suppress(NotCertified):
             cost = _costs(worlds, base, setting, SETTING_RUNS, seed)
-        except NotCertified:
-            continue
-        if cost.min() < cheapest:
-            best, cheapest = _signed(base, setting, setting.steps[int(np.argmin(cost))]), float(cost.min())
+            if cost.min() < cheapest:
+                cheapest, best = float(cost.min()), (setting, setting.steps[int(np.argmin(cost))])
     if best is None:
         raise AgreementError(f'agreement.mechanism: no setting of "{mechanism}" can be kept with these budgets')
-    return best
-
-
-def _signed(base: Agreement, setting: Setting, step: float) -> Agreement:
+    setting, step = best
     given = {key: value for key, value in setting.terms.items() if value is not None}
     smoothing = {} if setting.smoothing is None else {"smoothing": setting.smoothing}
     return base.replace(agreement={**given, "step": step}, model={"gradient_bound": setting.bound, **smoothing})
 
 
-def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Order) -> list[float]:
+def _bounds(problem: Problem, worlds: Sequence[Problem], start: Array, order: Order) -> list[float]:
     given = problem.agreement.model.gradient_bound
     if isinstance(given, float):
         return [given]
@@ -111,7 +101,12 @@ def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Order) -> lis
         assert is_linear(loss)
         seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
     norms = np.concatenate(seen)
-    candidates = np.sort(np.concatenate([np.quantile(norms, BOUNDS), norms.max() * np.array(PARTS)]))[::-1]
+    # At a zero start all classification gradients are alike, and quantiles say nothing of how few matter at the optimum.
+    quantiles, parts = (
+        np.quantile(norms, [0.5, 0.9, 0.98, 0.996, 1.0]),
+        np.array([1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06]),
+    )
+    candidates = np.sort(np.concatenate([quantiles, norms.max() * parts]))[::-1]
     kept: list[float] = []
     for Ξ in candidates[candidates > 0]:
         if not kept or kept[-1] > 1.15 * Ξ:
@@ -119,18 +114,16 @@ def _bounds(problem: Problem, worlds: Worlds, start: Array, order: Order) -> lis
     return kept
 
 
-def _costs(worlds: Worlds, base: Agreement, setting: Setting, runs: int, seed: int) -> Float[Array, " steps"]:
+def _costs(
+    worlds: Sequence[Problem], base: Agreement, setting: Setting, runs: int, seed: int
+) -> Float[Array, " steps"]:
     """E ψ at each of the setting's steps, over worlds and noise."""
     start, costs = np.array(base.agreement.start), np.zeros(len(setting.steps))
     mechanism = base.mechanism
     assert isinstance(mechanism, OneAnswer)
     for k, world in enumerate(worlds):
-        rng = np.random.default_rng([seed, k])
-
-        def draw(law: Law, shape: int | tuple[int, ...], rng: np.random.Generator = rng) -> Array:
-            return draws(rng, law, shape)
-
-        common = replace(common_of(world), feature_bound=feature_bound_of(base))
+        common = replace(world.common, feature_bound=feature_bound_of(base))
+        draw = partial(draws, np.random.default_rng([seed, k]))
         models, share = mechanism.tried(common, world.owners[0], base, setting, runs, draw)
         f, best = world.fitness, world.optimum.value
         for j, step in enumerate(setting.steps):

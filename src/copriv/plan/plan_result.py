@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Framed
-from copriv.formatting.numbers import percent, short_percent
+from copriv.formatting.numbers import counted
 from copriv.plan.noise_curve import NoiseCurve
 from copriv.rules import named
 from copriv.types import Array
@@ -27,6 +27,8 @@ class Choice(Shown):
     >>> choice.pure, choice.agreement.owner_names
     (True, ('north', 'south', 'west'))
     """
+
+    _teller: ClassVar[str] = "copriv.display.forecast:choice_card"
 
     agreement: Agreement
     start: str
@@ -72,15 +74,11 @@ class Choice(Shown):
             f", features bounded at {self.agreement.data.feature_bound:.3g}"
         )  # fmt: skip
         return (
-            f"{rule}, {m} answer{'s' if m > 1 else ''} of each owner{noise}, step {self.agreement.step:.4g}, "
+            f"{rule}, {counted(m, 'answer')} of each owner{noise}, step {self.agreement.step:.4g}, "
             f"gradients bounded at {model.gradient_bound:.3g}{norm}{bound}, {start}"
             + (", publicly preconditioned" if self.preconditioner else "")
             + ("" if self.pure else ", (ε, δ)")
         )
-
-    def _card(self) -> Card:
-        said = f"Expected on the public rows: {percent(self.relative_fitness)} above the best."
-        return Card(f"Choice: {self.describe()}", (said,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +90,8 @@ class Plan(Shown, Framed):
     >>> outlook.plan.to_frame(backend="polars").height == len(outlook.plan.measured)
     True
     """
+
+    _teller: ClassVar[str] = "copriv.display.forecast:plan_card"
 
     choice: Choice
     runner_up: Choice | None
@@ -132,42 +132,8 @@ class Plan(Shown, Framed):
     @property
     def advice_in_words(self) -> str | None:
         """Why nobody should start with this plan, in a sentence, or why that is open; None where it is worth it."""
-        if self.advice == "join":
-            return None
-        least = short_percent(min(self.public_only, self.alone))
-        if self.advice == "close":
-            who = "the public rows alone are" if self.public_only <= self.alone else "the best owner's own model is"
-            return (
-                f"Whether to start is a close call: {who} expected to be {least} worse than the best one of everybody, and it "
-                "could as well be either way."
-            )
-        if self.advice == "public":
-            return (
-                f"The public rows alone are the better choice: their model is expected to be {least} worse than the best one, "
-                "and costs nobody any privacy."
-            )
-        return (
-            f"Nobody should start: the best owner's own model is expected to be {least} worse than the best one of everybody, "
-            "and no terms are expected to do better."
-        )
-
-    def _card(self) -> Card:
-        advice = [] if self.advice_in_words is None else [self.advice_in_words]
-        others = [choice for choice in self.measured if choice is not self.choice]
-        return Card(
-            f"Plan: {self.choice.describe()}",
-            (
-                f"Expected on the public rows: {percent(self.choice.relative_fitness)} above the best.",
-                *advice,
-                f"{self.considered:,} settings were priced, {len(self.measured)} of them run.",
-                Table.of(
-                    ("others that were run", "above the best"),
-                    others,
-                    lambda one: (one.describe(), percent(one.relative_fitness)),
-                    "settings",
-                ),
-            ),
-        )
+        said: str | None = above("copriv.display.verdict:advice")(self)
+        return said
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"measured": self._runs}

@@ -19,8 +19,8 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput, NotCertified
-from copriv.mechanisms.laplace import noise_of
-from copriv.model.threads import on_one_thread
+from copriv.mechanisms.gradients import noise_of
+from copriv.model.threads import one_thread
 from copriv.plan.candidates import (
     PRECONDITIONERS,
     answers_of,
@@ -49,11 +49,8 @@ from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
 
-PASSES = 3
-"""How often neighbours of the best are tried where the fitness is no quadratic, so that the table is approximate."""
 
-
-@on_one_thread
+@one_thread()
 def plan(
     problem: Problem | Agreement | str | Path | Mapping[str, Any],
     *,
@@ -94,54 +91,48 @@ def plan(
     public = problem.on_public()  # first of all: from here on no private record is at hand
     if not keep:
         public = public.under(freed(public.terms))
-    noises = noises_of(public.terms)
+    terms, noises = public.terms, noises_of(public.terms)
     sample = PublicSample(public) if sample is None else sample
     found = bounded(public, sample, noises)
-    tables = [
-        Table(found, start, γ)
-        for start in starts_of(public.terms, public_start)
-        for γ in (PRECONDITIONERS if preconditioner and public.terms.agreement.preconditioner is None else (0.0,))
-    ]
-    best = min(table.sample.optimum.value for table in tables)
-    ν = noise_of(public.terms)
+    powers = PRECONDITIONERS if preconditioner and terms.agreement.preconditioner is None else (0.0,)
+    tables = [Table(found, start, γ) for start in starts_of(terms, public_start) for γ in powers]
     priced: list[Priced] = []
-    for way in ways_of(public.terms):
-        for m, size in product(answers_of(public.terms, way), sizes_of(public.terms, way)):
-            participants = participants_of(public.terms, size)
-            if size is not None and m * participants > public.terms.agreement.horizon:
+    for way in ways_of(terms):
+        for m, size in product(answers_of(terms, way), sizes_of(terms, way)):
+            participants = participants_of(terms, size)
+            if size is not None and m * participants > terms.agreement.horizon:
                 continue  # groups whose size the plan chooses must end within the agreed horizon
-            variance = variances_of(public.terms, noises, m)
+            variance = variances_of(terms, noises, m)
             for table in tables:
                 priced += table.price(response(way, m, participants), variance, size)
     if not priced:
         raise AgreementError(
             "agreement.rule: no rule fits the agreed communication; name another, or allow any"
-            if public.terms.agreement.group_size != "auto"
+            if terms.agreement.group_size != "auto"
             else "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
         )
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
     measured: dict[tuple[Any, ...], Choice] = {}
-    if not public.terms.one_answer:
-        first, measured = run_finalists(public, finalists, 1 if quadratic else PASSES, runs, seed)
+    if not terms.one_answer:
+        # Where the fitness is no quadratic the table is approximate, and neighbours of the best are tried more often.
+        first, measured = run_finalists(public, finalists, 1 if quadratic else 3, runs, seed)
     for mechanism, pure in one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
         try:
             measured[mechanism, pure] = measure_one_answer(found, mechanism, pure, public_start, runs, seed)
         except (AgreementError, NotCertified):
-            if public.terms.one_answer:
+            if terms.one_answer:
                 raise
             continue  # no setting of it can be kept with these budgets
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
     runner_up = next((choice for choice in ranked if choice.kind != ranked[0].kind), None)
-    fixed = np.concatenate([(p.fixed + p.table.sample.optimum.value).ravel() / best - 1.0 for p in priced])
+    best, ν = sample.optimum.value, noise_of(terms)
+    fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
     # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
-    made = Plan(
-        ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope),
-        time.perf_counter() - begun,
-    )  # fmt: skip
-    unlike = heterogeneity or heterogeneity_of(public)
+    made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), time.perf_counter() - begun)
+    unlike = heterogeneity or heterogeneity_of(sample)
     with suppress(NotCertified, InvalidInput):  # records so few that, dealt out unequally, they are fitted exactly
-        made = cautious(public, made, unlike, seed)
+        made = cautious(sample, made, unlike, seed)
     return made.advised(*without_joining(public, sample, 0.0 if unlike.alike else unlike.value, seed))

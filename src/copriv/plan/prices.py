@@ -27,9 +27,6 @@ from copriv.plan.rule_response import GAINS, Response, response
 from copriv.populations.public_sample import PublicSample
 from copriv.types import Array
 
-IDLE = 1e-3
-"""Directions that cost less than this part of the costliest one's are not preconditioned."""
-
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -46,16 +43,15 @@ class Table:
     @cached_property
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
-        a, U = self._eigen
-        problem = self.bounded.problem
-        begin = self.sample.optimum.theta if self.start == "public" else problem.start
-        z = U.T @ (begin - self.sample.optimum.theta)
-        n, n0 = float(problem.terms.records.sum()), self.bounded.problem.unbounded[0].units
-        t = np.diag(U.T @ self.sample.spread @ U) * (1.0 / n + 1.0 / n0)
+        (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
+        begin = sample.optimum.theta if self.start == "public" else problem.start
+        z = U.T @ (begin - sample.optimum.theta)
+        n, n0 = float(problem.terms.records.sum()), problem.unbounded[0].units
+        t = np.diag(U.T @ sample.spread @ U) * (1.0 / n + 1.0 / n0)
         gained = a * (z**2 + t)
         # The inverse of a tiny curvature multiplies noise a million times where nothing is to be gained: a column that is
-        # the same in every public row has the regulariser's curvature alone.
-        P = np.where(gained > IDLE * gained.max(), (a / a[-1]) ** -self.γ, 1.0)
+        # the same in every public row has the regulariser's curvature alone. So only directions that gain a thousandth.
+        P = np.where(gained > 1e-3 * gained.max(), (a / a[-1]) ** -self.γ, 1.0)
         return a, P, z**2, t
 
     @cached_property
@@ -73,7 +69,7 @@ class Table:
     def price(
         self, table: Response, variance: dict[GradientNoise, float], group_size: int | None = None
     ) -> "list[Priced]":
-        """One a mechanism of noise; `variance` is v(m) of each. group_size: of groups that the plan makes."""
+        """Price each mechanism of noise; `variance` is v(m) of each. group_size: of groups that the plan makes."""
         a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
@@ -82,13 +78,9 @@ class Table:
         loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
         priced = []
         for mechanism, v in variance.items():
-            fixed = rest[:, None] + self.bounded.bias(mechanism.norm)[None, :]
-            noise = loud[:, None] * self.bounded.bounds[mechanism.norm][None, :] ** 2 * v
-            cost = fixed + noise
-            where = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
-            place = (int(where[0]), int(where[1]))
-            steps = step / table.unit
-            priced.append(Priced(self, table, mechanism, steps, fixed, noise, float(cost[where]), place, group_size))
+            fixed = rest[:, None] + self.bounded.bias[mechanism.norm]
+            noise = loud[:, None] * self.bounded.bounds[mechanism.norm] ** 2 * v
+            priced.append(Priced(self, table, mechanism, step / table.unit, fixed, noise, group_size))
         return priced
 
 
@@ -103,24 +95,34 @@ class Priced:
     fixed: Float[Array, "steps bounds"]
     noise: Float[Array, "steps bounds"]
     """What noise costs."""
-    cost: float
-    where: tuple[int, int]
     group_size: int | None = None
     """Of the groups that the plan makes; None: as agreed."""
 
+    @cached_property
+    def where(self) -> tuple[int, int]:
+        """The cheapest step and Ξ."""
+        cost = self.fixed + self.noise
+        best = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
+        return int(best[0]), int(best[1])
+
     @property
-    def order(self) -> int:
-        """Of the norm that Ξ is in."""
-        return self.mechanism.norm
+    def cost(self) -> float:
+        """Of the cheapest."""
+        return float(self.fixed[self.where] + self.noise[self.where])
 
     @property
     def bounds(self) -> Float[Array, " bounds"]:
         """Candidates for Ξ."""
-        return self.table.bounded.bounds[self.order]
+        return self.table.bounded.bounds[self.mechanism.norm]
 
     @property
     def pure(self) -> bool:
         return self.mechanism.guarantee is Guarantee.PURE
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What else than numbers sets it apart."""
+        return self.response.way, self.response.answers, self.group_size, self.table.start, self.mechanism
 
     @property
     def promises(self) -> tuple[bool, bool, bool]:
@@ -128,29 +130,28 @@ class Priced:
         return self.pure, not self.response.way.together, self.response.answers == 1
 
     def candidate(self) -> "Candidate":
-        return Candidate(self, float(self.step[self.where[0]]), float(self.bounds[self.where[1]]))
+        """The cheapest."""
+        i, j = self.where
+        return Candidate(self, float(self.step[i]), float(self.bounds[j]))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
+    """One setting of what was priced."""
+
     priced: Priced
     step: float
     gradient_bound: float
 
     @property
     def key(self) -> tuple[Any, ...]:
-        table, r = self.priced.table, self.priced.response
-        noise = self.priced.mechanism
-        size = self.priced.group_size
-        return (id(table.bounded), table.start, table.γ, r.way, r.answers, size, noise, self.step, self.gradient_bound)
+        table = self.priced.table
+        return (id(table.bounded), table.γ, *self.priced.kind, self.step, self.gradient_bound)
 
     def agreement(self, terms: Agreement) -> Agreement:
         """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
-        table, r = self.priced.table, self.priced.response
-        m, way, size = r.answers, r.way, self.priced.group_size
-        N = participants_of(terms, size)
-        matrix = table.matrix()
-        begin = table.sample.optimum.theta.tolist() if table.start == "public" else None
+        table, way, m = self.priced.table, self.priced.response.way, self.priced.response.answers
+        N, matrix = participants_of(terms, self.priced.group_size), table.matrix()
         changes: dict[str, Any] = {
             "rule": way.rule,
             "iterate": "averaged",
@@ -166,16 +167,15 @@ class Candidate:
         elif terms.agreement.rule == "auto" and not way.together:
             changes["schedule"] = "random-order"
         if terms.agreement.group_size == "auto":
-            changes["group_size"] = size
-        if begin is not None:
-            changes["start"] = begin
+            changes["group_size"] = self.priced.group_size
+        if table.start == "public":
+            changes["start"] = table.sample.optimum.theta.tolist()
         if matrix is not None:
             changes["preconditioner"] = matrix.tolist()
-        bound = table.bounded.problem.feature_bound
         return terms.replace(
             agreement=changes,
             model={"gradient_bound": self.gradient_bound},
-            data={"feature_bound": 0.0 if bound is None else bound},
+            data={"feature_bound": table.bounded.problem.feature_bound or 0.0},
             owner={"delta": 0.0} if self.priced.pure else {},
         )
 
@@ -183,21 +183,16 @@ class Candidate:
 def flatness_of(best: Candidate) -> dict[str, tuple[float, float]]:
     """ψ at half and twice each setting over ψ at the best, by the table."""
     p, (i, j) = best.priced, best.priced.where
-    cost = p.fixed + p.noise
-    participants = participants_of(p.table.bounded.problem.terms, p.group_size)
-
-    def at(axis: Array, here: float, factor: float, line: Array) -> float:
-        return float(np.interp(np.log(here * factor), np.log(axis), line) / line.min())
-
+    cost, terms = p.fixed + p.noise, p.table.bounded.problem.terms
     flat = {}
-    if len(p.step) > 1:
-        flat["step"] = (at(p.step, best.step, 0.5, cost[:, j]), at(p.step, best.step, 2.0, cost[:, j]))
-    if len(p.bounds) > 1:
-        Ξ = best.gradient_bound
-        flat["gradient_bound"] = (at(p.bounds, Ξ, 0.5, cost[i]), at(p.bounds, Ξ, 2.0, cost[i]))
-    ends = []
-    for m in (max(p.response.answers // 2, 1), 2 * p.response.answers):
-        variance = {p.mechanism: p.mechanism.variance(p.table.bounded.problem.terms, m)}
-        ends.append(p.table.price(response(p.response.way, m, participants), variance)[0].cost)
-    flat["answers"] = (ends[0] / p.cost, ends[1] / p.cost)
-    return flat
+    lines = {"step": (p.step, best.step, cost[:, j]), "gradient_bound": (p.bounds, best.gradient_bound, cost[i])}
+    for name, (axis, here, line) in lines.items():
+        if len(axis) > 1:
+            at = np.interp(np.log([here * 0.5, here * 2.0]), np.log(axis), line) / line.min()
+            flat[name] = (float(at[0]), float(at[1]))
+    participants, m = participants_of(terms, p.group_size), p.response.answers
+    fewer, more = (
+        p.table.price(response(p.response.way, n, participants), {p.mechanism: p.mechanism.variance(terms, n)})[0].cost
+        for n in (max(m // 2, 1), 2 * m)
+    )
+    return flat | {"answers": (fewer / p.cost, more / p.cost)}

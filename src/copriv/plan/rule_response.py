@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.rules import UpdateRule, Way
-from copriv.rules.recursion import InRounds
+from copriv.rules.rule import InRounds
 from copriv.schedules import RandomOrder
 from copriv.types import Array
 
@@ -49,8 +49,7 @@ class Response:
 
         A step that is exactly right for the public curvature is not for the owners': R would promise too much.
         """
-        R, V = _blurred(self, wobble)
-        return _interpolated(gain, FINE, R, V)
+        return _interpolated(gain, FINE, *_blurred(self, wobble))
 
 
 @lru_cache(maxsize=4096)
@@ -107,13 +106,12 @@ def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, parti
     N, rng = participants, np.random.default_rng(0)
     runs = 2 * DRAWS
     order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
-    owner = np.hstack([order, order])
     quiet = np.arange(runs) < DRAWS
     # One parameter a gain: the rule moves them all at once, and its steps differ only through the slope.
     rule = made(np.full(N, 1.0 / N))
     state = rule.start(np.where(quiet, 1.0, 0.0)[:, None] * np.ones(len(GAINS)))
     loud = np.sqrt(float(N)) * (~quiet)[:, None]
-    for participant in owner:
+    for participant in np.hstack([order, order]):
         draws = loud * rng.normal(size=(runs, len(GAINS)))
         # In units of step·noise: z ← z − (g z + w) has W = 1.
         state = rule.step(state, participant, GAINS * rule.query(state, participant) + draws)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from copriv import mechanisms
 from copriv.mechanisms import Guarantee, OneAnswer
@@ -21,7 +20,6 @@ from copriv.plan.prices import Candidate, Priced
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.simulation import simulate
-from copriv.types import Array
 
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
@@ -37,12 +35,11 @@ def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
     chosen: dict[tuple[Any, ...], Candidate] = {}
     had: set[Any] = set()
     for p in sorted(priced, key=lambda p: p.cost + p.table.sample.optimum.value):
-        kind = (p.response.way, p.response.answers, p.group_size, p.table.start, p.mechanism)
         news: set[Any] = {p.promises}
         if not quadratic:
             news |= {p.response.answers} & set(LOOKED_AT)
-        if kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
-            chosen[kind] = p.candidate()
+        if p.kind not in chosen and (len(chosen) < FINALISTS or not news <= had):
+            chosen[p.kind] = p.candidate()
             had |= news
     return list(chosen.values())
 
@@ -51,42 +48,41 @@ def run_finalists(
     public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
 ) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
     """The best of the finalists and of what lies around it, and what each that was run reached."""
-    measured = {candidate.key: _measure(public, candidate, runs, seed) for candidate in finalists}
-    best = min(finalists, key=lambda c: measured[c.key].fitness)
+    measured: dict[tuple[Any, ...], Choice] = {}
+
+    def best_of(candidates: list[Candidate]) -> Candidate:
+        for one in candidates:
+            if one.key not in measured:
+                measured[one.key] = _measure(public, one, runs, seed)
+        return min(candidates, key=lambda one: measured[one.key].fitness)
+
+    best = best_of(finalists)
     for _ in range(passes):
         near = []
         if public.terms.agreement.step == "auto":
             near += [replace(best, step=best.step * factor) for factor in (0.65, 1.5)]
         if public.terms.model.gradient_bound == "auto":
             near += [replace(best, gradient_bound=best.gradient_bound * factor) for factor in (0.75, 1.35)]
-        near = [candidate for candidate in near if candidate.key not in measured]
-        measured |= {candidate.key: _measure(public, candidate, runs, seed) for candidate in near}
-        before, best = best, min([best, *near], key=lambda c: measured[c.key].fitness)
+        before, best = best, best_of([best, *(one for one in near if one.key not in measured)])
         if best is before:
             break
     return best, measured
 
 
 def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
-    """The candidate run on the public rows, in worlds that are off as the public sample may be off."""
-    sample = candidate.priced.table.sample
-    agreement = candidate.agreement(public.terms)
-    mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
-    return Choice(
-        agreement, candidate.priced.table.start, candidate.priced.table.γ, mean,
-        (1.0 + mean) * sample.optimum.value,
-    )  # fmt: skip
+    """The candidate run on the public rows."""
+    table, agreement = candidate.priced.table, candidate.agreement(public.terms)
+    mean = mean_psi(public.under(agreement), table.sample, runs, seed)
+    return Choice(agreement, table.start, table.γ, mean, (1.0 + mean) * table.sample.optimum.value)
 
 
-def measured_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> Float[Array, "runs recorded"]:
-    """ψ of `runs` runs, an equal number in each of FINALIST_WORLDS bootstrap worlds of the public sample."""
-    each = -(-runs // FINALIST_WORLDS)
-    return np.concatenate(
-        [
-            runs_in(world.under, public.terms, each, seed, i * each).relative_fitness
-            for i, world in enumerate(sample.worlds(FINALIST_WORLDS, seed))
-        ]
-    )
+def mean_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> float:
+    """E ψ at the end of `runs` runs, an equal number in each of FINALIST_WORLDS worlds that are off as the sample may be."""
+    each, worlds = -(-runs // FINALIST_WORLDS), sample.worlds(FINALIST_WORLDS, seed)
+    found = [
+        runs_in(world.under, public.terms, each, seed, i * each).relative_fitness for i, world in enumerate(worlds)
+    ]
+    return float(np.concatenate(found)[:, -1].mean())
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
@@ -96,18 +92,17 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
     if isinstance(agreed, OneAnswer):
         return [(agreed, agreed.guarantee is Guarantee.PURE or not opted)]
     free = terms.rule == "auto" and terms.step == "auto" and agreed is mechanisms.ALL[0]
-    if not wanted or not free or terms.answers is not None or terms.communication == "synchronous":
+    free = free and terms.answers is None and terms.group_size is None and terms.communication != "synchronous"
+    if not wanted or not free or public.feature_bound is None or any(o.group or o.unit for o in owners):
         return []
-    if terms.group_size is not None or public.feature_bound is None or any(o.group or o.unit for o in owners):
-        return []
-    found: list[tuple[OneAnswer, bool]] = []
-    for one in mechanisms.ALL:
-        if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss):
-            if one.guarantee is not Guarantee.APPROXIMATE:
-                found.append((one, True))
-            if opted and one.guarantee is not Guarantee.PURE:
-                found.append((one, False))
-    return found
+    weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
+    unwanted = {True: Guarantee.APPROXIMATE, False: Guarantee.PURE}
+    return [
+        (one, pure)
+        for one in weighed
+        for pure in (True, *([False] if opted else []))
+        if one.guarantee is not unwanted[pure]
+    ]
 
 
 def measure_one_answer(
@@ -122,12 +117,12 @@ def measure_one_answer(
     if agreement.n_owners <= DEALT_OWNERS:
         each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
         ends = [
-            simulate(world.dealt().under(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1)
+            simulate(world.dealt().problem(agreement), runs=each, seed=seed + 1, record_at=(), alone=False, workers=1)
             for world in sample.drawn(FINALIST_WORLDS, seed)
         ]
         mean = float(np.mean([one.relative_fitness.runs[:, -1] for one in ends]))
     else:
-        mean = float(measured_psi(public.under(agreement), sample, runs, seed)[:, -1].mean())
+        mean = mean_psi(public.under(agreement), sample, runs, seed)
     start = starts_of(public.terms, public_start)[-1]
     preconditioned = float(agreement.agreement.preconditioner is not None)
     return Choice(agreement, start, preconditioned, mean, (1.0 + mean) * sample.optimum.value)

@@ -29,71 +29,20 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
-from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
-from copriv.errors import InvalidInput, NotCertified
 from copriv.losses import Huber, Logistic, Squared
-from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
-from copriv.populations.public_sample import TRIED, PublicSample, nothing_left
+from copriv.populations.public_sample import PublicSample, kept, nothing_left
+from copriv.populations.targets import both_classes, varied
+from copriv.populations.world import World, best_on, psi, weighted
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
-from copriv.types import Array
+from copriv.types import Array, Whole
 
-LEAST_ROWS = 3
-"""Least α_i + n_i⁰ per parameter: with less, an owner's model would interpolate its law."""
-LONG = 3.0
-"""Standard deviations at which the lengths of features are cut off for α, so that a few outliers do not decide it."""
-MOST_ROWS = 1e4
-"""Largest α, at which owners are as good as alike."""
 MOST_OWNERS = 200
 """Most owners that are told apart: each costs a fit per world. Strata of more say only how much owners differ."""
-HOPELESS = 1e6
-"""ψ of an owner's model without a finite optimum, and the largest ψ."""
-
-
-@dataclass(frozen=True, eq=False)
-class OwnerWorld:
-    """A posterior draw of all records and of the owner of each, given strata of the public rows."""
-
-    pool: Problem
-    """All records, in every owner's place; its optimum is known."""
-    held: tuple[Records, ...]
-    """Each owner's records, before the intercept."""
-    laws: tuple[Records, ...]
-    """The law that each owner's records are drawn from."""
-    apart: Float[Array, " owners"]
-    """Heterogeneity of each owner: ψ of its law's best model on all records."""
-    heterogeneity: float
-    """Mean over owners, weighted by records."""
-    best: tuple[Optimum | None, ...]
-    """The best model of each owner's law; None where there is no finite one."""
-    bundle: Int[np.ndarray, " owners"]
-    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`)."""
-
-    def problem(self, agreement: Agreement) -> Problem:
-        """The problem of `agreement`'s owners (or their bundles) in this world, in its order."""
-        parts = self._shared
-        place = self.bundle.tolist() if agreement.n_owners == len(self.held) else range(agreement.n_owners)
-        owners = tuple(parts[i % len(parts)] for i in place)
-        return replace(self.pool.under(agreement), unbounded=owners, pooled=self.pool.unbounded[0])
-
-    def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
-        """ψ of models on owner i's own law; HOPELESS where it has no best model."""
-        best, law = self.best[i], self.laws[i]
-        if best is None:
-            return np.full(len(models), HOPELESS)
-        return np.clip(self.pool.fitness_of(self.pool.as_agreed(law)).value(models) / best.value - 1.0, 0.0, HOPELESS)
-
-    @cached_property
-    def _shared(self) -> tuple[Records, ...]:
-        """Records of each owner, or of each bundle where owners are bundled."""
-        if len(np.unique(self.bundle)) == len(self.held):
-            return self.held
-        members = [np.flatnonzero(self.bundle == k) for k in range(int(self.bundle.max()) + 1)]
-        return tuple(Records.concatenate([self.held[i] for i in one]) for one in members)
 
 
 def knows_owners(problem: Problem) -> bool:
@@ -115,11 +64,8 @@ class OwnerLaws:
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], ...]:
         """Indices of each owner's public rows."""
-        problem = self.sample.problem
-        assert problem.strata is not None
-        return tuple(
-            () if s is None else tuple(np.flatnonzero(problem.strata == s).tolist()) for s in problem.stratum_of_owner
-        )
+        strata, of_owner = self.sample.problem.strata, self.sample.problem.stratum_of_owner
+        return tuple(tuple(np.flatnonzero(strata == s).tolist()) if s is not None else () for s in of_owner)
 
     @cached_property
     def usable(self) -> bool:
@@ -147,13 +93,13 @@ class OwnerLaws:
         (Marchenko and Pastur 1967). Directions include absolute values, as owners may differ in variance alone.
         """
         x = _uncorrelated(self.sample.problem.unbounded[0].features)
-        z = _uncorrelated(np.column_stack([x, np.minimum(np.abs(x), LONG)]))
+        z = _uncorrelated(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # so that a few outliers do not decide
         rows = [list(mine) for mine in self._rows if mine]
         n = np.array([len(mine) for mine in rows], dtype=np.float64)
         means, weight = np.array([z[mine].mean(axis=0) for mine in rows]), n / n.sum()
         chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(z.shape[1] / len(n))) ** 2
         widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if z.size else 0.0
-        return float(1.0 / max(widest - chance, 1.0 / MOST_ROWS))
+        return float(1.0 / max(widest - chance, 1e-4))  # with 10,000 of everybody's rows owners are as good as alike
 
     @cached_property
     def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
@@ -167,33 +113,75 @@ class OwnerLaws:
         low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
         return Heterogeneity(value, low, high, "strata")
 
-    def drawn(self, number: int, seed: int) -> tuple[OwnerWorld, ...]:
+    def drawn(self, number: int, seed: int) -> tuple[World, ...]:
         """Draw worlds. Raises InvalidInput where most have no best fitness above 0, so that ψ is undefined."""
-        made: list[OwnerWorld] = []
-        for attempt in range((TRIED + 1) * number):
-            world = self._draw(np.random.default_rng([seed, 8, attempt]))
-            if world is not None:
-                made.append(world)
-            if len(made) == number:
-                return tuple(made)
-        raise InvalidInput(
-            "forecast: the owners' records can most likely be fitted exactly, and ψ is relative to a best fitness above 0: "
-            "set model.regularization above 0 (1e-3, say), or bring more records"
-        )
+        return kept(self._draw, number, seed, 8, "the owners' records")
 
-    def _draw(self, rng: np.random.Generator) -> OwnerWorld | None:
-        sample, law = self.sample, self.sample.law
-        problem, rows = sample.problem, law.rows
-        n = problem.terms.records.astype(np.int64)
+    def _draw(self, seed: tuple[int, ...]) -> World | None:
+        problem, law, rng = self.sample.problem, self.sample.law, np.random.default_rng(seed)
+        rows, n = law.rows, problem.terms.records.astype(np.int64)
         base = rng.standard_exponential(len(rows)) * rows.weight
         base /= base.sum()
         t = int(rng.integers(len(self._posterior[0])))
         u, away = (part[t] for part in self._posterior)
-        κ, p = sample.information / sample.optimum.value, problem.n_parameters
+        table, row, laws = self._resampled(rng, base, u, n)
+        near, x = self.sample.optimum.theta, problem.as_agreed(table).features
+        if self._classes_of_a_law:
+            z = law.model.logits(rng, table.features)  # type: ignore[union-attr]
+            populations = [_of_odds(table.features, one, z + x @ far) for one, far in zip(laws, away[:-1], strict=True)]
+        else:
+            common = best_on(problem, self._without_deviations(away, base), near)
+            if common is None:
+                return None
+            near, theirs = common.theta, self._deviation_of(away, x, row)
+            populations = [
+                self._adjusted(Records(table.features, table.target, one), near, far, theirs)
+                for one, far in zip(laws, away[:-1], strict=True)
+            ]
+        populations = [
+            replace(one, weight=size * one.weight / one.total) for one, size in zip(populations, n, strict=True)
+        ]
+        held = tuple(
+            weighted(one, rng.multinomial(size, one.weight / one.weight.sum()))
+            for one, size in zip(populations, n, strict=True)
+        )
+        whole = Records.concatenate(held)
+        pool = replace(
+            problem, unbounded=(whole,) * len(n), stand_in=True, known_optimum=None, strata=None, strata_names=()
+        )
+        optimum = best_on(pool, whole, near, 1e-8)
+        if optimum is None or optimum.value <= nothing_left(pool):
+            return None
+        pool = replace(pool, known_optimum=optimum)
+        best = tuple(best_on(pool, one, optimum.theta) for one in populations)
+        apart = np.array([psi(pool, None if one is None else one.theta) for one in best])
+        bundles, parts = bundles_of(problem.terms), held
+        if bundles.number < len(held):
+            members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
+            parts = tuple(Records.concatenate([held[i] for i in one]) for one in members)
+        heterogeneity = float(n @ apart / n.sum())
+        return World(pool, seed, parts, bundles.of_owner, apart, heterogeneity, held, tuple(populations), best)
+
+    def _resampled(
+        self,
+        rng: np.random.Generator,
+        base: Float[Array, " rows"],
+        u: Float[Array, " owners"],
+        n: Int[Whole, " owners"],
+    ) -> tuple[Records, Int[Whole, " made"], Float[Array, "owners made"]]:
+        """Rows of a world, the public row that each is made of, and each owner's law: weights of these rows.
+
+        base: the weights of everybody's law, u: each owner's heterogeneity, n: its records.
+        """
+        law, rows = self.sample.law, self.sample.law.rows
         own = np.array([len(mine) for mine in self._rows])
         # Adjusted laws pool rows for the features only, others for the best model too.
-        α = np.full(len(n), self._of_features) if self._adjusts_targets else κ / u
-        α = np.maximum(α, np.maximum(LEAST_ROWS * p - own, 1e-3))
+        if self._adjusts_targets:
+            α = np.full(len(n), self._of_features)
+        else:
+            α = self.sample.information / self.sample.optimum.value / u
+        # With less than 3 rows a parameter, an owner's model would interpolate its law.
+        α = np.maximum(α, np.maximum(3 * self.sample.problem.n_parameters - own, 1e-3))
         shape = α[:, None] * base
         for i, place in enumerate(map(list, self._rows)):
             shape[i, place] += rows.weight[place]
@@ -204,52 +192,21 @@ class OwnerLaws:
         kept = np.flatnonzero(counts)
         table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
         row = kept[at]
-        laws = laws[:, row] / np.bincount(row, minlength=len(rows))[row]
-        near = sample.optimum.theta
-        if self._classes_of_a_law:
-            z = law.logits(rng, table.features)
-            populations = tuple(
-                _of_odds(table.features, size * one / one.sum(), z + problem.as_agreed(table).features @ far)
-                for one, far, size in zip(laws, away[:-1], n, strict=True)
-            )
-        else:
-            common = best_on(problem, self._without_deviations(away, base), near)
-            if common is None:
-                return None
-            near, theirs = common.theta, self._deviation_of(away, table, row)
-            populations = tuple(
-                self._adjusted(Records(table.features, table.target, one), near, far, theirs, float(size))
-                for one, far, size in zip(laws, away[:-1], n, strict=True)
-            )
-        held = tuple(
-            _part(law_i, rng.multinomial(size, law_i.weight / law_i.weight.sum()).astype(np.float64))
-            for law_i, size in zip(populations, n, strict=True)
-        )
-        whole = Records.concatenate(held)
-        pool = replace(
-            problem, unbounded=(whole,) * problem.terms.n_owners, stand_in=True, known_optimum=None, strata=None,
-            strata_names=(),
-        )  # fmt: skip
-        optimum = best_on(pool, whole, near, 1e-8)
-        if optimum is None or optimum.value <= nothing_left(pool):
-            return None
-        pool = replace(pool, known_optimum=optimum)
-        best = tuple(best_on(pool, one, optimum.theta) for one in populations)
-        apart = np.array([HOPELESS if one is None else psi(pool, one.theta) for one in best])
-        bundle = bundles_of(problem.terms).of_owner
-        return OwnerWorld(pool, held, populations, apart, float(n @ apart / n.sum()), best, bundle)
+        return table, row, laws[:, row] / np.bincount(row, minlength=len(rows))[row]
 
     @cached_property
-    def _whose(self) -> Int[np.ndarray, " rows"]:
+    def _whose(self) -> Int[Whole, " rows"]:
         """Index of the first owner of each public row; the number of owners for rows of none."""
         whose = np.full(len(self.sample.problem.unbounded[0]), len(self._rows))
         for i in reversed(range(len(self._rows))):
             whose[list(self._rows[i])] = i
         return whose
 
-    def _deviation_of(self, away: Float[Array, "owners p"], table: Records, row: Int[np.ndarray, " made"]) -> Array:
+    def _deviation_of(
+        self, away: Float[Array, "owners p"], x: Float[Array, "made p"], row: Int[Whole, " made"]
+    ) -> Array:
         """xᵀd of each row under its own owner's deviation d; row: the public row that it is made of."""
-        return np.asarray(np.sum(self.sample.problem.as_agreed(table).features * away[self._whose[row]], axis=1))
+        return np.asarray(np.sum(x * away[self._whose[row]], axis=1))
 
     def _without_deviations(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
         """All rows as they would be if every owner had the common model.
@@ -257,72 +214,50 @@ class OwnerLaws:
         Otherwise differences between owners would count as noise of the common model, and again in the owners' laws.
         """
         problem, rows, targets = self.sample.problem, self.sample.law.rows, self.sample.law.targets
-        theirs = self._deviation_of(away, rows, np.arange(len(rows)))
+        x = problem.as_agreed(rows).features
+        theirs = self._deviation_of(away, x, np.arange(len(rows)))
         if isinstance(problem.loss, Squared | Huber):
-            return Records(rows.features, targets - theirs, weight)
-        if isinstance(problem.loss, Logistic):
-            z = targets * (problem.as_agreed(rows).features @ self.sample.optimum.theta)
+            targets = targets - theirs
+        elif isinstance(problem.loss, Logistic):
+            z = targets * (x @ self.sample.optimum.theta)
             weight = weight * expit(z) / expit(z + targets * theirs)
         return Records(rows.features, targets, weight)
 
-    def _adjusted(
-        self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], theirs: Array, size: float
-    ) -> Records:
+    def _adjusted(self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], theirs: Array) -> Records:
         """Adjust the targets (or class weights) of an owner's law so that its best model is common + away.
 
         Each row is shifted from its own owner's model (`theirs` above the common one) to this owner's, so that differences
         between other owners are no noise of its records; a fit then corrects what is left.
         """
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
-        x, y, weight, theirs = law.features[some], law.target[some], law.weight[some], theirs[some]
-        weight = size * weight / weight.sum()
-        whole = problem.as_agreed(law).features[some]
+        law, theirs = law.taken(some), theirs[some]
+        x, y, whole = law.features, law.target, problem.as_agreed(law).features
         if isinstance(problem.loss, Squared | Huber):
             y = y + whole @ away - theirs
-            now = best_on(problem, Records(x, y, weight), common + away)
-            return Records(x, y if now is None else y + whole @ (common + away - now.theta), weight)
+            now = best_on(problem, replace(law, target=y), common + away)
+            return replace(law, target=y if now is None else y + whole @ (common + away - now.theta))
         if not isinstance(problem.loss, Logistic):
-            return Records(x, y, weight)
+            return law
         z = y * (whole @ common)
-        weight = weight * expit(z + y * (whole @ away)) / expit(z + y * theirs)
+        weight = law.weight * expit(z + y * (whole @ away)) / expit(z + y * theirs)
         now = best_on(problem, Records(x, y, weight), common + away)
         if now is not None:
             weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
-        return Records(x, y, size * weight / weight.sum())
+        return Records(x, y, weight)
 
 
 def _of_odds(x: Array, weight: Array, z: Array) -> Records:
     """Rows with both classes, weighted by the probabilities of these log odds."""
     often = np.concatenate([weight * expit(z), weight * expit(-z)])
-    both = Records(np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), often)
-    return _part(both, np.where(often > 1e-9 * weight.max(), often, 0.0))
+    return Records(*both_classes(x), often).taken(often > 1e-9 * weight.max())
 
 
 def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
     """Whiten rows: centred, uncorrelated and of variance 1; constant directions are left out."""
-    spread = x.std(axis=0)
-    varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
-    x = x[:, varied] / spread[varied]  # so that the rank does not depend on units
+    some = varied(x)
+    x = x[:, some] / x.std(axis=0)[some]  # so that the rank does not depend on units
     if not x.shape[1]:
         return x
     a, U = np.linalg.eigh(np.cov(x.T, bias=True).reshape(x.shape[1], -1))
     kept = a > 1e-9 * max(float(a[-1]), 1e-300)
     return np.asarray((x - x.mean(axis=0)) @ U[:, kept] / np.sqrt(a[kept]))
-
-
-def _part(table: Records, weight: Float[Array, " rows"]) -> Records:
-    some = weight > 0
-    return Records(table.features[some], table.target[some], weight[some])
-
-
-def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
-    """The best model of records without the intercept's column; None where there is no finite one."""
-    try:
-        return problem.fitness_of(problem.as_agreed(records)).minimum(near, accuracy)
-    except NotCertified:
-        return None
-
-
-def psi(pool: Problem, theta: Float[Array, " p"]) -> float:
-    """ψ on all records of a world, at most HOPELESS."""
-    return float(np.clip(float(pool.fitness.value(theta)) / pool.optimum.value - 1.0, 0.0, HOPELESS))

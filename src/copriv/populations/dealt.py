@@ -1,6 +1,6 @@
-"""Worlds in which owners differ and no strata are known: a pool, allocated to the owners unequally.
+"""Worlds in which owners differ: drawn for each owner where strata of the public rows are known, else dealt out unequally.
 
-The public rows are a sample of all owners' records. A world's pool is drawn from them as where owners are alike
+The public rows are a sample of all owners' records. Without strata, a world's pool is drawn from them as where owners are alike
 (`PublicSample.drawn`), and each of its rows is shared by the owners,
 
     share of owner j in row k  ∝  w_j · exp(c_j + s·t_jk),        Σ_j share_jk = 1,
@@ -14,106 +14,79 @@ Many owners share a few directions (`KINDS`), so that the cost of a run does not
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import ndtri, softmax
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
 from copriv.model.records import Records
-from copriv.populations.by_owner import OwnerLaws, OwnerWorld, knows_owners
+from copriv.populations.by_owner import OwnerLaws, knows_owners
 from copriv.populations.public_sample import PublicSample
+from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity, from_strata, unknown
 from copriv.types import Array
 
 KINDS = 8
 """Directions, and kinds of owners, in one world."""
-STEEPEST = 30.0
-"""Largest s, at which nearly every row is one owner's."""
-MOST_ROUNDS = 500
-"""Most iterations for the sizes c_j; more are needed at a large s."""
 
 
-def heterogeneity_of(problem: Problem) -> Heterogeneity:
+def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
     """The owners' heterogeneity: stated in the agreement, estimated from strata of public rows, or the prior."""
-    stated = problem.terms.data.heterogeneity
-    if stated is not None:
-        return Heterogeneity.stated(stated)
-    sample = PublicSample.of(problem)
+    problem = sample.problem
+    if problem.terms.data.heterogeneity is not None:
+        return Heterogeneity.stated(problem.terms.data.heterogeneity)
     if problem.strata is None or len(np.unique(problem.strata)) < 2 or sample.optimum.value <= 0:
         return unknown(sample.unexplained)
     laws = laws_of(sample)
     if laws is not None:
         return laws.heterogeneity
-    r = sample.problem.owners[0]
-    gradients = sample.problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
+    r = problem.owners[0]
+    gradients = problem.fitness.loss.gradients(sample.optimum.theta, r.features, r.target)
     return from_strata(gradients, r.weight / r.total, problem.strata, sample.hessian, sample.optimum.value)
 
 
+@lru_cache(maxsize=4)
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
     """The owners' laws given strata of the public rows; None where these are not the owners, or rows are too few."""
-    if not knows_owners(sample.problem):
-        return None
     laws = OwnerLaws(sample)
-    return laws if laws.usable else None
+    return laws if knows_owners(sample.problem) and laws.usable else None
 
 
 def draw_worlds(
     sample: PublicSample, agreement: Agreement, heterogeneity: Heterogeneity, number: int, seed: int = 0
-) -> "tuple[HeterogeneousWorld | OwnerWorld, ...]":
-    """Draw worlds: of the owners themselves where strata are known, else over quantiles of the heterogeneity."""
+) -> tuple[World, ...]:
+    """Draw worlds: of owners that are alike where that is known, of each owner where strata are, else over quantiles of u."""
+    if heterogeneity.alike or agreement.n_owners == 1:
+        return sample.drawn(number, seed)
     laws = laws_of(sample)
     if laws is not None:
         return laws.drawn(number, seed)
     order = np.random.default_rng([seed, 6]).permutation(number)
-    return heterogeneous_worlds_at(sample, agreement, [heterogeneity.quantile((i + 0.5) / number) for i in order], seed)
-
-
-@dataclass(frozen=True, eq=False)
-class HeterogeneousWorld:
-    """A pool, and the share of each row that every kind of owner holds."""
-
-    pool: Problem
-    """All records, in every owner's place; its optimum is known."""
-    shares: Float[Array, "kinds records"]
-    apart: Float[Array, " kinds"]
-    """Heterogeneity of each kind: ψ of its law's best model on all records."""
-    heterogeneity: float
-    """Mean over kinds, weighted by size; less than asked for where the rows do not allow as much."""
-    bundle: Int[np.ndarray, " owners"]
-    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`)."""
-
-    def problem(self, agreement: Agreement) -> Problem:
-        """The problem of `agreement`'s owners (or their bundles) in this world; bundle i is of kind i mod KINDS."""
-        rows, N = self.pool.unbounded[0], agreement.n_owners
-        kinds = [Records(rows.features, rows.target, rows.weight * share) for share in self.shares]
-        place = self.bundle.tolist() if len(self.bundle) == N else range(N)
-        parts = tuple(map((kinds * (-(-N // len(kinds)))).__getitem__, place))
-        return replace(self.pool.under(agreement), unbounded=parts, pooled=rows)
+    return heterogeneous_worlds(sample, agreement, [heterogeneity.quantile((i + 0.5) / number) for i in order], seed)
 
 
 def heterogeneous_worlds(
-    sample: PublicSample, agreement: Agreement, heterogeneity: float, number: int, seed: int = 0
-) -> tuple[HeterogeneousWorld, ...]:
-    """`number` worlds of the owners of `agreement` at this heterogeneity, on the pools of `sample.drawn`."""
-    return heterogeneous_worlds_at(sample, agreement, [heterogeneity] * number, seed)
-
-
-def heterogeneous_worlds_at(
     sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
-) -> tuple[HeterogeneousWorld, ...]:
-    """A world for each level of heterogeneity, in the order of `sample.drawn(len(levels), seed)`."""
+) -> tuple[World, ...]:
+    """Draw a world for each level of heterogeneity, on the pools of `sample.drawn`, in their order.
+
+    A world's heterogeneity is less than its level where the rows do not allow as much.
+    """
     bundles = bundles_of(agreement)
     n = bundles.total(np.asarray(agreement.records, dtype=np.float64))
     size = np.bincount(np.arange(len(n)) % KINDS, weights=n)
-    made = []
+    size, made = size / size.sum(), []
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
-        deal = _Deal.of(world.pool, sample.hessian, size / size.sum(), np.random.default_rng([seed, 5, i]))
-        s = deal.steepness(level)
+        deal = _Deal.of(world.pool, sample.hessian, size, np.random.default_rng([seed, 5, i]))
+        shares, rows = deal.shares_at(level), world.pool.unbounded[0]
+        apart = deal.apart(shares)
+        parts = tuple(Records(rows.features, rows.target, rows.weight * share) for share in shares)
         made.append(
-            HeterogeneousWorld(world.pool, deal.shares(s), deal.apart(s), deal.heterogeneity(s), bundles.of_owner)
+            replace(world, parts=parts, bundle=bundles.of_owner, apart=apart, heterogeneity=float(size @ apart))
         )
     return tuple(made)
 
@@ -134,52 +107,45 @@ class _Deal:
     def of(
         cls, pool: Problem, hessian: Float[Array, "p p"], size: Float[Array, " kinds"], rng: np.random.Generator
     ) -> "_Deal":
-        r, f, best = pool.owners[0], pool.fitness, pool.optimum
-        x, y, weight = r.features, r.target, r.weight
-        g = f.loss.gradients(best.theta, x, y)
-        share = weight / weight.sum()
+        r, best = pool.owners[0], pool.optimum
+        x, share = r.features, r.weight / r.weight.sum()
+        g = pool.fitness.loss.gradients(best.theta, x, r.target)
         g = g - share @ g
         # Features and gradients count alike.
         directions = [_whitened(part, share) for part in (x - share @ x, g)]
-        p = x.shape[1]
-        along = sum(part @ rng.normal(size=(p, len(size))) for part in directions)
-        places = np.empty((len(size), len(y)))
-        for j in range(len(size)):
-            order = np.argsort(along[:, j], kind="stable")  # type: ignore[index]
-            before = np.cumsum(share[order])
-            places[j, order] = ndtri(np.clip(before - 0.5 * share[order], 1e-6, 1.0 - 1e-6))
-        return cls(places, weight, size, g, hessian, best.value)
+        along = sum(part @ rng.normal(size=(x.shape[1], len(size))) for part in directions)
+        order = np.argsort(along, axis=0, kind="stable").T
+        before = np.cumsum(share[order], axis=1) - 0.5 * share[order]
+        places = np.empty(order.shape)
+        np.put_along_axis(places, order, ndtri(np.clip(before, 1e-6, 1.0 - 1e-6)), axis=1)
+        return cls(places, r.weight, size, g, hessian, best.value)
 
     def shares(self, steepness: float) -> Float[Array, "kinds records"]:
-        """Share of each row that every kind holds, with the agreed sizes in all."""
+        """Share of each row that every kind holds at this s, with the agreed sizes in all."""
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
-        for _ in range(MOST_ROUNDS if steepness > 0 else 0):
+        for _ in range(500 if steepness > 0 else 0):  # more are needed at a large s
             held = softmax(level + steepness * self.places, axis=0) @ share
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
             level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
         return np.asarray(softmax(level + steepness * self.places, axis=0))
 
-    def steepness(self, heterogeneity: float) -> float:
-        """Find the s of this heterogeneity by bisection; `STEEPEST` where the rows do not allow as much."""
+    def shares_at(self, heterogeneity: float) -> Float[Array, "kinds records"]:
+        """Shares of this heterogeneity, by bisection; at s = 30 nearly every row is one owner's, and there is no more."""
+        low, high = 0.0, 30.0
         if heterogeneity <= 0 or len(self.size) < 2:
-            return 0.0
-        low, high = 0.0, STEEPEST
-        if self.heterogeneity(high) <= heterogeneity:
-            return high
-        for _ in range(14):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.heterogeneity(middle) < heterogeneity else (low, middle)
-        return high
+            return self.shares(low)
+        if float(self.size @ self.apart(self.shares(high))) > heterogeneity:
+            for _ in range(14):
+                middle = 0.5 * (low + high)
+                less = float(self.size @ self.apart(self.shares(middle))) < heterogeneity
+                low, high = (middle, high) if less else (low, middle)
+        return self.shares(high)
 
-    def heterogeneity(self, steepness: float) -> float:
-        """Σ size_j · u_j."""
-        return float(self.size @ self.apart(steepness))
-
-    def apart(self, steepness: float) -> Float[Array, " kinds"]:
+    def apart(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
         """u_j = ½ m_jᵀA⁻¹m_j / f(θ*), m_j the mean gradient of kind j's rows at the common optimum."""
-        held = self.shares(steepness) * self.weight
+        held = shares * self.weight
         m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
         away = np.linalg.lstsq(self.hessian, m.T, rcond=1e-10)[0].T
         return np.asarray(0.5 * np.sum(m * away, axis=1) / self.optimum)

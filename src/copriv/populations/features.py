@@ -9,19 +9,11 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Int
 
-from copriv.populations.targets import levels_of
+from copriv.populations.targets import levels_of, varied
 from copriv.types import Array
 
-MOVED = 0.3
-"""Share s by which a row is moved towards another one where rows are few (`FeatureLaw.drawn`)."""
-APART = 20.0
-"""Distance by which repeated rows are moved apart, in units of the spacing of rows on a line."""
-FURTHEST = 0.1
-"""Largest such distance as a share of the spread: classes may depend on a direction that moving would destroy."""
 INTENSITIES = np.geomspace(1e-4, 0.9, 40)
 """Grid of shrinkage intensities of the correlations."""
-OFF = np.geomspace(1e-5, 1e5, 41)
-"""Grid of prior variances of the column means, in units of the squared spread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +51,7 @@ class FeatureLaw:
     def drawn(self, rng: np.random.Generator, number: int, law: Array, records: float = np.inf) -> Array:
         """Draw `number` smoothed rows by the weights `law`; column means vary as those of `records` rows do.
 
-        In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = `MOVED`, m the
+        In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = 0.3, m the
         mean. Variances and correlations are unchanged, and rows are distinct as they would be in the pool: with equal rows
         of different targets, what a model could fit would look like noise.
 
@@ -68,9 +60,9 @@ class FeatureLaw:
         """
         x, law = self.with_unseen(rng), law / law.sum()
         chosen, b = x[rng.choice(len(x), size=number, p=law)], 1.0 - np.sqrt(1.0 - self.intensity)
-        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)
+        numbers = _numbers(x)
         towards, mean = x[rng.choice(len(x), size=number, p=law)], law @ x
-        moved = mean + np.sqrt(1.0 - MOVED**2) * (chosen - mean) + MOVED * (towards - mean)
+        moved = mean + np.sqrt(1.0 - 0.3**2) * (chosen - mean) + 0.3 * (towards - mean)
         chosen = np.where(numbers, moved, chosen)
         other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
         made = np.where(rng.random(chosen.shape) < b, other, chosen)
@@ -82,13 +74,13 @@ class FeatureLaw:
 
         The means of n rows have a total squared error of p/n in units of the spread, and redrawn rows twice that: a model
         without an intercept would find one in them. Under a prior N(0, v) of each, means are N(0, v + a/n) along an
-        eigenvector of the correlations of eigenvalue a. v is drawn from its likelihood on the grid `OFF`, and the share
-        v/(v + a/n) of each observed mean is kept.
+        eigenvector of the correlations of eigenvalue a. v, in units of the squared spread, is drawn from its likelihood on a
+        grid, and the share v/(v + a/n) of each observed mean is kept.
         """
         x = self.x
         at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
         # A column with mean 0 was centred on these very rows, which says nothing of its mean in the pool.
-        told = numbers & _varied(x) & (np.abs(at) > 1e-9 * spread)
+        told = numbers & varied(x) & (np.abs(at) > 1e-9 * spread)
         shift = np.zeros(x.shape[1])
         if told.sum() < 2:
             return shift
@@ -96,22 +88,23 @@ class FeatureLaw:
         a, U = np.linalg.eigh((1.0 - self.intensity) * z.T @ z / n + self.intensity * np.eye(z.shape[1]))
         seen, drawn = U.T @ (at[told] / spread[told]), U.T @ (mean[told] / spread[told])
         error = np.maximum(a, 1e-12) / n
-        off = OFF[:, None] + error
+        grid = np.geomspace(1e-5, 1e5, 41)
+        off = grid[:, None] + error
         log = -0.5 * (np.log(off) + np.square(seen) / off).sum(axis=1)
         likely = np.exp(log - log.max())
-        v = float(rng.choice(OFF, p=likely / likely.sum()))
+        v = float(rng.choice(grid, p=likely / likely.sum()))
         kept = v / (v + error)
         shift[told] = spread[told] * (U @ (kept * seen + np.sqrt(kept) * (drawn - seen) - drawn))
         return shift
 
     def little_apart(self, rng: np.random.Generator, x: Array) -> Array:
         """Move each row by a small multiple of another, centred one, which keeps correlations; less for an outlier."""
-        rows = self.x
-        numbers = np.array([2 * len(np.unique(column)) > len(column) for column in rows.T], dtype=bool)
+        rows, numbers = self.x, _numbers(self.x)
         away = rows - rows.mean(axis=0)
         spread = np.maximum(away.std(axis=0), 1e-300)[numbers]
         length = np.sqrt(np.sum(np.square(away[:, numbers] / spread), axis=1))
-        by = min(APART / len(rows), FURTHEST) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
+        # 20 times the spacing of rows on a line; at most a tenth, as classes may depend on what moving would destroy.
+        by = min(20.0 / len(rows), 0.1) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
         towards = rng.integers(0, len(rows), size=len(x))
         return np.where(numbers, x + (by[:, None] * away)[towards], x)
 
@@ -124,15 +117,13 @@ class FeatureLaw:
         With G = (1 − α)·R·n/(n − 1) + αI, β = (1 − α)·n/(n − 1)² and r = zᵀG⁻¹z the others of a row have, about their own
         mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
         """
-        x = self.x
-        some = _varied(x)
-        varied = x[:, some] / x.std(axis=0)[some]
-        n = len(varied)
-        if varied.shape[1] < 2 or n < 3:
+        some, n = varied(self.x), len(self.x)
+        if some.sum() < 2 or n < 3:
             return 0.0
-        varied = varied - varied.mean(axis=0)
-        a, U = np.linalg.eigh(varied.T @ varied / n)
-        squares, found = np.square(varied @ U), []
+        z = self.x[:, some] / self.x.std(axis=0)[some]
+        z = z - z.mean(axis=0)
+        a, U = np.linalg.eigh(z.T @ z / n)
+        squares, found = np.square(z @ U), []
         for α in INTENSITIES:
             G = (1.0 - α) * n / (n - 1) * np.maximum(a, 0.0) + α
             r = squares @ (1.0 / G)
@@ -141,6 +132,6 @@ class FeatureLaw:
         return float(INTENSITIES[int(np.argmin(found))])
 
 
-def _varied(x: Array) -> Bool[np.ndarray, " p"]:
-    """Columns that vary by more than rounding: the mean of equal numbers is not always that number."""
-    return np.asarray(x.std(axis=0) > 1e-12 * np.abs(x).max(axis=0, initial=0.0))
+def _numbers(x: Array) -> Bool[np.ndarray, " p"]:
+    """Columns in which most values differ."""
+    return np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)

@@ -4,7 +4,7 @@ A world is drawn in three steps, and a forecast's means, quantiles and shares ar
 
 1. a population: a draw of the law that public rows and owners' records come from (`Law`);
 2. a pool: the n records of all owners, a sample of that law with an optimum of its own (`World.pool`);
-3. an allocation of the pool's records to the owners (`World.dealt`).
+3. an allocation of the pool's records to the owners (`World.dealt`; `copriv.populations.dealt` where they differ).
 
 How the law is drawn depends on the number of public rows per parameter:
 
@@ -23,14 +23,13 @@ How the law is drawn depends on the number of public rows per parameter:
 Duplicated public rows count as one observation, and the pool has as many duplicates.
 
 See `copriv.populations.features` for the law of features and `copriv.populations.targets` for that of targets.
-Owners that differ: `copriv.populations.dealt`, `copriv.populations.by_owner`.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from copriv.data.extreme_values import Tail
 from copriv.errors import NotCertified
@@ -38,8 +37,9 @@ from copriv.losses import Huber, OfMargin, Squared
 from copriv.model.records import Records
 from copriv.populations.features import FeatureLaw
 from copriv.populations.targets import Classes, ClassesOfFew, Regression, tail_of
+from copriv.populations.world import World, weighted
 from copriv.problem import Problem
-from copriv.types import Array
+from copriv.types import Array, Whole
 
 PLENTY = 10
 """Public rows per parameter from which the bootstrap is used."""
@@ -47,58 +47,9 @@ CLASSES = 100
 """Rows per parameter (`Law.events`) from which observed classes are used. Below, they are drawn from a model: a fit to n₀ rows
 overfits by κ/n₀, a world's fit to them by as much again, and κ/n₀ is large beside the small f(θ*) of separable classes."""
 SYNTHETIC = 1500
-"""Rows of a world where public rows are few."""
-KINKS = 40_000
-"""Rows times parameters of such a world for a loss with a kink, whose runs end about as far from θ* as rows lie apart."""
-MOST_SYNTHETIC = 5000
+"""Least number of rows of a world where public rows are few."""
 EXACTLY = 1e-9
 """Share of f(0) below which a best fitness means too few rows, not a perfect model."""
-COPIES = 300
-"""Rows that represent the tail in a world."""
-ALONE = 0.9
-"""Leverage above which a row's residual is not used: the fit interpolates it."""
-LONGER = 2.0
-"""Largest factor by which residuals are inflated: a larger one would magnify the noise of rows of high leverage."""
-
-
-@dataclass(frozen=True, eq=False)
-class World:
-    """A draw of the pool, as a problem that has it in every owner's place."""
-
-    pool: Problem
-    """Its optimum is known."""
-    seed: tuple[int, ...]
-
-    def dealt(self) -> Problem:
-        """Allocate the pool's records to the owners at random, without replacement."""
-        raw, terms = self.pool.unbounded[0], self.pool.terms
-        rng, left = np.random.default_rng([*self.seed, 7]), np.rint(raw.weight).astype(np.int64)
-        hands = []
-        for owner in terms.owner:
-            hand = draw_without_replacement(rng, left, min(owner.records, int(left.sum())))
-            left = left - hand
-            some = hand > 0
-            hands.append(Records(raw.features[some], raw.target[some], hand[some].astype(np.float64)))
-        return replace(self.pool, unbounded=tuple(hands), stand_in=False, known_optimum=self.pool.optimum)
-
-
-def draw_without_replacement(
-    rng: np.random.Generator, counts: Int[np.ndarray, " rows"], number: int
-) -> Int[np.ndarray, " rows"]:
-    """Draw `number` units without replacement from rows that stand for `counts` units each."""
-    if number >= counts.sum():
-        return counts.copy()
-    if counts.sum() < 10**9:  # the most that numpy's exact law can count
-        return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
-    # Row by row, by the normal approximation of each conditional hypergeometric law.
-    drawn, left = np.zeros_like(counts), int(counts.sum())
-    for row, count in enumerate(counts.tolist()):
-        share = count / left if left else 0.0
-        spread = np.sqrt(number * share * (1.0 - share) * (left - number) / max(left - 1, 1))
-        wanted = round(number * share + float(spread) * float(rng.standard_normal()))
-        drawn[row] = min(max(wanted, number - (left - count), 0), count, number)
-        number, left = number - int(drawn[row]), left - count
-    return drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +119,7 @@ class Law:
     @cached_property
     def few_events(self) -> bool:
         """Whether a class has too few events for the bootstrap, or the classes are separable."""
-        if not self.labels or not self.modelled:
+        if not self.labels:
             return False
         if self.events < PLENTY * self.problem.n_parameters:
             return True
@@ -178,15 +129,11 @@ class Law:
             return True
 
     @cached_property
-    def _model(self) -> "Regression | Classes":
+    def model(self) -> Regression | Classes:
+        """The model of targets given features."""
         if not self.labels:
             return Regression(self.rows)
         return (Classes if self.plenty else ClassesOfFew)(self.rows)
-
-    def logits(self, rng: np.random.Generator, x: Array) -> Array:
-        """Log odds of rows under one posterior draw of the model of classes."""
-        assert isinstance(self._model, Classes)
-        return self._model.logits(rng, x)
 
     @cached_property
     def features(self) -> FeatureLaw:
@@ -194,7 +141,7 @@ class Law:
         return FeatureLaw.of(self.rows.features, self.modelled)
 
     @property
-    def unseen(self) -> Int[np.ndarray, " levels"]:
+    def unseen(self) -> Int[Whole, " levels"]:
         """Columns of levels that occur in no public row and may occur in the pool."""
         return self.features.unseen
 
@@ -205,28 +152,19 @@ class Law:
         One row is added for each level that no public row has: with curvature 0 there, a plan would amplify noise in that
         direction ten thousand times.
         """
-        rng = np.random.default_rng(0)
-        if self.plenty and self.few_events:
-            assert isinstance(self._model, Classes)
-            # Rows are not moved here: classes may depend on a direction that moving would destroy.
-            x = self.features.with_unseen(rng)
-            often = np.append(self.rows.weight, np.ones(len(self.unseen)))
-            return _both_classes(x, often * self.raw.total / often.sum(), self._model.chance(x))
-        if self.plenty:
-            if not len(self.unseen):
-                return self.raw
-            more = self.features.with_unseen(rng)[self.observations :]
-            one, raw = np.ones(len(more)), self.raw
-            if isinstance(self._model, Classes):
-                made = _both_classes(more, one, self._model.chance(more))
-            else:
-                made = Records(more, self._model.predicted(more, self._model.mean), one)
-            return Records.concatenate([raw, made])
-        M = max(SYNTHETIC, 10 * self.problem.n_parameters)
-        x, share = self.features.drawn(rng, M, np.ones(self.observations + len(self.unseen))), self.raw.total / M
-        if isinstance(self._model, Classes):
-            return _both_classes(x, np.full(M, share), self._model.chance(x))
-        return Records(x, self._model.expected(rng, x), np.full(M, share))
+        rng, unseen = np.random.default_rng(0), len(self.unseen)
+        if not self.plenty:
+            M = max(SYNTHETIC, 10 * self.problem.n_parameters)
+            x = self.features.drawn(rng, M, np.ones(self.observations + unseen))
+            return self.model.expected(rng, x, np.full(M, self.raw.total / M))
+        # Rows are not moved here: classes may depend on a direction that moving would destroy.
+        x = self.features.with_unseen(rng)
+        if self.few_events:
+            often = np.append(self.rows.weight, np.ones(unseen))
+            return self.model.expected(rng, x, often * self.raw.total / often.sum())
+        if not unseen:
+            return self.raw
+        return Records.concatenate([self.raw, self.model.expected(None, x[self.observations :], np.ones(unseen))])
 
     def draw(self, seed: tuple[int, ...]) -> World:
         """Draw a world; its optimum is not computed yet."""
@@ -252,12 +190,9 @@ class Law:
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
             # Duplicates share one class; so do all units of a row where the loss has a kink there.
-            if isinstance(self._model, Classes) and not self.copied and not self._kinked:
-                again = self._model.told(rng, again.features, again.weight)
-            else:
-                again = Records(again.features, self._model.drawn(rng, again.features), again.weight)
-            tables.append(again)
-        return Records(*(np.concatenate([getattr(t, of) for t in tables]) for of in ("features", "target", "weight")))
+            shared = self.labels and (self.copied or self._kinked)
+            tables.append(self.model.told(rng, again.features, again.weight, shared))
+        return Records.concatenate(tables)
 
     @property
     def _kinked(self) -> bool:
@@ -265,29 +200,32 @@ class Law:
 
     @property
     def _different(self) -> int:
-        """Number of distinct synthetic rows of a world."""
-        many = min(KINKS // self.problem.n_parameters, MOST_SYNTHETIC) if self._kinked else 0
-        return max(SYNTHETIC, many)
+        """Number of distinct synthetic rows of a world; with a kink, runs end about as far from θ* as rows lie apart."""
+        return max(SYNTHETIC, min(40_000 // self.problem.n_parameters, 5000) if self._kinked else 0)
 
     @cached_property
     def _anew(self) -> Bool[np.ndarray, " rows"]:
         """Rows whose targets are redrawn in every world: rows of high leverage, few classes, and unseen levels."""
-        own = self._fit[1] > ALONE if self.modelled else np.zeros(self.observations, dtype=bool)
-        if self.labels:
-            own |= self.modelled and self.events < CLASSES * self.problem.n_parameters
+        own = np.zeros(self.observations, dtype=bool)
+        if self.modelled:
+            own = self._fit[1] > 0.9  # of such a leverage, the fit interpolates the row
+            own |= self.labels and self.events < CLASSES * self.problem.n_parameters
         return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
 
-    def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[np.ndarray, " rows"]:
+    def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[Whole, " rows"]:
         """How often each row is in the pool; where public rows have duplicates, in two stages, so that the pool has as many."""
         if not self.copied:
             return np.asarray(rng.multinomial(n, law))
-        originals = max(round(n * len(self.rows) / self.raw.total), 1)
-        found = rng.multinomial(originals, law)
-        return np.asarray(rng.multinomial(n, found / originals))
+        originals = self._originals(n)
+        return np.asarray(rng.multinomial(n, rng.multinomial(originals, law) / originals))
+
+    def _originals(self, n: int) -> int:
+        """Number of distinct rows among n."""
+        return max(round(n * len(self.rows) / self.raw.total), 1) if self.copied else n
 
     def _spread_over(
-        self, counts: Int[np.ndarray, " rows"], copies: Int[np.ndarray, " rows"] | int
-    ) -> tuple[Int[np.ndarray, " made"], Array]:
+        self, counts: Int[Whole, " rows"], copies: Int[Whole, " rows"] | int
+    ) -> tuple[Int[Whole, " made"], Array]:
         """Split each row's count over at most `copies` rows: the row that each one repeats, and whole weights.
 
         Where public rows have duplicates, rows are not split.
@@ -308,7 +246,8 @@ class Law:
         if self.labels or not self.modelled:
             return self.rows.target
         residual, leverage, fitted = self._fit
-        return np.asarray(fitted + residual * np.minimum(1.0 / np.maximum(1.0 - leverage, 1e-9), LONGER))
+        # At most doubled: more would magnify the noise of rows of high leverage.
+        return np.asarray(fitted + residual / np.maximum(1.0 - leverage, 0.5))
 
     @cached_property
     def _fit(self) -> tuple[Array, Array, Array]:
@@ -338,69 +277,56 @@ class Law:
         return np.asarray(np.abs(x[:, self._numbers]).sum(axis=1))
 
     @cached_property
-    def _tail_of_lengths(self) -> Tail | None:
-        return tail_of(self._lengths(self.rows.features))
-
-    @cached_property
-    def _tail_of_residuals(self) -> Tail | None:
-        return None if self.labels else tail_of(np.abs(self._fit[0]))
+    def _tails(self) -> tuple[Tail | None, Tail | None]:
+        """The tails of lengths and of residuals."""
+        return tail_of(self._lengths(self.rows.features)), None if self.labels else tail_of(np.abs(self._fit[0]))
 
     def with_tails(
-        self, rng: np.random.Generator, x: Array, y: Array, counts: Int[np.ndarray, " rows"]
-    ) -> tuple[Records, Int[np.ndarray, " made"]]:
+        self, rng: np.random.Generator, x: Array, y: Array, counts: Int[Whole, " rows"]
+    ) -> tuple[Records, Int[Whole, " made"]]:
         """Replace rows in a tail by several, with lengths or residuals drawn from the extrapolated tail.
 
         Returns the table, and for each of its rows the row given that it is made of.
         """
-        same = np.arange(len(x))
-        if not self.modelled:
-            return Records(x, y, counts.astype(np.float64)), same
-        plain = self._model.predicted(x, self._model.mean)
-        lengths, residual = self._lengths(x), None if self.labels else y - plain
-        tails = self._tail_of_lengths, self._tail_of_residuals
-        long_ = np.zeros(len(x), dtype=bool) if tails[0] is None else lengths > tails[0].threshold
-        if self.labels:
-            long_ &= y * plain > 0  # a longer row of the wrong class would be rarer, not only longer
-        off = np.zeros(len(x), dtype=bool)
-        if residual is not None and tails[1] is not None:
-            off = np.abs(residual) > tails[1].threshold
+        long_ = off = np.zeros(len(x), dtype=bool)
+        if self.modelled:
+            plain, lengths = self.model.predicted(x, self.model.mean), self._lengths(x)
+            residual, tails = y - plain, self._tails
+            long_, off = _beyond(tails[0], lengths), _beyond(tails[1], np.abs(residual))
+            if self.labels:
+                long_ &= y * plain > 0  # a longer row of the wrong class would be rarer, not only longer
         many = long_ | off
         if not many.any():
-            return Records(x, y, counts.astype(np.float64)), same
-        at, weight = self._spread_over(counts, np.where(many, max(COPIES // int(many.sum()), 2), 1))
-        factor = np.ones(len(at))
-        if tails[0] is not None and long_.any():
-            t, which = tails[0].drawn(rng), long_[at]
-            factor[which] = (t.threshold + t.excesses(rng, int(which.sum()))) / lengths[at][which]
+            return Records(x, y, counts.astype(np.float64)), np.arange(len(x))
+        # About 300 rows represent the tail in a world.
+        at, weight = self._spread_over(counts, np.where(many, max(300 // int(many.sum()), 2), 1))
+        factor, long_, off = np.ones(len(at)), long_[at], off[at]
+        if long_.any():
+            factor[long_] = _sizes(rng, tails[0], long_) / lengths[at][long_]
         seen, x, y = x[at], np.where(self._numbers, x[at] * factor[:, None], x[at]), y[at]
-        if residual is not None:
+        if not self.labels:
             r = residual[at]
-            if tails[1] is not None and off.any():
-                t, which = tails[1].drawn(rng), off[at]
-                r = r.copy()
-                r[which] = np.sign(r[which]) * (t.threshold + t.excesses(rng, int(which.sum())))
+            if off.any():
+                r[off] = np.sign(r[off]) * _sizes(rng, tails[1], off)
             y = plain[at] + (x - seen) @ self._slopes + r
         return Records(x, y, weight), at
 
     def _posterior(self, rng: np.random.Generator, n: int) -> Records:
         law = rng.standard_exponential(self.observations + len(self.unseen))
-        originals = max(round(n * len(self.rows) / self.raw.total), 1) if self.copied else n
+        originals = self._originals(n)
         M = min(originals, max(self._different, 10 * self.problem.n_parameters))
         x = self.features.drawn(rng, M, law, originals)
         often = originals // M + (rng.permutation(M) < originals % M).astype(np.int64)
-        if isinstance(self._model, Classes):
-            made = self._model.told(rng, x, often.astype(np.float64))
-        else:
-            made = Records(x, self._model.drawn(rng, x, originals), often.astype(np.float64))
-        if not self.copied:
-            return made
-        counts = rng.multinomial(n, made.weight / originals)
-        some = counts > 0
-        return Records(made.features[some], made.target[some], counts[some].astype(np.float64))
+        made = self.model.told(rng, x, often.astype(np.float64), records=originals)
+        return weighted(made, rng.multinomial(n, made.weight / originals)) if self.copied else made
 
 
-def _both_classes(x: Array, weight: Array, chance: Array) -> Records:
-    """Each row with both classes, weighted by their probability."""
-    return Records(
-        np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), np.concatenate([weight * chance, weight * (1.0 - chance)])
-    )
+def _beyond(tail: Tail | None, sizes: Float[Array, " rows"]) -> Bool[np.ndarray, " rows"]:
+    return np.asarray(sizes > (np.inf if tail is None else tail.threshold))
+
+
+def _sizes(rng: np.random.Generator, tail: Tail | None, which: Bool[np.ndarray, " rows"]) -> Array:
+    """Sizes beyond the threshold of a tail whose shape is drawn too, one for each of these rows."""
+    assert tail is not None
+    drawn = tail.drawn(rng)
+    return np.asarray(drawn.threshold + drawn.excesses(rng, int(which.sum())))

@@ -39,17 +39,10 @@ LEVELS = np.geomspace(LEAST, 30.0, 90)
 MIDDLES = np.geomspace(3e-4, 10.0, 27)
 WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
 """Grid of the standard deviation of log u_i between owners of one table; 0.4 to 1.3 in groups of real tables."""
-USUAL = 1.5
-"""Prior standard deviation of log u between tables; 1.25 measured over tables grouped by region, payer, grade and age."""
 NARROW = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Grid of γ."""
 SHIFTS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 """Grid of s."""
-MISSED = 0.1
-"""Share of a level's variance that the columns may leave unexplained."""
-MIXING = 10
-"""Rows that the pooled estimate of φ counts for, beside an owner's own."""
-DRAWS = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +107,8 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     found = []
     for rows in map(list, rows_of):
         if not rows:
-            nothing = np.zeros(len(inverse))
             V = scipy.linalg.eigh(A_all * 0.0, A_all)[1]
-            found.append(Evidence(V, nothing, nothing, 1.0, 0, V.T @ A_all @ shift))
+            found.append(Evidence(V, np.zeros(len(V)), np.zeros(len(V)), 1.0, 0, V.T @ A_all @ shift))
             continue
         own = Records(r.features[rows], r.target[rows], r.weight[rows])
         A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
@@ -125,7 +117,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
             A = _of_a_kink(A, [away.T @ away, own.features.T @ own.features], inverse)
         size = max(float(np.sum(inverse * A)), 1e-12)
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
-        φ = (φ * len(rows) + everybody * MIXING) / (len(rows) + MIXING)
+        φ = (φ * len(rows) + everybody * 10) / (len(rows) + 10)  # the pooled estimate counts for ten rows
         λ, V = scipy.linalg.eigh(A, A_all)
         # θ* is fitted to these rows too, which removes their share of the noise.
         noise = φ / len(rows) * (1.0 - len(rows) / len(g))
@@ -136,12 +128,10 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
 
 def _of_level(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
     """Direction of a shift common to all rows, scaled to unit cost; 0 where the columns do not span a constant."""
-    one = np.ones(len(x))
-    shift = np.asarray(np.linalg.lstsq(x, one, rcond=1e-10)[0], dtype=np.float64)
+    shift = np.asarray(np.linalg.lstsq(x, np.ones(len(x)), rcond=1e-10)[0], dtype=np.float64)
     cost = float(shift @ hessian @ shift)
-    if float(np.mean(np.square(x @ shift - one))) > MISSED or cost <= 0:
-        return np.zeros(x.shape[1])
-    return np.asarray(shift / np.sqrt(cost))
+    missed = float(np.mean(np.square(x @ shift - 1.0)))
+    return shift / np.sqrt(cost) if missed <= 0.1 and cost > 0 else 0.0 * shift
 
 
 def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]) -> Array:
@@ -149,9 +139,8 @@ def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], in
 
     Few rows of an owner are near a kink. In directions that they leave flat, A would overstate its deviation a thousandfold.
     """
-    sizes = [float(np.sum(inverse * shape)) for shape in (A, *shapes)]
-    parts = [shape / size for shape, size in zip(shapes, sizes[1:], strict=True) if size > 0]
-    return A if not parts else np.asarray(sizes[0] / len(parts) * sum(parts))
+    parts = [shape / size for shape in shapes if (size := float(np.sum(inverse * shape))) > 0]
+    return np.asarray(float(np.sum(inverse * A)) / len(parts) * sum(parts)) if parts else A
 
 
 def posterior(
@@ -161,9 +150,8 @@ def posterior(
     of_somebody = {row for rows in rows_of for row in rows}
     of_nobody = [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
     groups = [*rows_of, of_nobody]
-    evidence, c = evidence_of(sample, groups), 2.0 * sample.optimum.value / sample.problem.n_parameters
-    rng = np.random.default_rng([len(rows_of), 12])
-    f = sample.optimum.value
+    f, draws, rng = sample.optimum.value, 400, np.random.default_rng([len(rows_of), 12])
+    evidence, c = evidence_of(sample, groups), 2.0 * f / sample.problem.n_parameters
     log = np.array(
         [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in NARROW]
     )
@@ -172,17 +160,18 @@ def posterior(
     between = np.exp(-0.5 * ((at - middles[:, None, None]) / WIDTHS[:, None]) ** 2)
     between /= between.sum(axis=2, keepdims=True)
     by_owner = np.einsum("mwu,gsiu->gsmwi", between, like[:, :, : len(rows_of)], optimize=True)
-    prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / USUAL) ** 2
+    # Between tables log u has a standard deviation of 1.5: 1.25 was measured, grouped by region, payer, grade and age.
+    prior = -0.5 * ((middles - np.log(unknown(sample.unexplained).value)) / 1.5) ** 2
     none = np.where(SHIFTS == 0.0, np.log(max(len(SHIFTS) - 1, 1)), 0.0)
     weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=4) + prior[:, None] + none[:, None, None]
     weight = np.exp(weight - weight.max()).ravel()
-    drawn = rng.choice(len(weight), size=DRAWS, p=weight / weight.sum())
+    drawn = rng.choice(len(weight), size=draws, p=weight / weight.sum())
     narrow, shift, middle, width = np.unravel_index(drawn, by_owner.shape[:4])
     shape = between[middle, width]
-    levels, away = np.empty((DRAWS, len(evidence))), np.empty((DRAWS, len(evidence), len(evidence[0].pull)))
+    levels, away = np.empty((draws, len(evidence))), np.empty((draws, len(evidence), len(evidence[0].pull)))
     for i, one in enumerate(evidence):
         ahead = np.cumsum(shape * like[narrow, shift, i], axis=1)
-        at_level = (ahead < rng.random((DRAWS, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
+        at_level = (ahead < rng.random((draws, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
         away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
     return levels[:, :-1], away - _mean_deviation(evidence, groups, away, sample.metric)[:, None, :]

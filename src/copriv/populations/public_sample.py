@@ -9,8 +9,11 @@ for two independent samples, on which `alone` and `public_only` rest (κ is `inf
 the other, as an owner's is of the pool, the factor is 1/n_i − 1/n. For a loss with a kink, A is that of a smoothed f.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Float
@@ -18,13 +21,10 @@ from jaxtyping import Float
 from copriv.errors import InvalidInput, NotCertified
 from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
-from copriv.populations.law import EXACTLY, Law, World
+from copriv.populations.law import EXACTLY, Law
+from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.types import Array, is_linear
-
-BOOTSTRAPS = 20
-TRIED = 3
-"""Worlds that may be rejected per world kept, because their pool has no best fitness above 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,7 @@ class PublicSample:
         """A without the eigenvalue floor of `hessian` where it is well conditioned but for the columns' units."""
         A = curvature_of(self.smooth.fitness, self.optimum.theta)
         unit = np.sqrt(np.diag(A))
-        if not (unit > 0).all():
-            return self.hessian
-        a = np.linalg.eigvalsh(A / np.outer(unit, unit))
+        a = np.linalg.eigvalsh(A / np.outer(unit, unit)) if (unit > 0).all() else np.array([0.0, 1.0])
         return A if a[0] >= 1e-7 * a[-1] else self.hessian
 
     @cached_property
@@ -131,30 +129,25 @@ class PublicSample:
             )
         if (number, seed) in self._made:
             return self._made[number, seed]
-        made: list[World] = []
-        for attempt in range((TRIED + 1) * number):
-            world = self.law.draw((seed, 2, attempt))
-            try:
-                optimum = world.pool.fitness.minimum(self.optimum.theta)
-            except NotCertified:
-                continue
-            if optimum.value > nothing_left(world.pool):
-                made.append(replace(world, pool=replace(world.pool, known_optimum=optimum)))
-            if len(made) == number:
-                return self._made.setdefault((number, seed), tuple(made))
         n, p = int(self.problem.terms.records.sum()), self.problem.n_parameters
-        raise InvalidInput(
-            f"forecast: {n} records of the owners for {p} parameters can most likely be fitted exactly, and ψ is relative to "
-            "a best fitness above 0: set model.regularization above 0 (1e-3, say), or bring more records"
-        )
+        what = f"{n} records of the owners for {p} parameters"
+        return self._made.setdefault((number, seed), kept(self._draw, number, seed, 2, what))
+
+    def _draw(self, seed: tuple[int, ...]) -> World | None:
+        world = self.law.draw(seed)
+        with suppress(NotCertified):
+            optimum = world.pool.fitness.minimum(self.optimum.theta)
+            if optimum.value > nothing_left(world.pool):
+                return replace(world, pool=replace(world.pool, known_optimum=optimum))
+        return None
 
     @cached_property
     def wobble(self) -> float:
         """Relative standard error of the curvature in a direction: √(E‖A^(−½) A_b A^(−½) − I‖²_F / p)."""
         a, U = np.linalg.eigh(self.hessian)
         root = U / np.sqrt(np.maximum(a, 1e-12 * a[-1]))
-        worlds = [self.law.draw((0, 3, i)).pool for i in range(BOOTSTRAPS)]
-        off = [root.T @ curvature_of(world.fitness, self.optimum.theta) @ root - np.eye(len(a)) for world in worlds]
+        pools = [self.law.draw((0, 3, i)).pool for i in range(20)]
+        off = [root.T @ curvature_of(pool.fitness, self.optimum.theta) @ root - np.eye(len(a)) for pool in pools]
         return float(np.sqrt(np.mean([np.minimum(np.square(d).sum() / len(a), 4.0) for d in off])))
 
     @cached_property
@@ -168,6 +161,20 @@ class PublicSample:
         except NotCertified:
             return 1.0
         return min(self.optimum.value / constant, 1.0) if constant > 0 else 1.0
+
+
+def kept(
+    draw: Callable[[tuple[int, ...]], World | None], number: int, seed: int, stream: int, what: str
+) -> tuple[World, ...]:
+    """So many worlds that `draw` keeps. Raises InvalidInput where it rejects three of four, for a best fitness of 0."""
+    drawn = (draw((seed, stream, attempt)) for attempt in range(4 * number))
+    made = tuple(islice((world for world in drawn if world is not None), number))
+    if len(made) < number:
+        raise InvalidInput(
+            f"forecast: {what} can most likely be fitted exactly, and ψ is relative to a best fitness above 0: "
+            "set model.regularization above 0 (1e-3, say), or bring more records"
+        )
+    return made
 
 
 def nothing_left(pool: Problem) -> float:

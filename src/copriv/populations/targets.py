@@ -25,10 +25,6 @@ STEEP = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650
 """1/(1 + exp(−u)) = Σ share·Φ(steep·u), within 3e-9 (Monahan and Stefanski 1992)."""
 CONSTANT = 0.04
 """Prior precision of the intercept of the log odds."""
-CHAINS, SWEEPS = 32, 150
-"""Chains of `ClassesOfFew` and their length; every fourth draw of the last two thirds is kept."""
-PASSES, DAMPED = 60, 0.7
-"""Largest number of passes of expectation propagation, and its damping."""
 
 
 class Linear:
@@ -39,9 +35,7 @@ class Linear:
 
     def __init__(self, rows: Records) -> None:
         x, self.y = rows.features, rows.target
-        spread = x.std(axis=0)
-        varied = spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)
-        self.unit = np.where(varied, 1.0 / np.where(varied, spread, 1.0), 0.0)
+        self.unit = np.where(varied(x), 1.0 / np.where(varied(x), x.std(axis=0), 1.0), 0.0)
         levels = levels_of(x)
         if levels.any():  # an unseen level has the prior effect of a seen one
             self.unit[~x.any(axis=0)] = np.median(self.unit[levels])
@@ -82,10 +76,18 @@ class Regression(Linear):
         self.tail = tail_of(np.abs(self.shape))
         self.noise = float(np.sqrt(self.weight @ self.left / max(n - 1, 1)))
 
-    def expected(self, rng: np.random.Generator, x: Array) -> Array:
-        """Targets at the posterior mean of θ, with noise."""
-        noise = self.noise * rng.choice(self.shape, size=len(x))
-        return np.asarray(self.predicted(x, self.mean) + _as_of(noise, x, np.inf))
+    def expected(self, rng: np.random.Generator | None, x: Array, weight: Array) -> Records:
+        """Rows with targets at the posterior mean of θ; with noise, where there is a generator."""
+        y = self.predicted(x, self.mean)
+        if rng is not None:
+            y = y + _as_of(self.noise * rng.choice(self.shape, size=len(x)), x, np.inf)
+        return Records(x, y, weight)
+
+    def told(
+        self, rng: np.random.Generator, x: Array, counts: Array, shared: bool = True, records: float = 0.0
+    ) -> Records:
+        """Rows with `drawn` targets, each shared by the row's `counts` records."""
+        return Records(x, self.drawn(rng, x, records), counts)
 
     def drawn(self, rng: np.random.Generator, x: Array, records: float = 0.0) -> Array:
         """Targets under one draw of θ and of the noise, of rows that stand for `records` records."""
@@ -162,19 +164,27 @@ class Classes(Linear):
         """Classes under one draw of θ."""
         return np.where(rng.random(len(x)) < expit(self.logits(rng, x)), 1.0, -1.0)
 
-    def told(self, rng: np.random.Generator, x: Array, counts: Array) -> Records:
-        """`counts` records of each row, each with a class of its own, under one draw of θ.
+    def told(
+        self, rng: np.random.Generator, x: Array, counts: Array, shared: bool = False, records: float = 0.0
+    ) -> Records:
+        """`counts` records of each row, each with a class of its own unless it is shared, under one draw of θ.
 
         One class for all records of a row would make a fit overfit as if there were only as many records as rows.
         """
+        if shared:
+            return Records(x, self.drawn(rng, x), counts)
         positive = rng.binomial(np.rint(counts).astype(np.int64), expit(self.logits(rng, x)))
         often = np.concatenate([positive, counts - positive]).astype(np.float64)
-        some = often > 0
-        return Records(np.vstack([x, x])[some], np.repeat([1.0, -1.0], len(x))[some], often[some])
+        return Records(*both_classes(x), often).taken(often > 0)
+
+    def expected(self, rng: np.random.Generator | None, x: Array, weight: Array) -> Records:
+        """Each row with both classes, weighted by their probability."""
+        chance = np.clip(self.chance(x), 1e-9, 1 - 1e-9)
+        return Records(*both_classes(x), np.concatenate([weight * chance, weight * (1.0 - chance)]))
 
     def chance(self, x: Array) -> Array:
         """P(y = 1) at the posterior mean of θ."""
-        return np.asarray(np.clip(expit(self.predicted(x, self.mean)), 1e-9, 1 - 1e-9))
+        return np.asarray(expit(self.predicted(x, self.mean)))
 
 
 class ClassesOfFew(Classes):
@@ -199,12 +209,12 @@ class ClassesOfFew(Classes):
         a, U = np.linalg.eigh(np.array([H for _, H, _ in found]))
         self.bases, self.inverse = U / np.sqrt(a)[:, None, :], np.swapaxes(U * np.sqrt(a)[:, None, :], 1, 2)
         rng = np.random.default_rng(0)
-        k: Whole = rng.choice(len(weight), size=CHAINS, p=weight / weight.sum())
-        theta = self.means[k] + _each(self.bases[k], rng.normal(size=(CHAINS, p + 1)))
+        k: Whole = rng.choice(len(weight), size=32, p=weight / weight.sum())  # one a chain
+        theta = self.means[k] + _each(self.bases[k], rng.normal(size=(32, p + 1)))
         kept = []
-        for sweep in range(SWEEPS):
+        for sweep in range(150):
             theta, k = self._widths(rng, self._stepped(rng, theta, k), k)
-            if sweep >= SWEEPS // 3 and sweep % 4 == 0:
+            if sweep >= 50 and sweep % 4 == 0:
                 kept.append(theta)
         self.draws = np.concatenate(kept)
         self.mean = self.draws.mean(axis=0)
@@ -258,8 +268,7 @@ class ClassesOfFew(Classes):
 
     def chance(self, x: Array) -> Array:
         """Posterior mean of P(y = 1)."""
-        found = np.mean([expit(self.predicted(x, theta)) for theta in self.draws], axis=0)
-        return np.asarray(np.clip(found, 1e-9, 1 - 1e-9))
+        return np.asarray(np.mean([expit(self.predicted(x, theta)) for theta in self.draws], axis=0))
 
 
 def _each(matrices: Array, vectors: Array) -> Array:
@@ -280,7 +289,7 @@ class Sites:
 
     def matched(self, prior: Array) -> tuple[Array, Array, float]:
         """Mean and precision of θ, and the log evidence, under a normal prior of this diagonal precision."""
-        for _ in range(PASSES):
+        for _ in range(60):
             H = (self.z * self.precision[:, None]).T @ self.z + np.diag(prior)
             inverse, b = np.linalg.inv(H), self.z.T @ self.pull
             mean = inverse @ b
@@ -292,8 +301,8 @@ class Sites:
             if off < 1e-3:
                 break
             kept = 1.0 / (1.0 + without * bend)
-            self.precision += DAMPED * (-bend * kept - self.precision)
-            self.pull += DAMPED * ((slope - others * bend) * kept - self.pull)
+            self.precision += 0.7 * (-bend * kept - self.precision)  # damped
+            self.pull += 0.7 * ((slope - others * bend) * kept - self.pull)
         both = np.square(others / without + self.pull) / (1.0 / without + self.precision)
         terms = log + 0.5 * np.log1p(self.precision * without) - 0.5 * (both - np.square(others) / without)
         volume = np.log(prior).sum() - np.linalg.slogdet(H)[1]
@@ -316,6 +325,16 @@ def tail_of(sizes: Array) -> Tail | None:
     return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
 
 
+def both_classes(x: Array) -> tuple[Array, Array]:
+    """Features and targets of every row with either class."""
+    return np.vstack([x, x]), np.repeat([1.0, -1.0], len(x))
+
+
 def levels_of(x: Array) -> Bool[np.ndarray, " p"]:
     """Columns that hold zeros and ones, and both."""
     return np.asarray(((x == 0.0) | (x == 1.0)).all(axis=0) & (np.ptp(x, axis=0) > 0.0))
+
+
+def varied(x: Array) -> Bool[np.ndarray, " p"]:
+    """Columns that vary by more than rounding: the mean of equal numbers is not always that number."""
+    return np.asarray(x.std(axis=0) > 1e-12 * np.abs(x).max(axis=0, initial=0.0))

@@ -9,15 +9,11 @@ question depends on the answers before it; `get_sigma_gaussian` inverts the exac
 
 **Laplace answers, composed.** As pure answers, but with the privacy losses of m answers added up as a distribution
 (PLD) in place of their worst cases. The accountant knows one number with noise, an answer has p; the worst case is
-one number, because for shifts s₁ … s_p of independent Laplace draws with Σ|s_j| ≤ Δ, going from D to D′ one coordinate
-at a time gives the trade-off curve T ≥ T_{s₁} ∘ (1 − T_{s₂}) ∘ … (group privacy: Dong, Roth and Su 2022, Thm 2.14), and
-for Laplace draws that chain is T_{Σ s_j} itself: T_s(α) = F(F⁻¹(1 − α) − s), so each link adds its shift.
+one number (docs/proofs/laplace-composed.md; group privacy: Dong, Roth and Su 2022, Thm 2.14).
 
 In both, Δ is of a unit *replaced*, and it is put in by hand: the multiplier handed to the accountant is noise/Δ under
-its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivity again, and refuses Laplace.
-
-Draws are OpenDP's, on a grid of 2^−40. What the grid adds to the noise that the real line needs is proved in docs/proofs, under
-"The step to the grid", for both laws. OpenDP certifies a Gaussian answer in ρ = Δ²/(2s²), which is checked as well.
+its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivity again, and refuses Laplace. Draws are
+OpenDP's, on a grid of 2^−40; what the grid adds to the noise that the real line needs is proved there too.
 """
 
 from dataclasses import dataclass
@@ -28,31 +24,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import CoprivError, InvalidInput
-from copriv.privacy.noise import CLIP_SLACK, GRID
+from copriv.privacy.noise import CLIP_SLACK, GRID, check_value
 from copriv.types import Array
 from copriv.validation import count, positive
-
-FINER = 1e4
-"""The standard deviation is at least this many steps of the grid."""
-
-
-def gaussian_scale(
-    gradient_bound: float, answers: int, records: int, epsilon: float, delta: float, overlap: int = 1
-) -> float:
-    """s, the standard deviation on each coordinate of each of m answers, for (ε, δ) over the run.
-
-    A record that κ owners hold is answered for κ times: each answers for (ε/κ, δ/κ).
-    """
-    Ξ, m, n, κ = positive("gradient_bound", gradient_bound), answers, count("records", records), count("κ", overlap)
-    return 2.0 * Ξ / n * gaussian_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
-
-
-def composed_laplace_scale(
-    gradient_bound: float, answers: int, records: int, epsilon: float, delta: float, overlap: int = 1
-) -> float:
-    """b, the scale of the Laplace noise on each coordinate of each of m answers, for (ε, δ) over the run."""
-    Ξ, m, n, κ = positive("gradient_bound", gradient_bound), answers, count("records", records), count("κ", overlap)
-    return 2.0 * Ξ / n * laplace_multiplier(count("answers", m), positive("epsilon", epsilon) / κ, _delta(delta) / κ)
 
 
 def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
@@ -105,7 +79,7 @@ class GaussianAnswer:
         positive("sensitivity", self.sensitivity)
         positive("multiplier", self.multiplier)
         count("length", self.length)
-        if not self.scale >= FINER * 2.0**GRID:
+        if not self.scale >= 1e4 * 2.0**GRID:
             raise InvalidInput(
                 f"noise: a standard deviation of {self.scale:g} is too close to the grid of 2^{GRID}; give features "
                 "and target in smaller units (so that gradients, and gradient_bound, are larger)"
@@ -132,15 +106,8 @@ class GaussianAnswer:
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
         """`value` with fresh noise. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then."""
-        if value.shape != (self.length,) or not np.isfinite(value).all():
-            raise InvalidInput(f"release: expected {self.length} finite numbers; a NaN would be answered as 0")
-        return np.array(self._measurement([float(v) for v in value]), dtype=np.float64)
-
-
-def _delta(delta: float) -> float:
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta: must be above 0 and below 1, not {delta!r}")
-    return delta
+        check_value(value, self.length)
+        return np.array(self._measurement(value.tolist()), dtype=np.float64)
 
 
 def _accounting() -> Any:

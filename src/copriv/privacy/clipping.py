@@ -1,13 +1,13 @@
-"""The mean gradient of records whose gradients are clipped, one by one, to L1 norm Ξ.
+"""Means of which each record is a bounded part: of gradients that are clipped, and of second moments.
 
-Formal guarantee: for any two sets of records of the same total weight n that differ in one unit (one record, or one
-person whose rows' weights add up to 1), at any θ,
+**Gradients**, clipped one by one to L1 norm Ξ. Formal guarantee: for any two sets of records of the same total weight n
+that differ in one unit (one record, or one person whose rows' weights add up to 1), at any θ,
 
     ‖clipped_mean(D, θ) − clipped_mean(D′, θ)‖₁ ≤ 2Ξ/n        (A, Appendix A; S, Appendix A)
 
 because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1. Clipped to
-Ξ in L2 (`order = 2`, for normal noise) the same holds with L2 norms. It needs
-a loss that looks at one row at a time: row r of its gradients depends on θ and on record r alone.
+Ξ in L2 (`order = 2`, for normal noise) the same holds with L2 norms. It needs a loss that looks at one row at a time: row
+r of its gradients depends on θ and on record r alone.
 
 Floating point adds to that: the two sums are rounded differently, by an amount that grows with the sum (nΞ) and not
 with the difference (2Ξ). `mean_sensitivity` is 2Ξ/n with that included. A dot product of k terms is wrong by at most
@@ -22,17 +22,20 @@ with one rounding.
 | a gradient above 1e307 times Ξ              | contributes 0: the factor would be too small to be accurate    |
 | gradients of another shape than the records | InvalidInput                                                   |
 | `bound` is inf                              | nothing is clipped; only for a bound that is proved elsewhere  |
+
+**Second moments** of rows scaled to ‖x‖₁ ≤ B (`mean_moments`), whose part of one unit has an L1 norm of at most
+`bound_on_moments`; the guarantee stands with their mechanism, in `copriv.mechanisms.statistics`.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import DataError, InvalidInput
-from copriv.model.records import BLOCK as BLOCK
-from copriv.model.records import InBlocks, Records
+from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.privacy.noise import Order
 from copriv.types import Array, Loss, is_linear
 
 ROUNDING = (BLOCK + 128) * 2.0**-53
@@ -43,18 +46,15 @@ SMALLEST_FACTOR = float(np.finfo(np.float64).tiny)
 
 def mean_sensitivity(bound: float, units: int) -> float:
     """How far one unit replaced can move `clipped_mean_gradient` in L1, in floating point: 2Ξ/n and its rounding."""
-    Ξ, n = bound, units
-    return 2.0 * Ξ / n + 2.0 * Ξ * ROUNDING
+    return 2.0 * bound / units + 2.0 * bound * ROUNDING
 
 
-def row_norms(rows: Float[Array, "records p"], order: Literal[1, 2] = 1) -> Float[Array, " records"]:
+def row_norms(rows: Float[Array, "records p"], order: Order = 1) -> Float[Array, " records"]:
     """‖row‖₁ or ‖row‖₂."""
     return np.asarray(np.abs(rows).sum(axis=1) if order == 1 else np.hypot.reduce(rows, axis=1))
 
 
-def clip_rows(
-    gradients: Float[Array, "records p"], bound: float, order: Literal[1, 2] = 1
-) -> Float[Array, "records p"]:
+def clip_rows(gradients: Float[Array, "records p"], bound: float, order: Order = 1) -> Float[Array, "records p"]:
     """Each row scaled by min(1, bound/‖row‖); a row that is not finite becomes 0."""
     finite = np.asarray(np.isfinite(gradients).all(axis=1))
     if not finite.all():
@@ -67,7 +67,7 @@ def clip_rows(
 
 
 def clipped_mean_gradient(
-    loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"], bound: float, order: Literal[1, 2] = 1
+    loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"], bound: float, order: Order = 1
 ) -> Float[Array, " p"]:
     """Σ w clip(∇ℓ, Ξ)/n at one θ: what an owner computes for one answer, one pass in blocks.
 
@@ -91,16 +91,16 @@ def exact_sum(parts: list[Array]) -> Array:
     return np.array([math.fsum(coordinate) for coordinate in np.stack(parts, axis=1).tolist()])
 
 
-def _clipped_sum(
-    loss: Loss, block: Records, theta: Float[Array, " p"], bound: float, order: Literal[1, 2]
-) -> Float[Array, " p"]:
+def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: float, order: Order) -> Array:
     """For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁."""
     x, y, w = block.features, block.target, block.weight
     if not is_linear(loss):
         return np.asarray(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
     limit = block.clipping_limits.get((bound, order))
     if limit is None:
-        limit = block.clipping_limits[bound, order] = _limits(block, bound, order)
+        limit = slope_limits(block.lengths if order == 1 else row_norms(x, order), bound)
+        limit.flags.writeable = False  # it is kept, and nothing else enforces the bound
+        block.clipping_limits[bound, order] = limit
     # Not x @ theta: its last bits depend on where in the block a row stands. A person with one row more would
     # move all the others, and at the hinge's kink a last bit is a whole gradient.
     predictions = np.einsum("ij,j->i", x, theta)
@@ -110,11 +110,10 @@ def _clipped_sum(
     return np.asarray((w * np.minimum(np.maximum(slope, -limit), limit)) @ x)
 
 
-def _limits(block: Records, bound: float, order: Literal[1, 2]) -> Float[Array, " records"]:
-    norms = block.lengths if order == 1 else row_norms(block.features, order)
+def slope_limits(norms: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
+    """Ξ/‖x‖ of rows of these norms: the slope φ′ at which a linear loss's gradient φ′·x is as long as Ξ."""
     limit: Array = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
     limit[limit < SMALLEST_FACTOR] = 0.0
-    limit.flags.writeable = False  # it is kept, and nothing else enforces the bound
     return limit
 
 
@@ -125,3 +124,46 @@ def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
             f"loss {loss.name!r}: gave shape {np.shape(values)} where {shape} is needed: one for each record"
         )
     return np.asarray(values, dtype=np.float64)
+
+
+def bound_on_moments(feature_bound: float, intercept: bool) -> float:
+    """M: bound on the L1 norm of a unit's second moments, without the constant 1 of an intercept."""
+    B = feature_bound
+    return B * B + 2.0 * B if intercept else B * B
+
+
+def multiplicity(n_parameters: int) -> Float[Array, " moments"]:
+    """Number of times that each upper-triangle entry occurs in the symmetric matrix: 1 on the diagonal, 2 off it."""
+    row, column = np.triu_indices(n_parameters)
+    return np.where(row == column, 1.0, 2.0)
+
+
+def unpack(moments: Float[Array, "*batch moments"], n_parameters: int) -> Float[Array, "*batch p p"]:
+    """The symmetric matrix of an upper triangle, row by row."""
+    row, column = np.triu_indices(n_parameters)
+    matrix = np.empty((*moments.shape[:-1], n_parameters, n_parameters))
+    matrix[..., row, column] = matrix[..., column, row] = moments
+    return matrix
+
+
+def into_reach(features: Float[Array, "records p"], bound: float, intercept: bool) -> Float[Array, "records p"]:
+    """Rows scaled to ‖x‖₁ ≤ bound, as the sensitivity assumes, and the intercept set to 1."""
+    x = features.copy()
+    own = x[:, :-1] if intercept else x
+    norms = np.abs(own).sum(axis=1)
+    with np.errstate(over="ignore"):
+        own *= np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))[:, None]
+    if intercept:
+        x[:, -1] = 1.0
+    return x
+
+
+def mean_moments(records: Records, bound: float, intercept: bool) -> Float[Array, " moments"]:
+    """The upper triangle of Σ w xxᵀ/n over rows of `into_reach`, blocks added up with one rounding."""
+    row, column = np.triu_indices(records.n_parameters)
+    sums = []
+    for start in range(0, len(records), BLOCK):
+        rows = slice(start, start + BLOCK)
+        x = into_reach(records.features[rows], bound, intercept)
+        sums.append(((records.weight[rows, None] * x).T @ x)[row, column])
+    return np.asarray(exact_sum(sums) / records.weight.sum())

@@ -1,16 +1,25 @@
-"""Noise as it is stated: the law of a draw and its scale, and the seam behind which it is added in earnest.
+"""Noise as it is stated: its law, how much of it a budget buys, and the seam behind which it is added in earnest.
 
 A mechanism states law and scale. An owner adds the noise by a vetted sampler (`Releases`); a simulation draws it from
 a generator (`simulated_noise`), which nothing that serves real answers can reach.
+
+Sequential composition: m answers that are each (ε/m)-private are together ε-private, however the questions were
+chosen (A, Thm 1; S, Thm 1). The papers take m = T; an owner that refuses answer m + 1 needs only its own m (erratum 8).
+What m answers cost together with δ is in `copriv.privacy.approximate`.
 """
 
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import Literal, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float
 
-from copriv.types import Array
+from copriv.errors import InvalidInput
+from copriv.model.records import InBlocks, Records
+from copriv.types import Array, Loss
+from copriv.validation import count, positive
 
 Order = Literal[1, 2]
 """The order of a norm, L1 or L2."""
@@ -40,6 +49,31 @@ class Noise:
     scale: Float[Array, " length"]
 
 
+def laplace_scale(gradient_bound: float, answers: int, records: int, epsilon: float, overlap: int = 1) -> float:
+    """b = 2 Ξ m κ / (n ε), the scale of the noise on each coordinate of each answer.
+
+    Replacing one of n records moves the mean of gradients of L1 norm at most Ξ by at most 2Ξ/n in L1, and each of m
+    answers may spend ε/m; a record that κ owners hold is answered for κ times (A, Thm 1; S, Thm 1 and Assumption 1).
+    Raises InvalidInput on anything that is not positive.
+    """
+    Ξ, ε = positive("gradient_bound", gradient_bound), positive("epsilon", epsilon)
+    m, n, κ = count("answers", answers), count("records", records), count("overlap", overlap)
+    return 2.0 * Ξ * m * κ / (n * ε)
+
+
+def epsilon_per_answer(epsilon: float, answers: int, overlap: int = 1) -> Fraction:
+    """ε/(mκ), exactly: what the ledger is charged for one answer."""
+    return Fraction(positive("epsilon", epsilon)) / (count("answers", answers) * count("overlap", overlap))
+
+
+def check_value(value: Array, length: int) -> None:
+    """Raises InvalidInput for what is not a vector of finite numbers."""
+    if value.shape != (length,):
+        raise InvalidInput(f"release: expected {length} numbers, not shape {value.shape}")
+    if not np.isfinite(value).all():
+        raise InvalidInput("release: every entry must be finite; a NaN would be answered as 0")
+
+
 @runtime_checkable
 class Releases(Protocol):
     """Adds fresh noise to a vector whose sensitivity it was made for."""
@@ -47,21 +81,29 @@ class Releases(Protocol):
     @property
     def scale(self) -> float:
         """Scale of the noise on each coordinate: b of a Laplace draw, the standard deviation of a normal one."""
-        ...
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
         """`value` with fresh noise. Raises InvalidInput on a wrong shape, NaN or infinity: nothing is drawn then."""
-        ...
 
 
 @runtime_checkable
 class Waits(Protocol):
-    """Noise that may be drawn before the query that it is for (`copriv.privacy.ahead`)."""
+    """Noise that may be drawn before the query that it is for (`copriv.privacy.laplace.DrawnAhead`)."""
 
     def draw(self) -> None:
         """Draw the next answer's noise now, unless there is some in waiting."""
-        ...
 
     def drop(self) -> None:
         """Forget the noise in waiting."""
-        ...
+
+
+@runtime_checkable
+class PrivateAnswer(Protocol):
+    """A mechanism with everything agreed already inside it; `answer` may be called once the ledger is charged."""
+
+    @property
+    def ahead(self) -> Waits | None:
+        """The noise that may be drawn before a query, where the mechanism allows it."""
+
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """What leaves the owner. Fresh noise each time."""

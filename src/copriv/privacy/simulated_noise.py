@@ -13,48 +13,31 @@ from copriv.privacy.noise import Law
 from copriv.types import Array
 
 
-class SimulatedLaplace:
-    """Standard Laplace draws for many runs, each run from a stream of its own.
+def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...]) -> Array:
+    """Draws of scale 1 from a generator."""
+    return {Law.LAPLACE: rng.laplace, Law.NORMAL: rng.normal}[law](size=shape)
+
+
+class SimulatedNoise:
+    """Draws of scale 1 for many runs, each run from a stream of its own.
 
     Run r's draws depend on (seed, r) alone: not on how many runs share a batch, nor on who computes them.
     """
 
     CHUNK = 64
 
-    def __init__(self, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int) -> None:
-        self._streams = [np.random.default_rng(seed) for seed in seeds]
+    def __init__(self, law: Law, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int) -> None:
+        self._law, self._streams = law, [np.random.default_rng(seed) for seed in seeds]
         self._shape, self._left, self._chunk = shape, length, np.empty((0,))
         self._at = 0
 
     def __call__(self, k: int) -> Float[Array, "runs *shape"]:
-        """The next iteration's draws for every run, of scale 1."""
+        """The next iteration's draws for every run."""
         if self._at == len(self._chunk):
             size = min(self.CHUNK, self._left)
             self._left -= size
-            self._chunk = np.stack([self._drawn(s, (size, *self._shape)) for s in self._streams], axis=1)
+            self._chunk = np.stack([draws(s, self._law, (size, *self._shape)) for s in self._streams], axis=1)
             self._at = 0
         self._at += 1
-        draws: Array = self._chunk[self._at - 1]
-        return draws
-
-    def _drawn(self, stream: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return stream.laplace(size=shape)
-
-
-class SimulatedNormal(SimulatedLaplace):
-    """Standard normal draws, in the same way."""
-
-    def _drawn(self, stream: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        return stream.normal(size=shape)
-
-
-SIMULATED: dict[Law, type[SimulatedLaplace]] = {Law.LAPLACE: SimulatedLaplace, Law.NORMAL: SimulatedNormal}
-
-
-def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...]) -> Array:
-    """Draws of scale 1 from a generator."""
-    match law:
-        case Law.LAPLACE:
-            return rng.laplace(size=shape)
-        case Law.NORMAL:
-            return rng.normal(size=shape)
+        drawn: Array = self._chunk[self._at - 1]
+        return drawn

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import DataError, InvalidInput
@@ -43,10 +43,6 @@ COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
 ROWS = 5_000
 """Most rows used in cross-validation; more do not change k."""
-LARGEST = 1e50
-"""Largest size of an input: it is squared more than once."""
-ROUNDED = 0.05
-"""A kink is spread over this part of the targets' range, to either side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +56,6 @@ class Personalized(Shown):
     """Share of the bootstrap draws in which each was best; they add up to 1."""
     rows: int
     """Number of the owner's rows, or of persons where they are the units."""
-    own_level: Bool[np.ndarray, " candidates"] | None = None
-    """Whether a candidate's intercept is the owner's own, whatever its k."""
 
     @property
     def common_share(self) -> float:
@@ -119,26 +113,22 @@ def personalized(
         if records is not None:
             _refuse_what_overflows(f"{whose}features", records.features, "give features in another unit")
             _refuse_what_overflows(f"{whose}target", records.target, "give targets in another unit")
-    home = Home(problem.loss, problem.regularizer.strength, centre, _metric(problem), problem.terms.model.intercept)
+    if problem.public is None and problem.preconditioner is not None:
+        metric = np.asarray(np.linalg.inv(problem.preconditioner))
+    else:
+        metric = _moments(problem.public or problem.owners[0])
+    home = Home(problem.loss, problem.regularizer.strength, centre, metric, agreement.model.intercept)
     return home.personalized(problem.owners[0], np.random.default_rng(seed))
 
 
 def _refuse_what_overflows(name: str, values: Array, remedy: str) -> None:
     largest = float(np.abs(values).max())
-    if largest > LARGEST:
+    if largest > 1e50:  # it is squared more than once
         raise InvalidInput(f"{name}: a number is {largest:.3g} in size, and squares of such overflow; {remedy}")
 
 
-def _metric(problem: Problem) -> Float[Array, "p p"]:
-    """Curvature up to a factor: second moments of public rows, or the inverse preconditioner, or own second moments."""
-    if problem.public is not None:
-        return _moments(problem.public)
-    if problem.preconditioner is not None:
-        return np.asarray(np.linalg.inv(problem.preconditioner))
-    return _moments(problem.owners[0])
-
-
 def _moments(records: Records) -> Float[Array, "p p"]:
+    """Second moments of the rows: the curvature of their fitness up to a factor."""
     share = records.weight / records.total
     moments = (records.features * share[:, None]).T @ records.features
     # Directions in which no row lies are held by the common model all the same; columns in units of their own.
@@ -176,8 +166,7 @@ class Home:
             if weight > 0:
                 model = self.fitted(own, k, model, own_level)
                 theta += weight * model
-        counts, free = zip(*self.candidates, strict=True)
-        return Personalized(theta, np.array(counts), weights, own.units, np.array(free))
+        return Personalized(theta, np.array([k for k, _ in self.candidates]), weights, own.units)
 
     def fitted(
         self, own: Records, count: float, near: Float[Array, " p"], own_level: bool = False
@@ -192,7 +181,7 @@ class Home:
         # k = 0 keeps a trace of the prior: what neither rows nor g determine stays as it came.
         pull = max(count, 1e-6) / n * self._unit(own) * (self._without_level if own_level else self.metric)
         if is_linear(self.loss):
-            return _newton(self.loss, own, self.strength, pull, self.centre, near)
+            return self._by_newton(self.loss, own, pull, near)
         return self._by_gradients(own, pull, near)
 
     @cached_property
@@ -244,6 +233,29 @@ class Home:
         np.add.at(lost, unit, total)
         return lost
 
+    def _by_newton(
+        self, loss: LinearLoss, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]
+    ) -> Float[Array, " p"]:
+        """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
+
+        φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too:
+        a kink is spread over a twentieth of the targets' range, to either side.
+        """
+        y = own.target
+        size = max(float(np.ptp(y)), 1e-3 * float(np.abs(y).max()), 1e-9)
+        h = size * (1e-4 if loss.smooth else 0.05)
+        f, unit = Penalized(
+            own.features,
+            own.weight / own.total,
+            lambda z: (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h),
+            lambda z: np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h),
+            self.strength * np.eye(len(near)) + pull,
+            pull @ self.centre,
+        ).scaled()
+        start = near / unit
+        least = 1e-18 * float(np.square(f.gradient(start, f.features @ start)).max())
+        return newton(f, start, lambda u, z, down: down <= max(1e-14, least), steps=60)[0] * unit
+
     def _by_gradients(self, own: Records, pull: Float[Array, "p p"], near: Float[Array, " p"]) -> Float[Array, " p"]:
         """The same minimum for a loss that gives only values and gradients, by L-BFGS-B."""
         share = own.weight / own.total
@@ -258,30 +270,3 @@ class Home:
             )
 
         return np.asarray(scipy.optimize.minimize(objective, near, jac=True, method="L-BFGS-B").x)
-
-
-def _width(loss: LinearLoss, own: Records) -> float:
-    """Half-width h over which slopes are averaged; wider for a loss with kinks."""
-    return (1e-4 if loss.smooth else ROUNDED) * max(
-        float(np.ptp(own.target)), 1e-3 * float(np.abs(own.target).max()), 1e-9
-    )
-
-
-def _newton(
-    loss: LinearLoss, own: Records, strength: float, pull: Array, centre: Array, near: Float[Array, " p"]
-) -> Float[Array, " p"]:
-    """argmin of mean φ_h(xᵀθ, y) + (c/2)‖θ‖² + ½(θ−centre)ᵀ·pull·(θ−centre), φ_h the mean of φ over z ± h.
-
-    φ_h is convex with slope (φ(z+h) − φ(z−h))/2h and curvature (φ′(z+h) − φ′(z−h))/2h, for a loss with kinks too.
-    """
-    y, h = own.target, _width(loss, own)
-    f, unit = Penalized(
-        own.features,
-        own.weight / own.total,
-        lambda z: (loss.value(z + h, y) - loss.value(z - h, y)) / (2.0 * h),
-        lambda z: np.maximum(loss.slope(z + h, y) - loss.slope(z - h, y), 0.0) / (2.0 * h),
-        strength * np.eye(len(centre)) + pull,
-        pull @ centre,
-    ).scaled()
-    least = 1e-18 * float(np.square(f.gradient(near / unit, f.features @ (near / unit))).max())
-    return newton(f, near / unit, lambda u, z, down: down <= max(1e-14, least), steps=60)[0] * unit

@@ -14,13 +14,12 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import data_specification
 from copriv.data.consortium import Opened, load_consortium
 from copriv.data.from_arrays import as_records, by_owner
-from copriv.data.preparation import public_bound
-from copriv.data.public import load_sample
+from copriv.data.public import load_sample, public_bound
 from copriv.data.random_features import longest
 from copriv.errors import AgreementError, DataError
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label
-from copriv.losses import by_name
+from copriv.mechanisms.one_answer import Common
 from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.model.records import Records
 from copriv.types import Array, Loss
@@ -109,7 +108,7 @@ class Problem(Shown):
             agreement,
             consortium.owners,
             consortium.public,
-            by_name(agreement.model.loss, agreement.model.threshold),
+            agreement.loss,
             consortium.target_bound,
             consortium.source,
             consortium.description,
@@ -148,7 +147,7 @@ class Problem(Shown):
             agreement,
             tuple(given.values()),
             sample,
-            loss or by_name(agreement.model.loss, agreement.model.threshold),
+            loss or agreement.loss,
             np.inf if sample is None else float(np.abs(sample.target).max()),
             "given",
             "records given as arrays",
@@ -166,7 +165,7 @@ class Problem(Shown):
             agreement,
             (sample,) * agreement.n_owners,
             sample,
-            loss or by_name(agreement.model.loss, agreement.model.threshold),
+            loss or agreement.loss,
             float(np.abs(sample.target).max()),
             "public",
             "",
@@ -178,9 +177,12 @@ class Problem(Shown):
 
     def under(self, agreement: Agreement) -> "Problem":
         """The same records under other terms; a public sample stands in for any number of owners."""
-        same = _fitness_terms(agreement) == _fitness_terms(self.terms)
-        known = self.known_optimum if same else None
-        owners = self.unbounded
+        now, then, owners, known = agreement.model, self.terms.model, self.unbounded, self.known_optimum
+        if any(
+            getattr(now, key) != getattr(then, key)
+            for key in ("loss", "threshold", "regularization", "theta_max", "intercept")
+        ):
+            known = None
         if self.stand_in:
             many = -(-agreement.n_owners // len(owners))
             owners = (owners * many)[: agreement.n_owners]
@@ -189,7 +191,17 @@ class Problem(Shown):
     @cached_property
     def agreement(self) -> Agreement:
         """The terms, with a number for Ξ where they say "proved"."""
-        return _proved(self.terms, self.feature_bound, self.target_bound, self.loss)
+        model = self.terms.model
+        if model.gradient_bound != "proved":
+            return self.terms
+        if self.feature_bound is None or not np.isfinite(self.target_bound):
+            raise AgreementError(
+                'model.gradient_bound: "proved" needs a bound on the features (data.feature_bound) and on the target; '
+                "give a number instead and it is enforced by clipping"
+            )
+        reach = self.feature_bound + float(model.intercept)
+        proved = gradient_bound_over(self.loss, reach, self.target_bound, self.feasible_set)
+        return self.terms.replace(model={"gradient_bound": proved})
 
     @cached_property
     def feature_bound(self) -> float | None:
@@ -283,6 +295,12 @@ class Problem(Shown):
         return FeasibleSet(self.terms.model.theta_max)
 
     @property
+    def common(self) -> Common:
+        """What a mechanism uses besides records, where owners answer once."""
+        p, B, P = self.n_parameters, self.feature_bound, self.preconditioner
+        return Common(self.loss, p, B, P, self.regularizer, self.feasible_set)
+
+    @property
     def start(self) -> Array:
         """θ before the first answer."""
         start = self.terms.agreement.start
@@ -305,12 +323,6 @@ class Problem(Shown):
     def optimum(self) -> Optimum:
         """θ*, certified."""
         return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
-
-
-def _fitness_terms(agreement: Agreement) -> tuple[Any, ...]:
-    """The terms that decide what is fitted."""
-    model = agreement.model
-    return (model.loss, model.threshold, model.regularization, model.theta_max, model.intercept)
 
 
 def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
@@ -336,17 +348,3 @@ def _says_nothing(label: Any) -> bool:
         return bool(label == "" or label != label)
     except TypeError:  # some libraries' "missing" cannot be compared
         return True
-
-
-def _proved(agreement: Agreement, feature_bound: float | None, target_bound: float, loss: Loss) -> Agreement:
-    """The agreement with a number for Ξ where it says "proved"."""
-    if agreement.model.gradient_bound != "proved":
-        return agreement
-    if feature_bound is None or not np.isfinite(target_bound):
-        raise AgreementError(
-            'model.gradient_bound: "proved" needs a bound on the features (data.feature_bound) and on the target; '
-            "give a number instead and it is enforced by clipping"
-        )
-    reach = feature_bound + float(agreement.model.intercept)
-    proved = gradient_bound_over(loss, reach, target_bound, FeasibleSet(agreement.model.theta_max))
-    return agreement.replace(model={"gradient_bound": proved})

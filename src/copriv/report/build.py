@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from copriv.agreement import Agreement
+from copriv.display.run import verdict_fields
 from copriv.errors import CoprivError, UsageError
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, text_of
 from copriv.report.caveats import not_covered
 from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
-from copriv.report.realised import beside
 from copriv.version import __version__
 
 SCHEMA = "copriv.report/1"
@@ -53,20 +53,28 @@ def document(
         raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
     held = read_ledger(Path(ledger), head, None if witness is None else Path(witness))
     own = {agreement.fingerprint: agreement for agreement in agreements}
-    owner = held.totals.owner
+    totals, owner = held.totals, held.totals.owner
     files: dict[str, RunRead] = {}
     for file in runs:
         if file.model is not None:
             Model.load(file.model, unfinished)
-        read = read_run(file, owner, None, authority)
+        read = read_run(file, owner, authority)
         files[read.verdict.run] = read
     problems = [_problem("ledger", held.problem)] if held.problem else []
     entries = []
-    for run, totals in held.totals.runs.items():
-        entry, wrong = _run(held, run, totals, files.get(run), own)
+    for run in totals.runs:
+        entry, wrong = _run(held, run, files.get(run), own)
         entries.append(entry)
         problems += wrong
-    problems += _unpaid(held, files)
+    problems += [
+        _problem(
+            "run",
+            f"run {printable(run)[:8]}: the ledger knows nothing of it, and its file has {len(file.answers)} answers of "
+            f"{printable(owner) or 'this owner'}: it is another owner's ledger, or an older copy",
+        )
+        for run, file in files.items()
+        if run not in totals.runs
+    ]
     return {
         "schema": SCHEMA,
         "ok": not problems,
@@ -74,12 +82,24 @@ def document(
         "version": __version__,
         "owner": printable(owner),
         "problems": problems,
-        "ledger": _ledger(held),
-        "budget": {
-            "epsilon": _budget(held.totals.lifetime, held.totals.spent, held.totals.ahead, held.totals.before),
-            "delta": _budget(held.totals.lifetime_delta, held.totals.spent_delta),
+        "ledger": {
+            "file": printable(held.name),
+            "whole": not held.problem,
+            "problem": printable(held.problem, 1000),
+            "lines": totals.lines,
+            "identity": totals.identity,
+            "remark": printable(totals.remark),
+            "head": totals.head,
+            "first": held.first,
+            "last": held.last,
+            "against_witness": held.against_witness,
+            "against_head": held.against_head,
         },
-        "meaning": meaning(held.totals.committed, held.totals.spent_delta),
+        "budget": {
+            "epsilon": _budget(totals.lifetime, totals.spent, totals.ahead, totals.before),
+            "delta": _budget(totals.lifetime_delta, totals.spent_delta),
+        },
+        "meaning": meaning(totals.committed, totals.spent_delta),
         "runs": entries,
         "not_covered": not_covered(held, entries),
         "docs": docs,
@@ -97,23 +117,6 @@ def meaning(epsilon: Fraction, delta: Fraction) -> dict[str, float | None]:
     return {"factor": math.exp(ε) if ε < 700 else None, "guess": min(guess, 1.0), "fails": δ}
 
 
-def _ledger(held: LedgerRead) -> dict[str, Any]:
-    totals = held.totals
-    return {
-        "file": printable(held.name),
-        "whole": not held.problem,
-        "problem": printable(held.problem, 1000),
-        "lines": totals.lines,
-        "identity": totals.identity,
-        "remark": printable(totals.remark),
-        "head": totals.head,
-        "first": held.first,
-        "last": held.last,
-        "against_witness": held.against_witness,
-        "against_head": held.against_head,
-    }
-
-
 def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), before: Fraction = Fraction(0)) -> Any:
     left = max(lifetime - spent - ahead, Fraction(0))
     parts = {"lifetime": lifetime, "spent": spent, "ahead": ahead, "before": before, "left": left}
@@ -122,25 +125,20 @@ def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), 
 
 
 def _run(
-    held: LedgerRead, run: str, totals: RunTotals, file: RunRead | None, own: dict[str, Agreement]
+    held: LedgerRead, run: str, file: RunRead | None, own: dict[str, Agreement]
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """One run of the ledger, with all that is known of it, and what does not fit."""
-    paid = held.runs.get(run, Paid())
+    paid, totals, owner = held.runs.get(run, Paid()), held.totals.runs[run], held.totals.owner
     agreement = own.get(totals.fingerprint)
     wrong: list[str] = []
     if file is not None and file.verdict.agreement.fingerprint != totals.fingerprint:
         wrong.append("its file is under another agreement than the ledger was charged for")
     elif agreement is None and file is not None:
         agreement = file.verdict.agreement
-    known = agreement if agreement is not None and held.totals.owner in agreement.owner_names else None
-    if agreement is not None and known is None:
+    if agreement is not None and owner not in agreement.owner_names:
         wrong.append("the agreement does not name this ledger's owner")
-    if known is not None:
-        wrong += _not_as_agreed(known, held.totals.owner, totals)
-    compared = None if file is None else _compared(held, paid, file)
-    if compared is not None:
-        wrong += _of_comparison(compared)
-    entry = {
+        agreement = None
+    entry: dict[str, Any] = {
         "run": printable(run),
         "fingerprint": printable(totals.fingerprint),
         "began": paid.began,
@@ -155,30 +153,38 @@ def _run(
             "released": totals.answered,
             "lost": totals.charged - totals.answered,
         },
-        "agreement": None if known is None else _promised(known, held.totals.owner, totals.fingerprint in own),
-        "file": None if file is None else _checked(file),
-        "compared": compared,
-        "beside": None if known is None else beside(known, held.totals.owner, totals, file),
+        "agreement": None,
+        "file": None,
+        "compared": None,
+        "beside": None,
     }
-    # Of a file that is not what it says, nothing is held against the ledger.
-    where = "run" if file is None or file.verdict.ok else "file"
-    problems = [_problem(where, f"run {printable(run)[:8]}: {what}") for what in wrong]
-    if file is not None and not file.verdict.ok:
-        many = len(file.verdict.problems)
-        said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
-        problems.append(
-            _problem("file", f"run {printable(run)[:8]}: its file is not what it says ({many} in all): {said}")
-        )
-    return entry, problems
+    if agreement is not None:
+        wrong += _not_as_agreed(agreement, owner, totals)
+        entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
+        entry["beside"] = _beside(agreement, owner, totals, file)
+    if file is None:
+        return entry, [_of_run("run", run, what) for what in wrong]
+    entry["file"], entry["compared"] = _checked(file), _compared(held, paid, file)
+    words = {
+        "different": "answers in its file have other numbers than the ledger's",
+        "only_run": "answers in its file, signed as this owner's, are not in the ledger",
+        "other_point": "queries in its file were charged at another point",
+        "other_head": "answers in its file came with a head that the ledger never had",
+    }
+    wrong += [f"{entry['compared'][key]} {what}" for key, what in words.items() if entry["compared"][key]]
+    if file.verdict.ok:
+        return entry, [_of_run("run", run, what) for what in wrong]
+    many = len(file.verdict.problems)
+    said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
+    wrong.append(f"its file is not what it says ({many} in all): {said}")
+    return entry, [_of_run("file", run, what) for what in wrong]  # nothing of it is held against the ledger
 
 
 def _not_as_agreed(agreement: Agreement, owner: str, totals: RunTotals) -> list[str]:
     """Whether the ledger was charged as the agreement says, exactly."""
-    terms = agreement.owner[agreement.owner_names.index(owner)]
-    wrong = []
-    if (totals.epsilon, totals.delta, totals.cap) != (
-        Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers,
-    ):  # fmt: skip
+    terms, wrong = agreement.terms_of(owner), []
+    agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
+    if (totals.epsilon, totals.delta, totals.cap) != agreed:
         wrong.append("its budget or number of answers in the ledger is not that of the agreement")
     if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
         wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
@@ -187,7 +193,7 @@ def _not_as_agreed(agreement: Agreement, owner: str, totals: RunTotals) -> list[
 
 def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:
     """What an agreement takes of this owner, and with which guarantee."""
-    terms = agreement.owner[agreement.owner_names.index(owner)]
+    terms = agreement.terms_of(owner)
     mechanism = agreement.mechanism
     try:
         what, noise = mechanism.leaves(agreement, terms)
@@ -219,29 +225,17 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
 
 def _checked(file: RunRead) -> dict[str, Any]:
     """What `copriv verify` says of the run's file, and who asked."""
-    verdict = file.verdict
+    said = verdict_fields(file.verdict)
+    keys = ("ok", "problems", "lines", "head", "outcome", "queries", "answers", "authority", "rounding")
     return {
         "file": printable(file.name),
-        "ok": verdict.ok,
-        "problems": [
-            {"line": one.line, "what": printable(one.what)} for one in verdict.problems[:_MOST_PROBLEMS]
-        ],
-        "lines": verdict.lines,
-        "head": verdict.head,
-        "outcome": verdict.outcome,
-        "queries": verdict.stepped,
-        "answers": {printable(name): count for name, count in verdict.answers.items()},
-        "authority": verdict.authority,
-        "rounding": verdict.rounding,
-        "model": bool(verdict.record),
-        "asked_by": [_certificate(asker) for asker in file.askers],
-        "own_certificate": None if file.own is None else _certificate(file.own),
-    }  # fmt: skip
-
-
-def _certificate(asker: Any) -> dict[str, str]:
-    first, last = (when.isoformat(timespec="seconds") for when in asker.valid)
-    return {"name": printable(asker.name), "sha256": asker.fingerprint, "from": first, "until": last}
+        **{key: said[key] for key in keys},
+        "problems": [one | {"what": printable(one["what"])} for one in said["problems"][:_MOST_PROBLEMS]],
+        "answers": {printable(name): count for name, count in said["answers"].items()},
+        "model": bool(file.verdict.record),
+        "asked_by": list(file.askers),
+        "own_certificate": file.own,
+    }
 
 
 def _compared(held: LedgerRead, paid: Paid, file: RunRead) -> dict[str, int]:
@@ -258,28 +252,54 @@ def _compared(held: LedgerRead, paid: Paid, file: RunRead) -> dict[str, int]:
     }
 
 
-def _of_comparison(compared: dict[str, int]) -> list[str]:
-    said = {
-        "different": "answers in its file have other numbers than the ledger's",
-        "only_run": "answers in its file, signed as this owner's, are not in the ledger",
-        "other_point": "queries in its file were charged at another point",
-        "other_head": "answers in its file came with a head that the ledger never had",
-    }
-    return [f"{compared[key]} {words}" for key, words in said.items() if compared[key]]
+def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead | None) -> list[dict[str, Any]]:
+    """What was agreed, expected and came of a run, each a number or None; `source` says whose word the last one is.
+
+    What was spent is the ledger's, how often everybody was asked the run's file's. Of ψ, and of what was expected, only the
+    learner's model file says anything: from public rows, on the learner's word, which it signed. Nothing is taken from a
+    model file in which anything is wrong.
+    """
+    record = {} if file is None else file.verdict.record
+    terms = agreement.terms_of(owner)
+    ε, δ = agreement.mechanism.spent_after(agreement, terms, agreement.answers)
+
+    def forecast(*place: str) -> float | None:
+        return _number(record, "forecast", *place)
+
+    stepped, estimate = (
+        None if file is None else file.verdict.stepped,
+        _number(record, "realised", "public", "estimate"),
+    )
+    typical, *band = (forecast("relative_fitness", key) for key in ("median", "low", "high"))
+    rows: tuple[tuple[Any, ...], ...] = (
+        ("queries", agreement.queries, forecast("queries"), stepped, "run"),
+        ("answers", agreement.answers, forecast("answers", owner), totals.charged, "ledger"),
+        ("epsilon", float(ε), forecast("epsilon", owner), float(totals.spent), "ledger"),
+        ("delta", float(δ), forecast("delta", owner), float(totals.spent_delta), "ledger"),
+        ("error", None, typical, estimate, "learner"),
+    )
+    said = [dict(zip(("what", "agreed", "forecast", "realised", "source"), row, strict=True)) for row in rows]
+    said[-1]["band"] = None if None in band else band
+    return said
 
 
-def _unpaid(held: LedgerRead, files: dict[str, RunRead]) -> list[dict[str, str]]:
-    """Runs that the ledger knows nothing of."""
-    return [
-        _problem(
-            "run",
-            f"run {printable(run)[:8]}: the ledger knows nothing of it, and its file has {len(file.answers)} answers of "
-            f"{printable(held.totals.owner) or 'this owner'}: it is another owner's ledger, or an older copy",
-        )
-        for run, file in files.items()
-        if run not in held.totals.runs
-    ]
+def _number(record: Any, *place: str) -> float | None:
+    """The number at a place of a record that somebody else wrote; None where anything else stands there."""
+    for key in place:
+        record = record.get(key) if isinstance(record, dict) else None
+    if (
+        isinstance(record, bool)
+        or not isinstance(record, int | float)
+        or abs(record) > 1e300
+        or not math.isfinite(record)
+    ):
+        return None
+    return float(record)
 
 
 def _problem(where: str, what: str) -> dict[str, str]:
     return {"where": where, "what": printable(what, 2000)}
+
+
+def _of_run(where: str, run: str, what: str) -> dict[str, str]:
+    return _problem(where, f"run {printable(run)[:8]}: {what}")

@@ -1,5 +1,6 @@
 """What a report says in words: what no ledger, run or proof covers."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from copriv.report.evidence import LedgerRead
@@ -48,69 +49,60 @@ ALWAYS = (
 
 def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, str]]:
     """What is not covered, with a title each: first what this very report could not check."""
-    unseen: list[tuple[str, str]] = []
-    if not held.against_witness and not held.against_head:
-        unseen.append(
-            (
-                "An older copy",
-                "The ledger was held against nothing from elsewhere (the keys' folder, or a head that was written down), so "
-                "this report cannot tell whether it is the newest copy.",
-            )
-        )
-    elif not held.against_head:
-        unseen.append(
-            (
-                "Ledger and keys set back together",
-                "The ledger agrees with its witness beside the keys. A copy of both, put back together, would agree too.",
-            )
-        )
-    without_file = [run["run"][:8] for run in runs if run["file"] is None]
-    if without_file:
-        unseen.append(
-            (
-                "Who asked",
-                f"Of {_runs(without_file)} the run's file was not given. The ledger does not say who asked, only what was "
-                "paid and at which points.",
-            )
-        )
-    without_terms = [run["run"][:8] for run in runs if run["agreement"] is None]
-    if without_terms:
-        unseen.append(
-            (
-                "What was promised",
-                f"Of {_runs(without_terms)} no agreement was given. The ledger says what was paid, not for one record or for "
-                "one person, and not with which noise.",
-            )
-        )
-    theirs = [run["run"][:8] for run in runs if run["agreement"] is not None and not run["agreement"]["own_copy"]]
-    if theirs:
-        unseen.append(
-            (
-                "The agreement's text",
-                f"The agreement of {_runs(theirs)} is the one in the run's file. It has the fingerprint that the ledger was "
-                "charged for, so it is the one that the owner answered under.",
-            )
-        )
     read = [run for run in runs if run["file"] is not None]
-    certified = [run["run"][:8] for run in read if run["agreement"] is not None and not run["agreement"]["keys_named"]]
-    if certified:
-        unseen.append(
-            (
-                "Who the other owners are",
-                f"The agreement of {_runs(certified)} does not name every owner's key. Whoever has its authority's key can "
-                "have answered in the name of an owner whose key it does not name.",
-            )
-        )
-    if read:
-        unseen.append(
-            (
-                "Answers that are missing",
-                "An answer that the owner paid for and the run does not have was lost on its way, or left out by the learner. "
-                "What the learner wrote after the last signed answer rests on its word, and so does the error of the model.",
-            )
-        )
-    return [{"title": title, "what": what} for title, what in (*unseen, *ALWAYS)]
+    agreed = [run for run in runs if run["agreement"] is not None]
+    unasked = _names(run for run in runs if run["file"] is None)
+    unpromised = _names(run for run in runs if run["agreement"] is None)
+    theirs = _names(run for run in agreed if not run["agreement"]["own_copy"])
+    certified = _names(run for run in agreed if run["file"] is not None and not run["agreement"]["keys_named"])
+    unseen = (
+        (
+            not held.against_witness and not held.against_head,
+            "An older copy",
+            "The ledger was held against nothing from elsewhere (the keys' folder, or a head that was written down), so "
+            "this report cannot tell whether it is the newest copy.",
+        ),
+        (
+            held.against_witness and not held.against_head,
+            "Ledger and keys set back together",
+            "The ledger agrees with its witness beside the keys. A copy of both, put back together, would agree too.",
+        ),
+        (
+            unasked,
+            "Who asked",
+            f"Of {unasked} the run's file was not given. The ledger does not say who asked, only what was paid and at which "
+            "points.",
+        ),
+        (
+            unpromised,
+            "What was promised",
+            f"Of {unpromised} no agreement was given. The ledger says what was paid, not for one record or for one person, "
+            "and not with which noise.",
+        ),
+        (
+            theirs,
+            "The agreement's text",
+            f"The agreement of {theirs} is the one in the run's file. It has the fingerprint that the ledger was charged for, "
+            "so it is the one that the owner answered under.",
+        ),
+        (
+            certified,
+            "Who the other owners are",
+            f"The agreement of {certified} does not name every owner's key. Whoever has its authority's key can have answered "
+            "in the name of an owner whose key it does not name.",
+        ),
+        (
+            read,
+            "Answers that are missing",
+            "An answer that the owner paid for and the run does not have was lost on its way, or left out by the learner. "
+            "What the learner wrote after the last signed answer rests on its word, and so does the error of the model.",
+        ),
+    )
+    said = (*((title, what) for holds, title, what in unseen if holds), *ALWAYS)
+    return [{"title": title, "what": what} for title, what in said]
 
 
-def _runs(names: list[str]) -> str:
-    return f"run{'s' if len(names) > 1 else ''} {', '.join(names)}"
+def _names(runs: Iterable[dict[str, Any]]) -> str:
+    """ "run a" or "runs a, b"; empty where there are none."""
+    names = [run["run"][:8] for run in runs]
+    return f"run{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""

@@ -3,18 +3,15 @@
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import datetime
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
+from copriv.formatting.sanitize import printable
 from copriv.network.keys import Certified, KeysRefused
 from copriv.network.store import RunStore, digest
 from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.ledger import LedgerDamaged
-from copriv.privacy.ledger.lines import START, Totals
+from copriv.privacy.ledger.lines import START, Line, Totals
 from copriv.privacy.ledger.read import read_lines, verify
 
 
@@ -44,7 +41,17 @@ class Paid:
     """SHA-256 of θ, by the query's identity."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """float64 numbers, by the query's identity."""
-    charged: Fraction = Fraction(0)
+
+    def note(self, line: Line) -> None:
+        """Take in one line of the run."""
+        match line.kind:
+            case "run":
+                self.began = line.time
+            case "charge":
+                self.first, self.last = self.first or line.time, line.time
+                self.queries[line.identity] = line.content
+            case "answer":
+                self.answers[line.identity] = bytes.fromhex(line.content)
 
 
 @dataclass(frozen=True)
@@ -76,7 +83,7 @@ def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRea
             heads.add(line.hash)
             times.append(line.time)
             if line.run:
-                _note(runs.setdefault(line.run, Paid()), line)
+                runs.setdefault(line.run, Paid()).note(line)
     except LedgerDamaged as error:
         problem = problem or str(error)
     first, last = (times[0], times[-1]) if times else ("", "")
@@ -85,25 +92,8 @@ def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRea
     )
 
 
-def _note(run: Paid, line: Any) -> None:
-    match line.kind:
-        case "run":
-            run.began = line.time
-        case "charge":
-            run.first, run.last = run.first or line.time, line.time
-            run.queries[line.identity] = line.content
-            run.charged += line.epsilon
-        case "answer":
-            run.answers[line.identity] = bytes.fromhex(line.content)
-
-
-@dataclass(frozen=True, eq=False)
-class Asker:
-    """Who asked, by the certificate with which queries were signed. `valid` is UTC."""
-
-    name: str
-    fingerprint: str
-    valid: tuple[datetime, datetime]
+Certificate = dict[str, str]
+"""Whose it is (`name`), its `sha256`, and `from` when `until` when it is valid, UTC."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +102,9 @@ class RunRead:
 
     name: str
     verdict: Verdict
-    askers: tuple[Asker, ...]
-    own: Asker | None
+    askers: tuple[Certificate, ...]
+    """With which queries were signed."""
+    own: Certificate | None
     """The owner's own certificate, by which its answers were checked."""
     answers: dict[str, tuple[bytes, str]]
     """Of the owner: its numbers, and the ledger's head that came with them, by the query's identity."""
@@ -121,40 +112,41 @@ class RunRead:
     """SHA-256 of θ, by the query's identity."""
 
 
-def read_run(file: RunFile, owner: str, agreement: Agreement | None, authority: bytes | None) -> RunRead:
+def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
     """Check a run's file. Raises StoreFailed or InvalidInput for what is none."""
-    verdict = verify_run(file.path, agreement, authority, file.model)
+    verdict = verify_run(file.path, None, authority, file.model)
+    askers, own = dict[str, Certificate](), list[Certificate | None]()
+    answers, points = dict[str, tuple[bytes, str]](), dict[str, str]()
     try:
-        askers, own, answers, points = _parties(file.path, owner, authority)
+        with closing(RunStore.read(file.path)) as store:
+            begun = next(iter(store.events("begun")), None)
+            trusted = authority or ("" if begun is None else str(begun.data.get("authority", ""))).encode()
+            for event in store.events("begun", "continued"):
+                if (asker := _named(trusted, event.data.get("learner"))) is not None:
+                    askers[asker["sha256"]] = asker
+            own = [
+                _named(trusted, e.data["certificate"]) for e in store.events("certified") if e.data["owner"] == owner
+            ]
+            for e in store.events("answer"):
+                if e.data["owner"] == owner:
+                    answers[e.data["identity"]] = e.numbers.tobytes(), e.data["chain_head"]
+            asked = {e.data["turn"]: digest(e.numbers) for e in store.events("asked")}
+            points = {
+                e.data["identity"]: asked[e.data["turn"]] for e in store.events("query") if e.data["owner"] == owner
+            }
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, sqlite3.Error):
         if verdict.ok:
             raise
-        askers, own, answers, points = (), None, {}, {}  # the check says what is wrong with the file
-    return RunRead(file.path.name, verdict, askers, own, answers, points)
+        return RunRead(file.path.name, verdict, (), None, {}, {})  # the check says what is wrong with the file
+    return RunRead(file.path.name, verdict, tuple(askers.values()), own[-1] if own else None, answers, points)
 
 
-def _parties(
-    path: Path, owner: str, authority: bytes | None
-) -> tuple[tuple[Asker, ...], Asker | None, dict[str, tuple[bytes, str]], dict[str, str]]:
-    with closing(RunStore.read(path)) as store:
-        begun = next(iter(store.events("begun")), None)
-        trusted = authority or ("" if begun is None else str(begun.data.get("authority", ""))).encode()
-        askers = {
-            asker.fingerprint: asker
-            for event in store.events("begun", "continued")
-            if (asker := _named(trusted, event.data.get("learner"))) is not None
-        }
-        own = [_named(trusted, e.data["certificate"]) for e in store.events("certified") if e.data["owner"] == owner]
-        answers = {a.identity: (a.gradient.tobytes(), a.chain_head) for a in store.answers() if a.owner == owner}
-        points = {query.identity: digest(query.theta) for _, _, query in store.queries() if query.owner == owner}
-    return tuple(askers.values()), own[-1] if own else None, answers, points
-
-
-def _named(authority: bytes, certificate: object) -> Asker | None:
+def _named(authority: bytes, certificate: object) -> Certificate | None:
     if not isinstance(certificate, str) or not certificate or not authority:
         return None
     try:
         party = Certified.by(authority, certificate)
     except (KeysRefused, InvalidInput, ValueError):
         return None  # the run's own check says that it is not of this authority
-    return Asker(party.name, party.fingerprint, party.valid)
+    first, last = (when.isoformat(timespec="seconds") for when in party.valid)
+    return {"name": printable(party.name), "sha256": party.fingerprint, "from": first, "until": last}

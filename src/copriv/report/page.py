@@ -32,7 +32,8 @@ def page(document: dict[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     templates.filters.update(
-        number=_number, time=_time,
+        number=lambda value: "–" if value is None else f"{value:.4g}",
+        time=lambda text: f"{text[:10]} {text[11:16]} UTC" if text else "–",  # ISO 8601; a ledger's times are UTC
         percent=lambda share: f"{100 * share:.3g} %",
         times=lambda count: {1: "once", 2: "twice"}.get(count, f"{count} times"),
         count=lambda count, what: f"{count} {what}" if count == 1 else f"{count} {what}s",
@@ -41,12 +42,3 @@ def page(document: dict[str, Any]) -> str:
     return templates.get_template("report.html").render(
         document=document, style=style, beside=_BESIDE, sources=_SOURCES
     )
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
-
-
-def _time(text: str) -> str:
-    """ISO 8601 as people read it; the ledger's times are UTC."""
-    return "–" if not text else f"{text[:10]} {text[11:16]} UTC"

@@ -1,15 +1,15 @@
-"""How the learner moves θ when a private answer arrives: one rule a file, each a few lines of state in, state out.
+"""How the learner moves θ when a private answer arrives: each rule a few lines of state in, state out.
 
 | rule | file             | who answers                | source                            |
 | ---- | ---------------- | -------------------------- | --------------------------------- |
-| S1   | sync_decay       | every owner, every round   | S, Alg. 1                         |
-| S2   | sync_averaged    | every owner, every round   | S, Alg. 2                         |
+| S1   | synchronous      | every owner, every round   | S, Alg. 1                         |
+| S2   | synchronous      | every owner, every round   | S, Alg. 2                         |
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
-and, for mechanisms by which every owner answers once: `solve_statistics`, `average_models`. Each file says of its rule
-all that anybody needs to know (`rule`), and puts it on the list here, `ALL`; nobody else compares names. Which of them
-an agreement names, and who its participants are: `copriv.agreement.participants`.
+and, for mechanisms by which every owner answers once, those in `one_answer`. Each file says of its rules all that
+anybody needs to know (`rule`), and they are on the list here, `ALL`; nobody else compares names. Which of them an
+agreement names, and who its participants are: `copriv.agreement.participants`.
 
 A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
 once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
@@ -21,17 +21,15 @@ rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) 
 from copriv.errors import AgreementError
 from copriv.rules.async_copies import A1, AsyncCopies
 from copriv.rules.async_memory import A2, AsyncMemory
-from copriv.rules.average_models import AverageModels
-from copriv.rules.descent import PLAIN, Descent, UpdateRule
-from copriv.rules.rule import Rule, Way
-from copriv.rules.solve_statistics import SolveStatistics
-from copriv.rules.sync_averaged import S2, SyncAveraged
-from copriv.rules.sync_decay import S1, SyncDecay
+from copriv.rules.one_answer import AverageModels, SolveStatistics
+from copriv.rules.rule import PLAIN, Aggregation, Descent, Rule, UpdateRule, Way
+from copriv.rules.synchronous import S1, S2, SyncAveraged, SyncDecay
 
 __all__ = [
     "ALL",
     "PLAIN",
     "WITHOUT_WAITING",
+    "Aggregation",
     "AsyncCopies",
     "AsyncMemory",
     "AverageModels",

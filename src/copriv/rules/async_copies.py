@@ -21,36 +21,24 @@ up for, tenfold at most.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
-from copriv.errors import InvalidInput
-from copriv.rules.bounds import Bound, Setting, checked_bound
-from copriv.rules.descent import Descent, Participant
-from copriv.rules.recursion import WithCopies
-from copriv.rules.rule import Rule
+from copriv.rules.bounds import Bound, Quantity, Setting, checked_bound
+from copriv.rules.rule import Descent, Points, Rule, Weights, Who, WithCopies
 from copriv.terms import AgreedTerms
 from copriv.types import Array
-from copriv.validation import count, positive
 
 SURPRISE = 1e-6
 """Probability of the answers under the agreed shares below which realised shares replace them."""
-LATELY, LEAST_ANSWERS = 0.1, 10
-"""Realised shares are those over so much of the run, or over so many answers an owner."""
-PRIOR_ANSWERS = 2.0
-"""An owner's answers that the agreed shares count for, once realised ones do."""
-MOST_MADE_UP_FOR = 10.0
-"""An owner that answers less often than its share is made up for so many times at most: its noise grows as much."""
 
 
 @dataclass(eq=False)
 class _State:
-    learner: Float[Array, "runs p"]
+    learner: Points
     copies: Float[Array, "runs owners p"]
-    middle: Float[Array, "runs p"]
+    middle: Points
     """θ̄ of the query that is out."""
     heard: Float[Array, "runs owners"]
     """c_i: answers so far."""
@@ -70,7 +58,7 @@ class AsyncCopies:
     Raises InvalidInput without a regulariser: the step is ρ/(T²σ), and σ is its strength.
 
     >>> import numpy as np
-    >>> from copriv.model.feasible_set import FeasibleSet, Regularizer
+    >>> from copriv.model.objective import FeasibleSet, Regularizer
     >>> from copriv.rules import AsyncCopies, Descent
     >>> rule = AsyncCopies(Descent(Regularizer(1e-3), FeasibleSet()), 0.01, 10, np.array([0.5, 0.5]))
     >>> state = rule.start(np.zeros((1, 2)))
@@ -86,71 +74,55 @@ class AsyncCopies:
     descent: Descent
     step_size: float | Float[Array, "runs 1"]
     horizon: int
-    weights: Float[Array, " owners"]
-    shares: Float[Array, " owners"] | None = None
+    weights: Weights
+    shares: Weights | None = None
     learner_step: str = "corrected"
 
     def __post_init__(self) -> None:
-        if not self.descent.regularizer.strength > 0:
-            raise InvalidInput(
-                "model.regularization: rule A1 steps by rho/(T^2 sigma), so it needs a regularization above 0 "
-                "(the papers use 1e-5); set one, or use rule A2"
-            )
+        WithCopies.require(self.descent.regularizer.strength)
 
-    def start(self, theta: Float[Array, "runs p"]) -> _State:
+    def start(self, theta: Points) -> _State:
         runs, N = len(theta), len(self.weights)
         copies = np.repeat(theta[:, None, :], N, axis=1)
         nobody = np.zeros((runs, N)), np.zeros((runs, N)), np.zeros(runs), np.zeros(runs, dtype=bool)
         return _State(theta.copy(), copies, theta.copy(), *nobody, 0)
 
-    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Who) -> Points:
         state.middle = (state.learner + state.copies[np.arange(len(participant)), participant]) / 2
         return state.middle
 
-    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
+    def step(self, state: _State, participant: Who, answer: Points) -> _State:
         N, T, ρ = len(self.weights), self.horizon, self.step_size
         g, box = self.descent.regularizer, self.descent.feasible_set
         α = ρ / (T**2 * g.strength)
         factor = self.weights[participant] / (N * self._share(state, participant))
-        c_L = 0.5 if self.learner_step == "corrected" else (N - 1) / N
         θ = state.middle
-        pull = self.descent.along(g.gradient(θ))
-        push = self.descent.along(answer)
-        state.copies[np.arange(len(participant)), participant] = box.project(
-            θ - N * α * (pull / (2 * N) + factor[:, None] * push)
-        )
-        state.learner = box.project(θ - c_L * α * pull)
+        pull, push = self.descent.along(g.gradient(θ)), factor[:, None] * self.descent.along(answer)
+        state.copies[np.arange(len(participant)), participant] = box.project(θ - N * α * (pull / (2 * N) + push))
+        state.learner = box.project(θ - _learner_step(self.learner_step, N) * α * pull)
         return state
 
-    def _share(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, " runs"]:
+    def _share(self, state: _State, participant: Who) -> Float[Array, " runs"]:
         """The participant's share of the answers in each run: as agreed, or as realised once `strays` holds."""
-        π, run = self._agreed[participant], np.arange(len(participant))
-        prior, before = PRIOR_ANSWERS * len(self.weights), state.heard[run, participant]
+        N, run = len(self.weights), np.arange(len(participant))
+        π = np.full(len(run), 1.0 / N) if self.shares is None else self.shares[participant]
+        # The agreed shares count for two answers an owner, once realised ones do.
+        prior, before = 2.0 * N, state.heard[run, participant]
         state.surprise += np.log((prior * π + before) / ((prior + state.k) * π))
         state.strays |= state.surprise > -np.log(SURPRISE)
         state.heard[run, participant] = before + 1.0
         state.k += 1
-        window = max(LATELY * self.horizon, LEAST_ANSWERS * len(self.weights))
+        window = max(0.1 * self.horizon, 10 * N)
         now = math.exp(state.k / window)
         state.lately[run, participant] += now
         # Σ e^(j/w) over j = 1 … k, and all in answers of today.
         every = (1.0 - 1.0 / now) / (1.0 - math.exp(-1.0 / window))
         realised = (prior * π + state.lately[run, participant] / now) / (prior + every)
-        return np.asarray(np.where(state.strays, np.maximum(realised, π / MOST_MADE_UP_FOR), π))
+        # Whoever answers ten times less often than its share is made up for no further: its noise grows as much.
+        return np.asarray(np.where(state.strays, np.maximum(realised, π / 10.0), π))
 
-    @cached_property
-    def _agreed(self) -> Float[Array, " owners"]:
-        N = len(self.weights)
-        return np.full(N, 1.0 / N) if self.shares is None else self.shares
-
-    def model(self, state: _State) -> Float[Array, "runs p"]:
+    def model(self, state: _State) -> Points:
         return state.learner
-
-
-def a1_recursion(step: float, horizon: int, learner_step: float = 0.5) -> WithCopies:
-    """With α = ρ/T². Raises InvalidInput."""
-    T, ρ = count("horizon", horizon), positive("step", step)
-    return WithCopies(ρ / T**2, learner_step)
 
 
 class _A1(Rule):
@@ -162,34 +134,29 @@ class _A1(Rule):
     )
 
     def update(
-        self,
-        agreed: AgreedTerms,
-        descent: Descent,
-        weights: Float[Array, " participants"],
-        shares: Float[Array, " participants"] | None = None,
+        self, agreed: AgreedTerms, descent: Descent, weights: Weights, shares: Weights | None = None
     ) -> AsyncCopies:
         terms = agreed.agreement
         return AsyncCopies(descent, agreed.step, terms.horizon, weights, shares, terms.learner_step)
 
     def recursion(self, agreed: AgreedTerms) -> WithCopies:
-        N, terms = agreed.n_owners, agreed.agreement
-        return a1_recursion(agreed.step, terms.horizon, 0.5 if terms.learner_step == "corrected" else (N - 1) / N)
+        terms = agreed.agreement
+        return WithCopies(agreed.step / terms.horizon**2, _learner_step(terms.learner_step, agreed.n_owners))
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:
-        return (
-            *a_theorem_2(setting, "cost"),
-            a_as_printed(setting, "cost"),
-            *a_theorem_2(setting),
-            a_as_printed(setting),
-        )
+        quantities: tuple[Quantity, ...] = ("cost", "squared parameter error")
+        return tuple(bound for q in quantities for bound in (*a_theorem_2(setting, q), a_as_printed(setting, q)))
 
 
 A1 = _A1()
 
 
-def a_theorem_2(
-    setting: Setting, quantity: Literal["cost", "squared parameter error"] = "squared parameter error"
-) -> tuple[Bound, ...]:
+def _learner_step(agreed: str, owners: int) -> float:
+    """c_L."""
+    return 0.5 if agreed == "corrected" else (owners - 1) / owners
+
+
+def a_theorem_2(setting: Setting, quantity: Quantity = "squared parameter error") -> tuple[Bound, ...]:
     """A Thm 2 for rule A1, from its appendix: as published, and with √p in ν_i and the cap m.
 
     The constants of eq. (8) are not used: they are swapped and a 1/T is dropped (erratum 6). λ = 1 − 1/(2N) in both: as
@@ -198,17 +165,11 @@ def a_theorem_2(
     """
     s, T = setting, setting.horizon
     α = s.step / T**2
-    usable = s.regularization > 0 and math.isfinite(s.regularizer_bound)
-    needs = [
-        *s.assumed,
-        (s.regularization > 0, "g strongly convex"),
-        (math.isfinite(s.regularizer_bound), "gradients of g bounded over Θ"),
-        (α < 1, "ρ/T² < 1"),
-    ]
+    needs = [*_needed(s), (α < 1, "ρ/T² < 1")]
     why = f"limsup over iterations, step ρ/T² and noise kept; not a statement at T = {T} (erratum 5); c_L = 1/2"
 
     def value(ν: Float[Array, " kinds"]) -> float:
-        if not usable:
+        if not _usable(s):
             return math.inf
         C, N, σ = s.regularizer_bound + s.gradient_bound, float(s.numbers.sum()), s.regularization
         total = 1.0 + N * float(s.numbers @ (1.0 + ν / C) ** 2)
@@ -217,17 +178,14 @@ def a_theorem_2(
         return error if quantity == "squared parameter error" else C * math.sqrt(error)
 
     published = 2.0 * math.sqrt(2.0) * s.gradient_bound * T / (s.total_records * s.epsilon)
+    one_coordinate = f"{why}; noise of one coordinate (erratum 4)"
     return (
-        checked_bound(
-            "A, Thm 2, as published", value(published), needs, f"{why}; noise of one coordinate (erratum 4)", quantity
-        ),
+        checked_bound("A, Thm 2, as published", value(published), needs, one_coordinate, quantity),
         checked_bound("A, Thm 2, corrected", value(np.sqrt(s.noise_moments)), needs, why, quantity),
     )
 
 
-def a_as_printed(
-    setting: Setting, quantity: Literal["cost", "squared parameter error"] = "squared parameter error"
-) -> Bound:
+def a_as_printed(setting: Setting, quantity: Quantity = "squared parameter error") -> Bound:
     """A (8), or (9) for the cost, in the printed form: c₁√S + c₂S with S = 1/T² + N Σ (1/T + 2√2/(nε_i))².
 
     With the constants that A, App. B defines, c₁ = NC²/σ² at the root and c₂ = 2N²C²√(N+1)/(σ²(1−√λ)) at the square,
@@ -235,23 +193,27 @@ def a_as_printed(
     constants of (9) are not given; f is C-Lipschitz on Θ, so C times the root of (8) is what follows, and stands here.
     """
     s, T, N = setting, setting.horizon, float(setting.numbers.sum())
-    C, σ = s.regularizer_bound + s.gradient_bound, s.regularization
-    needs = [*s.assumed, (σ > 0, "g strongly convex"), (math.isfinite(C), "gradients of g bounded over Θ")]
-    error = math.inf
-    if σ > 0 and math.isfinite(C):
+    C, σ, error = s.regularizer_bound + s.gradient_bound, s.regularization, math.inf
+    if _usable(s):
         S = 1.0 / T**2 + N * float(s.numbers @ (1.0 / T + 2.0 * math.sqrt(2.0) / (s.total_records * s.epsilon)) ** 2)
         c1, c2 = N * (C / σ) ** 2, 2.0 * N**2 * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N)
         error = s.step * (c1 * math.sqrt(S) + c2 * S)
-    of_parameters = quantity == "squared parameter error"
-    return checked_bound(
-        f"A, Thm 2, eq. ({8 if of_parameters else 9}), as printed",
-        error if of_parameters else C * math.sqrt(error),
-        needs,
-        "constants swapped and a 1/T gone against the appendix (erratum 6); noise of one coordinate (erratum 4)",
-        quantity,
-    )
+    why = "constants swapped and a 1/T gone against the appendix (erratum 6); noise of one coordinate (erratum 4)"
+    if quantity == "cost":
+        return checked_bound("A, Thm 2, eq. (9), as printed", C * math.sqrt(error), _needed(s), why, quantity)
+    return checked_bound("A, Thm 2, eq. (8), as printed", error, _needed(s), why, quantity)
 
 
 def _gap(owners: float) -> float:
     """1 − √λ = (1 − λ)/(1 + √λ) with λ = 1 − 1/(2N), which keeps its digits for many owners."""
     return 1.0 / (2.0 * owners) / (1.0 + math.sqrt(1.0 - 1.0 / (2.0 * owners)))
+
+
+def _needed(s: Setting) -> list[tuple[bool, str]]:
+    """What both forms of the theorem rest on, each with whether it holds."""
+    bounded = math.isfinite(s.regularizer_bound)
+    return [*s.assumed, (s.regularization > 0, "g strongly convex"), (bounded, "gradients of g bounded over Θ")]
+
+
+def _usable(s: Setting) -> bool:
+    return s.regularization > 0 and math.isfinite(s.regularizer_bound)

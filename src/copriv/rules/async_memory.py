@@ -17,26 +17,22 @@ one is away) answers at the same θ: the mean of the two is kept.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from copriv.rules.descent import PLAIN, Descent, Participant
-from copriv.rules.recursion import InRounds, WithMemory
-from copriv.rules.rule import Rule, Way
+from copriv.rules.rule import PLAIN, Descent, InRounds, Points, Rule, Way, Weights, Who, WithMemory
 from copriv.terms import AgreedTerms, Terms
 from copriv.types import Array
-
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(eq=False)
 class _State:
-    theta: Float[Array, "runs p"]
-    first: Int[Participant, " runs"]
+    theta: Points
+    first: Who
     """A run's first row of `memory` and `repeats`, which have one for each of its owners."""
     memory: Float[Array, "rows p"]
     repeats: Float[Array, " rows"]
     """How many answers at the present θ are in the owner's memory; −1 before its first answer of all."""
-    total: Float[Array, "runs p"]
+    total: Points
     """Σ_{j heard} (n_j/n) a_j."""
     weight: Float[Array, " runs"]
     """Σ_{j heard} n_j/n."""
@@ -56,19 +52,19 @@ class AsyncMemory:
 
     descent: Descent
     step_size: float | Float[Array, "runs 1"]
-    weights: Float[Array, " owners"]
+    weights: Weights
     window: int = 1
 
-    def start(self, theta: Float[Array, "runs p"]) -> _State:
+    def start(self, theta: Points) -> _State:
         runs, p = theta.shape
         N = len(self.weights)
         memory, never = np.zeros((runs * N, p)), np.full(runs * N, -1.0)
         return _State(theta.copy(), N * np.arange(runs), memory, never, np.zeros((runs, p)), np.zeros(runs), 0)
 
-    def query(self, state: _State, participant: Int[Participant, " runs"]) -> Float[Array, "runs p"]:
+    def query(self, state: _State, participant: Who) -> Points:
         return state.theta
 
-    def step(self, state: _State, participant: Int[Participant, " runs"], answer: Float[Array, "runs p"]) -> _State:
+    def step(self, state: _State, participant: Who, answer: Points) -> _State:
         at, w = state.first + participant, self.weights[participant]
         state.k += 1
         known, repeats = state.memory[at], state.repeats[at]
@@ -85,13 +81,18 @@ class AsyncMemory:
 
     def _move(self, state: _State) -> None:
         # Where nobody with any records was heard, the total is 0 and so is G.
-        G = state.total / np.maximum(state.weight, _TINY)[:, None]
+        G = state.total / np.maximum(state.weight, np.finfo(np.float64).tiny)[:, None]
         α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
         state.theta = self.descent.feasible_set.project(state.theta - α * self.descent.direction(state.theta, G))
         np.minimum(state.repeats, 0.0, out=state.repeats)
 
-    def model(self, state: _State) -> Float[Array, "runs p"]:
+    def model(self, state: _State) -> Points:
         return state.theta
+
+
+def _rounds(answers: int) -> InRounds:
+    """N·α_k at the end of each round r, k = rN, in units of Nα."""
+    return InRounds(1.0 / (1.0 + np.arange(1.0, answers + 1)))
 
 
 class _A2(Rule):
@@ -100,22 +101,11 @@ class _A2(Rule):
     step = "alpha"
     ways = (
         Way("A2", "A2", together=False, turns=lambda weights: AsyncMemory(PLAIN, 1.0, weights)),
-        # N·α_k at the end of each round r, k = rN, in units of Nα.
-        Way(
-            "A2 rounds",
-            "A2",
-            together=False,
-            rounds=lambda m: InRounds(1.0 / (1.0 + np.arange(1.0, m + 1))),
-            one_by_one=True,
-        ),
+        Way("A2 rounds", "A2", together=False, rounds=_rounds, one_by_one=True),
     )
 
     def update(
-        self,
-        agreed: AgreedTerms,
-        descent: Descent,
-        weights: Float[Array, " participants"],
-        shares: Float[Array, " participants"] | None = None,
+        self, agreed: AgreedTerms, descent: Descent, weights: Weights, shares: Weights | None = None
     ) -> AsyncMemory:
         return AsyncMemory(descent, agreed.step, weights, agreed.agreement.window)
 

@@ -8,7 +8,6 @@ the papers, erratum 8; they leave the p out, erratum 4).
 | S Thm 2, as published    | best iterate, S1 | 8Ξ²ρS₂/(Ln²)                                                           |
 | ... with the dimension   | "                | 8pΞ²ρS₂/(Ln²) · (m/T)²                                                 |
 | ... and the smoothness   | "                | 4pλΞ²ρS₂/(Ln²) · (m/T)²                                                |
-| ... at this T            | θ[T], S1         | e ← (1 − 2Lρ_k(1 − λρ_k/2)) e + λρ_k²W/2 from e = f(θ[1]) − f(θ*)      |
 | S Thm 3, as published    | θ̄[T], S2         | c₂ (Ξ/n) √S₂ with c₂ = 4√2·D√T (2 + ln T)                              |
 | ... last iterate         | θ[T], S2         | (D²/c₁ + c₁G²)(2 + ln T)/√T, G² = C² + W (Shamir, Zhang 2013, Thm 2)   |
 | ... average              | θ̄[T], S2         | ζ_K D²√K/(2c₁) + (c₁G²/2) Σ_k ζ_k/√k, K = T − 1                        |
@@ -22,18 +21,10 @@ being used, and is named: gradients that are clipped (the clipped slopes of a li
 loss, and the bound holds for that one), weights that are not n_i/n (likewise: for the fitness that they weigh), any
 other preconditioner, a start outside Θ.
 
-*Parameters.* f(θ) ≥ f(θ*) + (L/2)‖θ − θ*‖² for every θ in Θ, as θ* is the least over Θ: so 2/L. S, App. B, gets 4/L
-from f at the middle between θ and θ*; both are true.
-
-*Smoothness.* The proof of S Thm 2 bounds (λ/2)‖θ[k+1] − θ[k]‖² but carries ρ_k²W, without the λ/2, from eq. (14) on. As
-printed, 8Ξ²ρS₂/(Ln²) has the unit of ‖θ‖², not of f; with the factor kept it becomes 4λ….
-
-*At this T.* The same descent step and 2L(f − f*) ≤ ‖∇f‖² give the recursion above for steps up to 2/λ: it keeps the
-transient that erratum 5 finds missing.
-
-*Average.* θ̄[T] = Σ ζ_k θ[k] with weights that do not fall in k (S, App. C), so ζ_k/(2c₁/√k) rises, and summing
-f(θ[k]) − f* ≤ (d_k² − d_{k+1}²)/(2a_k) + a_kG²/2, d_k = ‖θ[k] − θ*‖ ≤ D, by parts leaves only its last value. The
-papers point to Shamir and Zhang, whose averaging result is for other exponents; this one has no logarithm.
+*Parameters and smoothness*: erratum 12, and docs/explanation/cost-of-privacy.md. *Average.* θ̄[T] = Σ ζ_k θ[k] with weights
+that do not fall in k (S, App. C), so ζ_k/(2c₁/√k) rises, and summing f(θ[k]) − f* ≤ (d_k² − d_{k+1}²)/(2a_k) + a_kG²/2,
+d_k = ‖θ[k] − θ*‖ ≤ D, by parts leaves only its last value. The papers point to Shamir and Zhang, whose averaging result is
+for other exponents; this one has no logarithm.
 """
 
 import math
@@ -47,6 +38,9 @@ from copriv.errors import InvalidInput
 from copriv.types import Array
 from copriv.validation import count, finite_array, non_negative, positive
 
+Quantity = Literal["cost", "squared parameter error"]
+"""E f(θ) − f(θ*), in the unit of f, or E‖θ − θ*‖²."""
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -57,8 +51,7 @@ class Bound:
     """
 
     source: str
-    quantity: Literal["cost", "squared parameter error"]
-    """E f(θ) − f(θ*), in the unit of f, or E‖θ − θ*‖²."""
+    quantity: Quantity
     value: float
     holds_for: str
     conditions_met: bool
@@ -95,24 +88,16 @@ class Setting:
     """Assumptions of every proof: whether each holds here, and its words."""
 
     def __post_init__(self) -> None:
-        positive("gradient_bound", self.gradient_bound)
-        positive("total_records", self.total_records)
-        positive("step", self.step)
-        count("n_parameters", self.n_parameters)
-        count("horizon", self.horizon)
-        non_negative("strong_convexity", self.strong_convexity)
-        non_negative("regularization", self.regularization)
-        for name, value in (
-            ("regularizer_bound", self.regularizer_bound),
-            ("smoothness", self.smoothness),
-            ("diameter", self.diameter),
-        ):
-            if not value >= 0:
-                raise InvalidInput(f"{name}: must be 0 or more, or inf, not {value!r}")
-        if self.answers is not None:
-            count("answers", self.answers)
-        if self.moves is not None:
-            count("moves", self.moves)
+        for name in ("gradient_bound", "total_records", "step"):
+            positive(name, getattr(self, name))
+        for name in ("strong_convexity", "regularization"):
+            non_negative(name, getattr(self, name))
+        for name in ("regularizer_bound", "smoothness", "diameter"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(f"{name}: must be 0 or more, or inf, not {getattr(self, name)!r}")
+        for name in ("n_parameters", "horizon", "answers", "moves"):
+            if getattr(self, name) is not None:
+                count(name, getattr(self, name))
         ε = finite_array("epsilon", self.epsilon, 1)
         N = self.numbers
         if len(ε) == 0 or len(N) != len(ε) or not (ε > 0).all() or not (N >= 1).all():
@@ -153,24 +138,17 @@ def on_parameters(costs: tuple[Bound, ...], setting: Setting) -> tuple[Bound, ..
     None where f is not strongly convex.
     """
     L = setting.strong_convexity
-    factors = [4.0 if i == 0 else 2.0 for i in range(len(costs))] if L > 0 else []
-    return tuple(
-        replace(
-            cost,
-            source=f"{cost.source}: parameters, {factor:g}/L times the cost",
-            quantity="squared parameter error",
-            value=factor * cost.value / L,
-        )
-        for cost, factor in zip(costs, factors, strict=False)
-    )
+    if not L > 0:
+        return ()
+    found = []
+    for cost, factor in zip(costs, (4.0, *[2.0] * len(costs)), strict=False):
+        source = f"{cost.source}: parameters, {factor:g}/L times the cost"
+        found.append(replace(cost, source=source, quantity="squared parameter error", value=factor * cost.value / L))
+    return tuple(found)
 
 
 def checked_bound(
-    source: str,
-    value: float,
-    needs: list[tuple[bool, str]],
-    caveat: str | None,
-    quantity: Literal["cost", "squared parameter error"] = "cost",
+    source: str, value: float, needs: list[tuple[bool, str]], caveat: str | None, quantity: Quantity = "cost"
 ) -> Bound:
     """A bound with its conditions, each with whether it holds, in words; a caveat keeps it from being used here."""
     failing = [text for holds, text in needs if not holds]

@@ -3,20 +3,152 @@
 A rule that says no more than `name` and `update` can be agreed, simulated, forecast (simulated) and served. One that
 says `ways` can be planned; one that says its `recursion` is forecast exactly; one that says `bounds` is held against
 its theorems.
+
+Without clipping and box, and with the squared loss, every rule here is linear in its state and in the noise. `exact` knows
+three shapes of such a recursion: all answer in each round (`InRounds`), the learner keeps a copy of θ for each owner
+(`WithCopies`), or it keeps the newest answer of each (`WithMemory`). A rule hands over its shape with its own steps in it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Float, Int
 
+from copriv.errors import InvalidInput
+from copriv.model.objective import FeasibleSet, Regularizer
 from copriv.rules.bounds import Bound, Setting
-from copriv.rules.descent import Descent, UpdateRule
-from copriv.rules.recursion import InRounds, Recursion
 from copriv.terms import AgreedTerms, Terms
 from copriv.types import Array
+
+Participant = np.ndarray[Any, np.dtype[np.intp]]
+"""Which participant answered, one index a run."""
+Who = Int[Participant, " runs"]
+Points = Float[Array, "runs p"]
+Weights = Float[Array, " participants"]
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregation:
+    """How the answers of a participant's owners become the one vector that a rule gets, and what its noise is.
+
+    Today it is their weighted mean, Σ (w_i/w_G) Q̄_i (A, Remark 2), and the learner sees every single answer.
+    """
+
+    weights: Float[Array, " owners"]
+
+    @property
+    def shares(self) -> Float[Array, " owners"]:
+        """w_i/w_G; 0 where nobody has any weight."""
+        total = self.weights.sum()
+        return np.asarray(self.weights / total if total > 0 else self.weights)
+
+    def vector(self, answers: Float[Array, "owners answer"]) -> Float[Array, " answer"]:
+        """The vector, from one answer of each owner."""
+        if len(answers) == 1 and self.weights[0] > 0:
+            return np.asarray(answers[0])
+        parts = (share * answer for share, answer in zip(self.shares, answers, strict=True))
+        return np.asarray(sum(parts, np.zeros(answers.shape[1])))
+
+    def noise(self, scales: Float[Array, " owners"]) -> Float[Array, " owners"]:
+        """Scale of each owner's noise in the vector; draws are independent."""
+        return self.shares * scales
+
+
+@runtime_checkable
+class UpdateRule(Protocol):
+    """An update rule: it makes the point to ask at, takes one private vector, and holds a model.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, SyncDecay, UpdateRule
+    >>> isinstance(SyncDecay(PLAIN, 1.0, 10), UpdateRule)
+    True
+    """
+
+    def start(self, theta: Points) -> Any:
+        """The state before any answer."""
+
+    def query(self, state: Any, participant: Who) -> Points:
+        """Where to ask this participant for the mean gradient of its records."""
+
+    def step(self, state: Any, participant: Who, answer: Points) -> Any:
+        """The state after the participant's private answer: one vector, wherever it comes from (`Aggregation`)."""
+
+    def model(self, state: Any) -> Points:
+        """θ as it stands: what would be published now."""
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """The regulariser, the box, and an optional public preconditioner P: the direction is P(∇g(θ) + gradient).
+
+    P is public (a Hessian of the public sample, inverted), so using it on private answers costs no privacy.
+
+    >>> import numpy as np
+    >>> from copriv.model.objective import FeasibleSet, Regularizer
+    >>> from copriv.rules import Descent
+    >>> Descent(Regularizer(0.5), FeasibleSet()).direction(np.array([[2.0]]), np.array([[1.0]]))
+    array([[2.]])
+    """
+
+    regularizer: Regularizer
+    feasible_set: FeasibleSet
+    preconditioner: Float[Array, "p p"] | None = None
+
+    def along(self, gradient: Points) -> Points:
+        """P · gradient."""
+        return gradient if self.preconditioner is None else gradient @ self.preconditioner.T
+
+    def direction(self, theta: Points, gradient: Points) -> Points:
+        """P(∇g(θ) + gradient)."""
+        return self.along(self.regularizer.gradient(theta) + gradient)
+
+
+PLAIN = Descent(Regularizer(0.0), FeasibleSet())
+"""Without regulariser, box or preconditioner: what a plan's tables run, which count g as part of the fitness."""
+
+
+@dataclass(frozen=True, eq=False)
+class InRounds:
+    """θ[k+1] = θ[k] − steps[k](∇g + Σ ω_i Q̄_i).
+
+    Where `average` is given, θ̄[k+1] = θ̄[k] + average[k](θ[k] − θ̄[k]) is the model.
+    """
+
+    steps: Float[Array, " updates"]
+    average: Float[Array, " updates"] | None = None
+
+
+@dataclass(frozen=True)
+class WithCopies:
+    """With m = (θ_L + x_i)/2:  x_i ← m − (Nα/σ)(∇g(m)/(2N) + ω_i Q̄_i(m)),  θ_L ← m − (cα/σ)∇g(m)."""
+
+    step: float
+    """α."""
+    learner_step: float
+    """c."""
+
+    @staticmethod
+    def require(sigma: float) -> None:
+        """Raises InvalidInput without a regulariser: the step is divided by its strength σ."""
+        if not sigma > 0:
+            raise InvalidInput(
+                "model.regularization: rule A1 steps by rho/(T^2 sigma), so it needs a regularization above 0 "
+                "(the papers use 1e-5); set one, or use rule A2"
+            )
+
+
+@dataclass(frozen=True)
+class WithMemory:
+    """x_i ← Q̄_i(θ),  θ ← θ − α/(1 + k/N) · (∇g(θ) + Σ_heard ω_j x_j / Σ_heard ω_j)."""
+
+    step: float
+    """α."""
+
+
+Recursion = InRounds | WithCopies | WithMemory
 
 
 @dataclass(frozen=True)
@@ -36,7 +168,7 @@ class Way:
     together: bool
     """Whether everybody answers in each step."""
     rounds: Callable[[int], InRounds] | None = None
-    turns: Callable[[Float[Array, " participants"]], UpdateRule] | None = None
+    turns: Callable[[Weights], UpdateRule] | None = None
     one_by_one: bool = False
     """Rounds in which owners answer one at a time, and the model moves once all have: N times the agreed step."""
     terms: tuple[tuple[str, Any], ...] = ()
@@ -75,11 +207,7 @@ class Rule(ABC):
 
     @abstractmethod
     def update(
-        self,
-        agreed: AgreedTerms,
-        descent: Descent,
-        weights: Float[Array, " participants"],
-        shares: Float[Array, " participants"] | None = None,
+        self, agreed: AgreedTerms, descent: Descent, weights: Weights, shares: Weights | None = None
     ) -> UpdateRule:
         """The rule itself, for participants of these weights.
 

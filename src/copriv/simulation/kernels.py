@@ -1,4 +1,4 @@
-"""One pass over records for many θ at once: sums of values and of clipped gradients, in blocks that stay in cache.
+"""One pass over records for many θ at once: sums of clipped gradients, in blocks that stay in cache.
 
 A block of rows times all runs' θ gives a matrix of predictions that fits the second-level cache; slope, clip and the
 second product work on it there. Threads take whole row ranges (numpy releases the lock; `one_thread` limits BLAS);
@@ -23,8 +23,6 @@ from copriv.types import Array, Loss, is_linear
 
 CELLS = 1 << 16
 """Predictions a block: 512 KiB of float64, to stay in the second-level cache with its temporaries."""
-ROUNDING = 1e-12
-"""Relative excess over Ξ that counts as rounding."""
 RANGE = 1 << 14
 """Rows a task for a thread."""
 
@@ -38,24 +36,12 @@ class Pass:
     workers: int = 1
     cells: int = CELLS
     order: Literal[1, 2] = 1
-    """Of the norm that gradients are clipped in."""
+    """Order of the norm in which gradients are clipped."""
 
     @cached_property
     def norms(self) -> Float[Array, " records"]:
         """‖x‖ of each row."""
         return row_norms(self.records.features, self.order)
-
-    def values(self, theta: Float[Array, "runs p"]) -> Float[Array, " runs"]:
-        """Σ w ℓ at each θ."""
-
-        def part(rows: slice) -> Array:
-            x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
-            if is_linear(self.loss):
-                total: Array = w @ self.loss.value(x @ theta.T, y[:, None])
-                return total
-            return np.array([w @ self.loss.values(t, x, y) for t in theta])
-
-        return self._sum(part, len(theta))
 
     def gradients(
         self, theta: Float[Array, "runs p"], bound: float, excess_only: bool = False
@@ -75,16 +61,15 @@ class Pass:
         out = np.empty((len(theta), theta.shape[1] + 1))
         slope = loss.slope(x @ theta.T, y[:, None])
         counted: float | Array = 0.0
-        # Features scaled to the bound exactly miss it by a rounding: that is not clipping.
-        bound *= 1.0 + ROUNDING
-        if self._steepest * self._longest > bound or excess_only:
+        bound *= 1.0 + 1e-12  # features scaled to the bound exactly miss it by a rounding: that is not clipping
+        if self._largest > bound or excess_only:
             norms = self.norms[rows]
             limit = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > bound / np.finfo(float).max)
             if excess_only or float(np.abs(slope).max(initial=0.0)) > limit.min(initial=np.inf):
                 clipped = np.clip(slope, -limit[:, None], limit[:, None])
                 counted = w @ (clipped != slope).astype(np.float64)
                 slope = clipped - slope if excess_only else clipped
-        if not self._plain:
+        if not self.records.plain:
             slope *= w[:, None]
         # Not matmul(..., out=): into a strided array it does without BLAS.
         out[:, :-1] = slope.T @ x
@@ -92,15 +77,12 @@ class Pass:
         return out
 
     @cached_property
-    def _longest(self) -> float:
-        return float(self.norms.max(initial=0.0))
-
-    @cached_property
-    def _steepest(self) -> float:
-        """sup |φ′| over all predictions; where it bounds every gradient by Ξ, clipping is skipped."""
+    def _largest(self) -> float:
+        """sup ‖∇ℓ‖ over all predictions; where Ξ is above it, clipping is skipped."""
         if not is_linear(self.loss):
             return np.inf
-        return self.loss.slope_bound(np.inf, float(np.abs(self.records.target).max(initial=0.0)))
+        steepest = self.loss.slope_bound(np.inf, float(np.abs(self.records.target).max(initial=0.0)))
+        return steepest * float(self.norms.max(initial=0.0))
 
     def _general(self, rows: slice, theta: Array, bound: float) -> Array:
         x, y, w = self.records.features[rows], self.records.target[rows], self.records.weight[rows]
@@ -113,10 +95,6 @@ class Pass:
             out[run, :-1] = (w * factor) @ gradients
             out[run, -1] = w @ (norms > bound)
         return out
-
-    @cached_property
-    def _plain(self) -> bool:
-        return bool((self.records.weight == 1.0).all())
 
     def _sum(self, part: Callable[[slice], Array], runs: int) -> Array:
         n = len(self.records)

@@ -21,12 +21,9 @@ from copriv.agreement import Agreement
 from copriv.errors import UsageError
 from copriv.mechanisms import OneAnswer
 from copriv.problem import Problem
-from copriv.simulation.engine import Options, noise_scales, problem_of, run_problem
-from copriv.simulation.one_answer import common_of, one_answers
+from copriv.simulation.engine import problem_of, run_problem
 from copriv.simulation.result import Simulation
-from copriv.types import Array
-
-BUDGETS = ("split", "multiplied", "shared")
+from copriv.simulation.runs import Options, one_answers
 
 
 def own_learners(
@@ -52,42 +49,27 @@ def own_learners(
     >>> len(mine), mine[0].theta.shape
     (3, (5, 3))
     """
-    if budget not in BUDGETS:
-        raise UsageError(f"budget: must be one of {', '.join(map(repr, BUDGETS))}, not {budget!r}")
-    problem = problem_of(agreement, data, public)
-    learners = range(problem.agreement.n_owners) if owners is None else owners
-    return (_shared if budget == "shared" else _apart)(problem, learners, budget, Options(**options))
-
-
-def _apart(problem: Problem, learners: Sequence[int], budget: str, options: Options) -> tuple[Simulation, ...]:
-    mechanism = problem.agreement.mechanism
-    if isinstance(mechanism, OneAnswer) and not mechanism.divisible:
+    if budget not in ("split", "multiplied", "shared"):
+        raise UsageError(f"budget: must be one of 'split', 'multiplied', 'shared', not {budget!r}")
+    problem, chosen = problem_of(agreement, data, public), Options(**options)
+    agreed, mechanism, N = problem.agreement, problem.agreement.mechanism, problem.agreement.n_owners
+    scales, answers = agreed.noise_scales(problem.feature_bound), None
+    if budget == "shared":
+        if not isinstance(mechanism, OneAnswer):
+            raise UsageError(
+                f'own learners: answers can be shared where each owner gives one, at a public start; "{mechanism.name}" has '
+                'many, at points that depend on them. Agree on mechanism = "statistics" (squared loss) or "objective"'
+            )
+        answers = one_answers(problem, [stream[1] for stream in chosen.streams(agreed)], scales)
+    elif isinstance(mechanism, OneAnswer) and not mechanism.divisible:
         raise UsageError(f'own learners: a budget for "{mechanism.name}" cannot be split by scaling its noise')
-    others = max(problem.agreement.n_owners - 1, 1)
-    scales = noise_scales(problem.agreement, problem.feature_bound) * (others if budget == "split" else 1)
-    return tuple(run_problem(problem, _without(scales, j), options) for j in learners)
-
-
-def _shared(problem: Problem, learners: Sequence[int], budget: str, options: Options) -> tuple[Simulation, ...]:
-    agreed = problem.agreement
-    mechanism = agreed.mechanism
-    if not isinstance(mechanism, OneAnswer):
-        raise UsageError(
-            f'own learners: answers can be shared where each owner gives one, at a public start; "{mechanism.name}" has '
-            'many, at points that depend on them. Agree on mechanism = "statistics" (squared loss) or "objective"'
-        )
-    scales = noise_scales(agreed, problem.feature_bound)
-    answers = one_answers(problem, [stream[1] for stream in options.streams(problem)], scales)
-    given: list[Array] = [answers(i) for i in range(agreed.n_owners)]
+    elif budget == "split":
+        scales = scales * max(N - 1, 1)
     made = []
-    for j in learners:
-        exact = mechanism.exact(agreed, agreed.owner[j], problem.owners[j], common_of(problem))
-        mine = [np.tile(exact, (options.runs, 1)) if i == j else given[i] for i in range(agreed.n_owners)]
-        made.append(run_problem(problem, _without(scales, j), replace(options, given=mine)))
+    for j in range(N) if owners is None else owners:
+        if answers is not None and isinstance(mechanism, OneAnswer):
+            exact = mechanism.exact(agreed, agreed.owner[j], problem.owners[j], problem.common)
+            mine = np.tile(exact, (chosen.runs, 1))
+            chosen = replace(chosen, given=[mine if i == j else theirs for i, theirs in enumerate(answers)])
+        made.append(run_problem(problem, np.where(np.arange(N) == j, 0.0, scales), chosen))
     return tuple(made)
-
-
-def _without(scales: Array, j: int) -> Array:
-    own = scales.copy()
-    own[j] = 0.0
-    return own

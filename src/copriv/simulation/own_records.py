@@ -11,14 +11,8 @@ from jaxtyping import Bool, Float
 
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.problem.personalization import Home, personalized
+from copriv.problem.personalization import Home, personalize
 from copriv.types import Array
-
-HELD_OUT = 0.2
-PERSONALIZED = 3
-"""Runs whose model is personalized; each takes a cross-validation."""
-LEAST = 5
-"""Rows below which none can be held out."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +21,9 @@ class OwnOutcome:
 
     alone: float
     together: float
-    """Of the common model: mean over runs."""
+    """Loss of the common model, averaged over runs."""
     personalized: float
-    """Of the personalized model (`copriv.personalize`): mean over the first `PERSONALIZED` runs."""
+    """Loss of the personalized model (`copriv.personalize`), averaged over the first 3 runs: each takes a cross-validation."""
     held_out: int
     """Rows."""
 
@@ -37,7 +31,7 @@ class OwnOutcome:
 def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], seed: int = 0) -> OwnOutcome | None:
     """Compare the three models on owner i's records; None where it has too few to hold any out. models: last θ of each run."""
     raw, rng = problem.unbounded[i], np.random.default_rng([seed, i, 17])
-    if len(raw) < LEAST or raw.units < LEAST:
+    if min(len(raw), raw.units) < 5:
         return None
     out = _held_out(raw, rng)
     test, rest = problem.owners[i], raw.taken(~out)
@@ -49,10 +43,9 @@ def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], see
         return float(share @ loss.values(theta, x, y))
 
     home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
-    public = None
-    if problem.unbounded_public is not None:
-        public = (problem.unbounded_public.features, problem.unbounded_public.target)
-    made = [personalized(agreement, theta, rest, public=public, seed=seed).theta for theta in models[:PERSONALIZED]]
+    seen = problem.unbounded_public
+    public = None if seen is None else (seen.features, seen.target)
+    made = [personalize(agreement, theta, rest, public=public, seed=seed) for theta in models[:3]]
     return OwnOutcome(
         lost(home.fitted(problem.as_agreed(rest), 0.0, models[0])),
         float(np.mean([lost(theta) for theta in models])),
@@ -66,5 +59,5 @@ def _held_out(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows
     unit = np.arange(len(raw)) if raw.person is None else raw.person
     number = int(unit.max()) + 1
     chosen = np.zeros(number, dtype=bool)
-    chosen[rng.permutation(number)[: max(round(HELD_OUT * number), 1)]] = True
+    chosen[rng.permutation(number)[: max(round(0.2 * number), 1)]] = True
     return np.asarray(chosen[unit])

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.errors import InvalidInput
-from copriv.formatting.cards import Card, Shown, Table
+from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
-from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 
@@ -64,6 +63,8 @@ class RelativeFitness(Shown, Framed):
     True
     """
 
+    _teller: ClassVar[str] = "copriv.display.simulation:fitness_card"
+
     k: Int[np.ndarray, " recorded"]
     runs: Float[Array, "runs recorded"]
 
@@ -81,28 +82,12 @@ class RelativeFitness(Shown, Framed):
     @property
     def final(self) -> dict[str, float]:
         """25 %, 50 % and 75 % of runs at the end, and the mean."""
-        return {
-            "p25": float(self.quantile(0.25)[-1]),
-            "median": float(self.median[-1]),
-            "p75": float(self.quantile(0.75)[-1]),
-            "mean": float(self.mean[-1]),
-        }
+        return {name: float(values[-1]) for name, values in self._series().items() if name != "k"}
 
     def quantile(self, probability: float) -> Float[Array, " recorded"]:
         """Quantile over runs."""
         quantile: Array = np.quantile(self.runs, probability, axis=0)
         return quantile
-
-    def _card(self) -> Card:
-        runs, ψ = len(self.runs), self.final
-        return Card(
-            f"RelativeFitness: {runs:,} run{'s' if runs > 1 else ''}, {len(self.k):,} iterations up to {int(self.k[-1]):,}",
-            (f"At the end: {percent(ψ['median'])} above the best (median; 25-75 % of runs: {self._band}).",),
-        )
-
-    @property
-    def _band(self) -> str:
-        return percent_range(self.final["p25"], self.final["p75"])
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"series": self._series}
@@ -125,6 +110,7 @@ class Simulation(Shown, Framed, Drawn):
     >>> figure = result.plot()  # figure.savefig("psi.png") keeps it
     """
 
+    _teller: ClassVar[str] = "copriv.display.simulation:card"
     _pictures: ClassVar[Mapping[str, str]] = {"psi": "copriv.pictures.simulation:psi_against_k"}
 
     rule: str
@@ -170,40 +156,7 @@ class Simulation(Shown, Framed, Drawn):
     @property
     def verdict(self) -> str:
         """One sentence: for whom joining pays, and by how much."""
-        together = self.relative_fitness.final["median"]
-        paid = self.better_together
-        alone = {owner.name: owner.alone for owner in self.owners if owner.alone is not None}
-        others = [name for name in alone if name not in paid]
-        privately = ", with privacy," if self.bound_enforced else ""
-        shared = f"together{privately} they get a model that is {percent(together)} worse than the best one"
-        if not alone:
-            return f"{shared[0].upper()}{shared[1:]}."
-        if not paid:
-            most = percent(max(alone.values()))
-            return f"Joining pays for none of the owners: {shared}, and each alone is at most {most} worse."
-        gain = _span([alone[name] for name in paid])
-        if not others:
-            return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
-        loss = _span([alone[name] for name in others])
-        has = "has" if len(others) == 1 else "have"
-        return (
-            f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, "
-            f"where {listed(paid)} alone would be {gain} worse and {listed(others)} {has} a model that is {loss} worse."
-        )
-
-    def _card(self) -> Card:
-        runs, k = f"{self.runs:,} run{'s' if self.runs > 1 else ''}", int(self.relative_fitness.k[-1])
-        head = ("owner", "records", "epsilon", "answers", "alone, above the best")
-        return Card(
-            f"Simulation: rule {self.rule}, k up to {k:,}, {runs}, seed {self.seed}",
-            (
-                self.description,
-                self.verdict,
-                f"25-75 % of runs: {self.relative_fitness._band}.",
-                Table.of(head, self.owners, _cells, "owners"),
-                *(f"Note: {warning}." for warning in self.warnings),
-            ),
-        )
+        return str(above("copriv.display.verdict:of_simulation")(self))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         names = ("name", "records", "epsilon", "answers", "noise_scale", "alone")
@@ -222,11 +175,7 @@ class Simulation(Shown, Framed, Drawn):
             "records": sum(owner.records for owner in self.owners),
             "seconds": round(self.seconds, 3),
             "relative_fitness": {
-                "k": ψ.k.tolist(),
-                "p25": ψ.quantile(0.25).tolist(),
-                "median": ψ.median.tolist(),
-                "p75": ψ.quantile(0.75).tolist(),
-                "mean": ψ.mean.tolist(),
+                **{name: np.asarray(values).tolist() for name, values in ψ._series().items()},
                 "final": ψ.final,
             },
             "owners": [owner.to_dict() for owner in self.owners],
@@ -255,39 +204,18 @@ class Simulation(Shown, Framed, Drawn):
         every = [self, *others]
         if any(not np.array_equal(one.relative_fitness.k, self.relative_fitness.k) for one in others):
             raise InvalidInput("merge: the simulations recorded different iterations")
-        runs = [one.runs for one in every]
         held = [one.held_out for one in every if one.held_out is not None]
         owners = tuple(
-            OwnerOutcome(**{**vars(mine), "answers": max(o.answers for o in same)})
+            replace(mine, answers=max(o.answers for o in same))
             for mine, same in zip(self.owners, zip(*(one.owners for one in every), strict=True), strict=True)
         )
-        return Simulation(
-            **{
-                **vars(self),
-                "seconds": sum(one.seconds for one in every),
-                "relative_fitness": RelativeFitness(
-                    self.relative_fitness.k, np.concatenate([one.relative_fitness.runs for one in every])
-                ),
-                "theta": np.concatenate([one.theta for one in every]),
-                "clipped": float(np.average([one.clipped for one in every], weights=runs)),
-                "owners": owners,
-                "held_out": np.concatenate(held) if held else None,
-            }
+        ψ = np.concatenate([one.relative_fitness.runs for one in every])
+        return replace(
+            self,
+            seconds=sum(one.seconds for one in every),
+            relative_fitness=RelativeFitness(self.relative_fitness.k, ψ),
+            theta=np.concatenate([one.theta for one in every]),
+            clipped=float(np.average([one.clipped for one in every], weights=[one.runs for one in every])),
+            owners=owners,
+            held_out=np.concatenate(held) if held else None,
         )
-
-
-def _cells(owner: OwnerOutcome) -> tuple[str, ...]:
-    alone = "" if owner.alone is None else percent(owner.alone)
-    return owner.name, f"{owner.records:,}", plain_number(owner.epsilon), f"{owner.answers:,}", alone
-
-
-def _span(values: list[float]) -> str:
-    return percent_range(min(values), max(values))
-
-
-def log_spaced(first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:
-    """Iterations to record: `first`, `last`, and at most `most` in between, evenly spaced on a log axis."""
-    if last - first < most:
-        return np.arange(first, last + 1)
-    inner = np.round(np.geomspace(max(first, 1), last, most)).astype(int)
-    return np.unique(np.concatenate([[first], inner, [last]]))

@@ -2,8 +2,7 @@
 
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
-from copriv.terms.owners import OwnerTerms
-from copriv.terms.tables import AgreedTerms
+from copriv.terms.tables import AgreedTerms, OwnerTerms
 from copriv.terms.values import can_be_told_apart
 
 __all__ = ["AgreedTerms", "DataTerms", "ModelTerms", "OwnerTerms", "Terms", "can_be_told_apart"]

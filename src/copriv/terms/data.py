@@ -6,10 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
-from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMeasure, Unlike, as_numbers
-
-PUBLIC_ROWS = 2000
-"""Public rows of a built-in data set, where the agreement does not say how many."""
+from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMeasure, Unlike
 
 
 class DataTerms(TermsTable):
@@ -21,10 +18,10 @@ class DataTerms(TermsTable):
     public: str | None = None
     """A file of public rows; with a table of one's own nothing else is public."""
     public_rows: Count | None = None
-    """How many rows are public, the last ones; None: all of `public`, or `PUBLIC_ROWS` of a built-in data set."""
+    """How many rows are public, the last ones; None: all of `public`, or 2,000 of a built-in data set."""
     components: Annotated[int, Field(ge=0)] = 10
     mean_square: UnitOfMeasure | None = None
-    """Of each feature of the public dictionary, on the public rows; None: 1/10,000, as of the papers' loans."""
+    """Mean square of each feature of the public dictionary on the public rows; None: 1/10,000, as for the papers' loans."""
     feature_bound: NonNegative | Literal["auto"] = "auto"
     """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
     from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""
@@ -35,7 +32,7 @@ class DataTerms(TermsTable):
     fourier_features: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
     fourier_width: UnitOfMeasure | None = None
-    """Of the waves' Gaussian kernel; None: the median distance of two public rows."""
+    """Width of the waves' Gaussian kernel; None: the median distance between two public rows."""
     heterogeneity: Unlike | tuple[Unlike, Unlike] | None = None
     """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records,
     of a perfect model of one owner's own population. 0: alike; not given: not known, which is not the same."""
@@ -74,6 +71,8 @@ class DataTerms(TermsTable):
     @property
     def public_count(self) -> int:
         """How many rows are public, as far as the agreement says."""
+        from copriv.data.public import PUBLIC_ROWS  # it brings all that reads tables
+
         return self.public_rows or PUBLIC_ROWS
 
     @model_validator(mode="before")
@@ -91,22 +90,12 @@ class DataTerms(TermsTable):
             raise ValueError("fourier_width: a width without waves; give fourier_features, or leave it out")
         return self
 
-    @field_validator("heterogeneity", mode="before")
-    @classmethod
-    def _range(cls, value: Any) -> Any:
-        return as_numbers(value)
-
     @field_validator("heterogeneity")
     @classmethod
     def _in_order(cls, value: Any) -> Any:
         if isinstance(value, tuple) and value[0] > value[1]:
             raise ValueError(f"a range goes from low to high, not from {value[0]:g} to {value[1]:g}")
         return value
-
-    @field_validator("features", "ordered", "booleans", "clamp", mode="before")
-    @classmethod
-    def _lists(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("dates", mode="before")
     @classmethod
@@ -120,15 +109,6 @@ class DataTerms(TermsTable):
     def _missing(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        said = {k: ("yes" if v else "no") if isinstance(v, bool) else v for k, v in value.items()}
-        return {k: v.isoformat() if isinstance(v, date) else as_numbers(v) for k, v in said.items()}
-
-    @field_validator("bounds", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        return {k: as_numbers(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-    @field_validator("categories", mode="before")
-    @classmethod
-    def _levels(cls, value: Any) -> Any:
-        return {k: cls._lists(v) for k, v in value.items()} if isinstance(value, dict) else value
+        words = {True: "yes", False: "no"}
+        said = {k: words[v] if isinstance(v, bool) else v for k, v in value.items()}
+        return {k: v.isoformat() if isinstance(v, date) else v for k, v in said.items()}

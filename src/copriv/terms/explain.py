@@ -1,6 +1,7 @@
-"""What is wrong with an agreement: all of it at once, in plain words, with the owner's name and a remedy."""
+"""Turns pydantic's errors into plain words: every fault of an agreement at once, with the owner's name and a remedy."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
 _TABLES: dict[str, type[BaseModel]] = {
     "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,
 }  # fmt: skip
+_CHECK = re.compile(r"\[|^(float|int|str|bool)$|^(constrained|literal|function)")
+"""What pydantic calls a check, in the path of an error."""
 _WHOLE = "give a whole number, 1 or more"
 _REMEDIES = {
     "agreement.rule": 'name a rule, or "auto" to have one planned',
@@ -45,8 +48,13 @@ def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]
     """
     by_place: dict[tuple[str | int, ...], list[Mapping[str, Any]]] = {}
     for error in errors:
-        if not _follows(error):
-            by_place.setdefault(_place(error["loc"]), []).append(error)
+        given, loc = error["input"], error["loc"]
+        listed = error["type"] == "too_short" and isinstance(given, list | tuple)
+        if listed and len(given) >= error["ctx"]["min_length"]:
+            continue  # the list is too short only because what stands in it is at fault, which is told
+        # The path as it stands in the file: without the names of the checks that pydantic puts into it.
+        place = (*loc[:2], *(part for part in loc[2:] if not _CHECK.search(str(part))))
+        by_place.setdefault(place, []).append(error)
     return [_problem(place, found, document) for place, found in by_place.items()]
 
 
@@ -65,27 +73,6 @@ def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str
     return found
 
 
-def _follows(error: Mapping[str, Any]) -> bool:
-    """Whether it says that a list is too short, which only is because what stands in it is at fault: that is told."""
-    given = error["input"]
-    return error["type"] == "too_short" and isinstance(given, list | tuple) and len(given) >= error["ctx"]["min_length"]
-
-
-def _place(loc: Sequence[str | int]) -> tuple[str | int, ...]:
-    """The path as it stands in the file: without the names of the checks that pydantic puts into it."""
-    inner = [part for part in loc[2:] if not _is_check(part)]
-    return (*loc[:2], *inner)
-
-
-def _is_check(part: str | int) -> bool:
-    said = str(part)
-    return (
-        "[" in said
-        or said in ("float", "int", "str", "bool")
-        or said.startswith(("constrained", "literal", "function"))
-    )
-
-
 def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], document: Any) -> str:
     """ "owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is …"."""
     first = errors[0]
@@ -94,60 +81,57 @@ def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], 
     path, owner = ".".join(printable(str(part), 60) for part in place), _owner(place, document)
     whose = f"{path} of {owner}" if owner else path
     if first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int):
-        return f"{whose.rpartition('.')[0]}: has too few values{_remedy(place, '; ')}"
+        return f"{whose.rpartition('.')[0]}: has too few values{_remedy(place)}"
     if first["type"] == "missing":
-        return f"{whose}: missing; every agreement must give it{_remedy(place, '; ')}"
+        return f"{whose}: missing; every agreement must give it{_remedy(place)}"
     if first["type"] == "extra_forbidden":
-        return f"{whose}: not a key of the agreement; {_spelling(place)}"
+        table, key = _key(place)
+        known = list((_TABLES[table] if key and table in _TABLES else AgreedTerms).model_fields)
+        near = difflib.get_close_matches(key or table, known, n=1)
+        spelling = f"did you mean {near[0]}?" if near else f"check its spelling; known are {', '.join(known)}"
+        return f"{whose}: not a key of the agreement; {spelling}"
     if first["type"] == "value_error":
         said = str(first["msg"]).removeprefix("Value error, ")
-        return f"{whose}: {said}{_remedy(place, '; ') if _key(place)[1] else ''}"
+        return f"{whose}: {said}{_remedy(place) if _key(place)[1] else ''}"
     rules = list(dict.fromkeys(_rule(error) for error in errors))
-    literals = [rule for rule in rules if rule.startswith("must be one of") or rule.startswith('must be "')]
+    literals = [rule for rule in rules if rule.startswith(("must be one of", 'must be "'))]
     others = [rule for rule in rules if rule not in literals]
     said = others[0] if others else literals[0]
     if others and literals:
         said += f", or {literals[0].removeprefix('must be ')}"
     given = "" if said == "must not be empty" else f", not {printable(repr(first['input']), 60)}"
-    return f"{whose}: {said}{given}{_remedy(place, '; ')}"
+    return f"{whose}: {said}{given}{_remedy(place)}"
+
+
+_RULES = {
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("int_type", "int_from_float", "int_parsing"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    "string_type": "must be words in quotes",
+    "bool_type": "must be true or false",
+    "string_too_short": "must not be empty",
+    "too_short": "must have at least one",
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "must be a table"),
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
+}
+"""What a value must be, by pydantic's type of the error and with its limits."""
 
 
 def _rule(error: Mapping[str, Any]) -> str:
     """What a value must be."""
     kind, limits = error["type"], error.get("ctx", {})
-    match kind:
-        case "greater_than":
-            return f"must be greater than {limits['gt']:g}"
-        case "greater_than_equal":
-            above = isinstance(error["input"], int | float) and error["input"] <= 0 < limits["ge"] < 1
-            return "must be greater than 0" if above else f"must be at least {limits['ge']:g}"
-        case "less_than_equal":
-            return f"must be at most {limits['le']:g}"
-        case "less_than":
-            return f"must be less than {limits['lt']:g}"
-        case "finite_number":
-            return "must be a finite number"
-        case "int_type" | "int_from_float" | "int_parsing":
-            return "must be a whole number"
-        case "float_type" | "float_parsing":
-            return "must be a number"
-        case "string_type":
-            return "must be words in quotes"
-        case "bool_type":
-            return "must be true or false"
-        case "string_too_short":
-            return "must not be empty"
-        case "too_short":
-            return "must have at least one"
-        case "literal_error":
-            known = [part.strip().strip("'") for part in limits["expected"].replace(" or ", ", ").split(",")]
-            quoted = [f'"{name}"' for name in known]
-            return f"must be {quoted[0]}" if len(quoted) == 1 else f"must be one of {', '.join(quoted)}"
-        case "dict_type" | "model_type" | "model_attributes_type" | "mapping_type":
-            return "must be a table"
-        case "tuple_type" | "list_type":
-            return "must be a list"
-    return f"cannot be read ({error['msg']})"
+    if kind == "literal_error":
+        known = [part.strip().strip("'") for part in limits["expected"].replace(" or ", ", ").split(",")]
+        quoted = [f'"{name}"' for name in known]
+        return f"must be {quoted[0]}" if len(quoted) == 1 else f"must be one of {', '.join(quoted)}"
+    least = limits.get("ge") if isinstance(error["input"], int | float) else None
+    if least is not None and error["input"] <= 0 < least < 1:  # a least number that is there for rounding
+        return "must be greater than 0"
+    return _RULES[kind].format(**limits) if kind in _RULES else f"cannot be read ({error['msg']})"
 
 
 def _owner(place: tuple[str | int, ...], document: Any) -> str | None:
@@ -167,20 +151,13 @@ def _key(place: tuple[str | int, ...]) -> tuple[str, str]:
     return named[0], named[1] if len(named) > 1 else ""
 
 
-def _remedy(place: tuple[str | int, ...], before: str) -> str:
+def _remedy(place: tuple[str | int, ...]) -> str:
+    """What to do, after a semicolon; "" where nothing is known."""
     table, key = _key(place)
-    if not key:
-        one = {"owner": "write [[owner]], in double brackets, once for each"}.get(
-            table, f"write [{table}] with its keys below"
-        )
-        return f"{before}{one}"
-    said = _REMEDIES.get(f"{table}.{key}")
-    return f"{before}{said}" if said else ""
-
-
-def _spelling(place: tuple[str | int, ...]) -> str:
-    table, key = _key(place)
-    known = list(_TABLES[table].model_fields) if key and table in _TABLES else list(AgreedTerms.model_fields)
-    wrong = key or table
-    near = difflib.get_close_matches(wrong, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"check its spelling; known are {', '.join(known)}"
+    if key:
+        said = _REMEDIES.get(f"{table}.{key}", "")
+    elif table == "owner":
+        said = "write [[owner]], in double brackets, once for each"
+    else:
+        said = f"write [{table}] with its keys below"
+    return said and f"; {said}"

@@ -27,9 +27,6 @@ Source = Literal["stated", "strata", "answers", "not stated"]
 LEAST = 1e-4
 """Heterogeneity below this is no different from 0 in any decision."""
 
-LEAST_UNEXPLAINED = 0.05
-"""Smallest unexplained share of the variance (1 − R²) that is assumed."""
-
 
 @dataclass(frozen=True)
 class Heterogeneity(Shown):
@@ -69,17 +66,6 @@ class Heterogeneity(Shown):
         found = middle * (high / middle) ** z if z > 0 else middle * (low / middle) ** -z
         return 0.0 if found <= LEAST else found
 
-    def levels(self, number: int = 3) -> tuple[float, ...]:
-        """Values spread over the range, each standing for an equal part of it; one where it is known."""
-        if self.high - self.low < LEAST:
-            return (self.value,)
-        return tuple(self.quantile((i + 0.5) / number) for i in range(number))
-
-    def below(self, bound: float) -> float:
-        """The probability that u is below `bound`."""
-        grid = np.linspace(0.005, 0.995, 199)
-        return float(np.mean([self.quantile(float(q)) < bound for q in grid]))
-
 
 UNKNOWN = Heterogeneity(0.02, 0.0, 1.0, "not stated")
 """Where nothing is stated and a model explains hardly anything: groups of real tables (regions, occupations, departments,
@@ -93,7 +79,7 @@ def unknown(unexplained: float) -> Heterogeneity:
     groups are a share of the whole variance, and ψ is relative to what the best model leaves: where a model leaves a tenth,
     u is ten times as large.
     """
-    times = 1.0 / max(unexplained, LEAST_UNEXPLAINED)
+    times = 1.0 / max(unexplained, 0.05)  # no model is taken to explain more
     return Heterogeneity(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
 
 
@@ -112,18 +98,17 @@ def from_strata(
     The range is the jackknife's over strata. Raises InvalidInput with fewer than two strata of two rows.
     """
     inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
-    labels, index = np.unique(strata, return_inverse=True)
-    sizes = np.bincount(index)
-    kept = [i for i in range(len(labels)) if sizes[i] >= 2]
-    if len(kept) < 2:
-        raise InvalidInput("strata: needs at least two strata with two or more public rows each")
     means, weights, noise = [], [], []
-    for i in kept:
-        rows = gradients[index == i]
-        away = rows - rows.mean(axis=0)
-        means.append(rows.mean(axis=0))
-        noise.append(float(np.sum((away @ inverse) * away)) / (sizes[i] - 1) / sizes[i])
-        weights.append(float(share[index == i].sum()))
+    for label in np.unique(strata):
+        of = strata == label
+        rows, size = gradients[of], int(of.sum())
+        if size >= 2:
+            away = rows - rows.mean(axis=0)
+            means.append(rows.mean(axis=0))
+            noise.append(float(np.sum((away @ inverse) * away)) / (size - 1) / size)
+            weights.append(float(share[of].sum()))
+    if len(means) < 2:
+        raise InvalidInput("strata: needs at least two strata with two or more public rows each")
     return _spread(np.array(means), np.array(weights), np.array(noise), inverse, optimum, "strata")
 
 
@@ -153,40 +138,22 @@ def _spread(
     optimum: float,
     source: Source,
 ) -> Heterogeneity:
-    """Estimate u from mean gradients. noise: expected squared noise of each in the metric A⁻¹, which is subtracted."""
-    w = weights / weights.sum()
-    raw, known = summed_apart(means, w, noise, inverse, optimum)
-    return _summary(raw - known, w, known, len(inverse), source)
+    """Estimate u from mean gradients. noise: expected squared noise of each in the metric A⁻¹, which is subtracted.
 
-
-def summed_apart(
-    means: Float[Array, "owners p"],
-    weights: Float[Array, " owners"],
-    noise: Float[Array, " owners"],
-    inverse: Float[Array, "p p"],
-    optimum: float,
-) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
-    """½ mᵀA⁻¹m/f of each owner's mean gradient about all, and what noise alone would make of it on average.
-
-    noise: E of a mean's noise in the metric A⁻¹; weights: n_i/n, adding up to 1.
+    u_i is ½ mᵀA⁻¹m/f of an owner's mean gradient about all, less what noise alone would make of it on average. The range
+    holds the mean over owners with 90 % (Student's t with N − 1 degrees of freedom), from two variances: how owners differ
+    (a jackknife), and noise. What is taken off for noise, E = ½ tr(A⁻¹S), has a variance of 2E²/p where noise is alike in
+    every direction, and crosses with what is there by 4·found·E/p.
     """
-    away = means - weights @ means
+    w, N = weights / weights.sum(), len(means)
+    away = means - w @ means
     # An owner's noise is in the weighted mean too: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
-    known = 0.5 * ((1.0 - 2.0 * weights) * noise + float(np.sum(weights**2 * noise))) / optimum
-    return 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum, known
-
-
-def _summary(found: Array, weights: Array, noise: Array, n_parameters: int, source: Source) -> Heterogeneity:
-    """Mean over owners, and a range that holds it with 90 % (Student's t with N − 1 degrees of freedom).
-
-    Of two kinds, added: how owners differ (a jackknife), and noise: what is taken off for it, E = ½ tr(A⁻¹S), has a
-    variance of 2E²/p where noise is alike in every direction, and crosses with what is there by 4·found·E/p.
-    """
-    w = weights / weights.sum()
-    mean, N = float(w @ found), len(found)
-    without = np.array([(mean - w[i] * found[i]) / (1.0 - w[i]) for i in range(N)])
+    known = 0.5 * ((1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))) / optimum
+    found = 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum - known
+    mean = float(w @ found)
+    without = (mean - w * found) / (1.0 - w)
     between = (N - 1) / N * float(np.sum(np.square(without - without.mean())))
-    within = float(w**2 @ (2.0 * noise**2 + 4.0 * np.maximum(found, 0.0) * noise)) / n_parameters
+    within = float(w**2 @ (2.0 * known**2 + 4.0 * np.maximum(found, 0.0) * known)) / len(inverse)
     error = float(stdtrit(N - 1, 0.95) * np.sqrt(between + within))
     value = max(mean, 0.0)
     return Heterogeneity(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)

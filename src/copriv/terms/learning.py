@@ -3,10 +3,12 @@
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from copriv.terms.values import Count, KeyFingerprint, NonNegative, Number, Positive, TermsTable, as_numbers
-from copriv.types import Array
+from copriv.terms.values import Count, KeyFingerprint, NonNegative, Number, Positive, TermsTable
+
+PLANNED_HORIZON = 1_000
+"""Largest horizon T of a planned rule, where the agreement names none."""
 
 
 class Terms(TermsTable):
@@ -15,23 +17,42 @@ class Terms(TermsTable):
     @field_validator("preconditioner")
     @classmethod
     def _square(cls, value: Any) -> Any:
-        if value is not None and {len(row) for row in value} != {len(value)}:
+        if value is None:
+            return value
+        if {len(row) for row in value} != {len(value)}:
             raise ValueError("must be square: as many numbers in every row as there are rows")
-        if value is not None and not _descends(np.array(value)):
-            raise ValueError("must be positive definite: with any other matrix, steps lead away from the optimum")
+        P = np.array(value)
+        try:  # a step along P·gradient descends where P is positive definite, up to rounding
+            symmetric = (P + P.T) / (2.0 * max(float(np.abs(P).max()), 1e-300))
+            np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)) * P.any())
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "must be positive definite: with any other matrix, steps lead away from the optimum"
+            ) from None
         return value
 
-    @field_validator("start", "preconditioner", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _lists_of_numbers(cls, value: Any) -> Any:
-        return as_numbers(value)
+    def _planned_horizon(cls, given: Any) -> Any:
+        planned = isinstance(given, dict) and given.get("rule") == "auto"
+        return {"horizon": PLANNED_HORIZON, **given} if planned else given
+
+    @field_validator("worthwhile", mode="before")
+    @classmethod
+    def _percent(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return float(value.removesuffix("%")) / 100.0 if value.endswith("%") else float(value)
+        except ValueError:
+            raise ValueError('must be a share below 1, such as 0.005 or "0.5%"') from None
 
     name: str = "consortium"
     rule: str
     """One of `copriv.rules.ALL`, or "auto": planned."""
     communication: Literal["synchronous", "asynchronous", "any"] = "any"
     horizon: Count
-    """T: queries (A1, A2) or rounds (S1, S2)."""
+    """T: queries (A1, A2) or rounds (S1, S2); at most so many are planned where the rule is "auto"."""
     answers: Count | None = None
     """m: the most answers of one owner; the horizon when not given, as in the papers."""
     step: Positive | Literal["auto"] = "auto"
@@ -61,6 +82,10 @@ class Terms(TermsTable):
     """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
+    goal: Literal["own", "common"] | None = None
+    """Whose records a forecast's verdict is about: each owner's own ("own", where not given), or everybody's ("common")."""
+    worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """The least relative fall of the prediction error for which joining pays: 0.005 or "0.5%"; 0.005 where not given."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 
@@ -80,16 +105,3 @@ class ModelTerms(TermsTable):
     gradient_bound_assumed: bool = False
     """Take Ξ on trust, as the papers do, and clip nothing. NOT PRIVATE: for reproducing figures only."""
     intercept: bool = False
-
-
-def _descends(P: Array) -> bool:
-    """Whether P is positive definite up to rounding, so that a step along P·gradient descends."""
-    largest = float(np.abs(P).max())
-    if largest == 0.0:
-        return False
-    symmetric = (P + P.T) / (2.0 * largest)
-    try:
-        np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)))
-    except np.linalg.LinAlgError:
-        return False
-    return True

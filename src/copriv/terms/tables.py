@@ -1,9 +1,10 @@
-"""The four tables of an agreement together: the checks across tables, and what follows from their values alone.
+"""The tables [[owner]], and all tables of an agreement together: checks across them, and what follows from their values.
 
 The lists of rules, mechanisms and losses stand above this file, and know it; `copriv.agreement` stands above the lists,
 and holds an agreement against them. Names are a contract: keys are added, never renamed.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
@@ -15,11 +16,72 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from copriv.errors import AgreementError
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
-from copriv.terms.owners import OwnerTerms, name_of_two_owners
+from copriv.terms.values import Budget, Count, KeyFingerprint, NonNegative, Positive, TermsTable, can_be_told_apart
 from copriv.types import Array
 
-MOST_OWNERS = 1_000_000
-"""Owners of one agreement, at most."""
+
+class OwnerTerms(TermsTable):
+    """[[owner]]: how much it holds, and how much it gives away."""
+
+    name: Annotated[str, Field(min_length=1)]
+    records: Count
+    """n_i: records, or persons where `unit` is given. Public."""
+    epsilon: Budget
+    """ε_i: the owner's whole budget over the run."""
+    overlap: Count = 1
+    """κ: at most this many owners hold one and the same record (S, Assumption 1)."""
+    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    rate: Positive = 1.0
+    """The rate of the owner's Poisson clock."""
+    group: str | None = None
+    """Owners of one group always answer together, as one fictitious owner (A, Remark 2)."""
+    stratum: str | None = None
+    """The stratum of the public rows that its records are like; the one that is called as it is, when not given."""
+    unit: str | None = None
+    """The column that names the person; without it, each record is its own unit."""
+    unit_records: Count | None = None
+    weight: NonNegative | None = None
+    """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
+    count: Count | None = None
+    """Number of owners with these terms, each with these records; they are named `name` and a number from 1."""
+    key: KeyFingerprint | None = None
+    """SHA-256 of the public key that the owner signs with; any that the authority certifies when not given."""
+
+    @field_validator("name")
+    @classmethod
+    def _of_the_owner(cls, value: str) -> str:
+        return can_be_told_apart(value)
+
+    @field_validator("count")
+    @classmethod
+    def _one_is_no_number(cls, value: int | None) -> int | None:
+        return None if value == 1 else value
+
+    @model_validator(mode="after")
+    def _a_key_is_one_owners(self) -> "OwnerTerms":
+        if self.key is not None and self.count is not None:
+            raise ValueError(f"key: is that of one owner, and {self.name} stands for {self.count:,}; write them out")
+        return self
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """ε/κ and δ/κ: what its answers may cost one record that κ owners answer for."""
+        return self.epsilon / self.overlap, self.delta / self.overlap
+
+    @property
+    def number(self) -> int:
+        """How many owners this table is of."""
+        return self.count or 1
+
+    def each(self) -> "tuple[OwnerTerms, ...]":
+        """One by one, each under a name of its own."""
+        if self.count is None:
+            return (self,)
+        return tuple(self.model_copy(update={"name": name, "count": None}) for name in self.names())
+
+    def names(self) -> tuple[str, ...]:
+        """Name of each owner: `name`, or "name 1", "name 2" … where there are several."""
+        return (self.name,) if self.count is None else tuple(f"{self.name} {i}" for i in range(1, self.count + 1))
 
 
 class AgreedTerms(BaseModel):
@@ -40,10 +102,10 @@ class AgreedTerms(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "AgreedTerms":
-        twice = name_of_two_owners(self.owner_tables)
+        twice = _name_of_two_owners(self.owner_tables)
         wrong = [] if twice is None else [f"owner.name: {twice!r} stands twice; every owner needs a name of its own"]
-        if self.n_owners > MOST_OWNERS:
-            wrong.append(f"owner.count: {self.n_owners:,} owners in all; an agreement has at most {MOST_OWNERS:,}")
+        if self.n_owners > 1_000_000:
+            wrong.append(f"owner.count: {self.n_owners:,} owners in all; an agreement has at most 1,000,000")
         given = [owner.weight is not None for owner in self.owner_tables]
         if any(given) and not all(given):
             without = next(owner.name for owner in self.owner_tables if owner.weight is None)
@@ -75,6 +137,13 @@ class AgreedTerms(BaseModel):
     def owner_names(self) -> tuple[str, ...]:
         """In the order in which rules count owners."""
         return tuple(name for table in self.owner_tables for name in table.names())
+
+    def terms_of(self, owner: str) -> OwnerTerms:
+        """Return the terms of the owner with this name. Raises AgreementError where the agreement names nobody so."""
+        names = self.owner_names
+        if owner not in names:
+            raise AgreementError(f"owner: {owner!r} is not in the agreement, which names {', '.join(names)}")
+        return self.owner[names.index(owner)]
 
     @cached_property
     def owner_keys(self) -> dict[str, str]:
@@ -123,7 +192,7 @@ class AgreedTerms(BaseModel):
 
     @property
     def weights(self) -> Array:
-        """What each owner's answer counts: n_i/n, or the agreed weights; they add up to 1."""
+        """Weight of each owner's answer: n_i/n, or the agreed one; they add up to 1."""
         given = [table.weight for table in self.owner_tables]
         weight = self.records if given[0] is None else self.by_owner([w or 0.0 for w in given])
         normalised: Array = weight / weight.sum()
@@ -149,3 +218,17 @@ class AgreedTerms(BaseModel):
                 f'model.gradient_bound: still "{self.model.gradient_bound}"; plan it first (copriv forecast) or give a number'
             )
         return self.model.gradient_bound
+
+
+def _name_of_two_owners(tables: tuple[OwnerTerms, ...]) -> str | None:
+    """Return a name that two owners would have; None: there is none. Tables with a `count` are not expanded."""
+    names = [unicodedata.normalize("NFC", table.name) for table in tables]
+    if len(set(names)) < len(names):
+        return next(name for name in sorted(names) if names.count(name) > 1)
+    several = {table.name: table.number for table in tables if table.count is not None}
+    for name in names if several else ():
+        start, _, number = name.rpartition(" ")
+        written_so = number.isdecimal() and number == str(int(number))
+        if name not in several and written_so and 1 <= int(number) <= several.get(start, 0):
+            return name
+    return None

@@ -23,11 +23,13 @@ LONGEST_NAME = 200
 """Letters of a name: it stands in tables, on certificates and as a folder."""
 
 
-def as_numbers(value: Any) -> Any:
-    """Convert whole numbers to floats and lists to tuples, at any depth; other values stay as they are."""
-    if isinstance(value, list | tuple):
-        return tuple(map(as_numbers, value))
-    if type(value) is not int:
+def as_annotated(value: Any, annotation: str) -> Any:
+    """The value with tuples for lists and floats for whole numbers, at any depth, where the field's type has them."""
+    if isinstance(value, dict):
+        return {key: as_annotated(inner, annotation) for key, inner in value.items()}
+    if isinstance(value, list | tuple) and "tuple" in annotation:
+        return tuple(as_annotated(inner, annotation) for inner in value)
+    if type(value) is not int or "float" not in annotation or "int" in annotation:  # True is no number
         return value
     try:
         return float(value)
@@ -41,6 +43,8 @@ def can_be_told_apart(name: str) -> str:
         raise ValueError("has no letter that can be seen")
     if name != name.strip():
         raise ValueError("begins or ends with a space, which nobody sees")
+    if name != " ".join(name.split()):
+        raise ValueError("has two spaces together, or one of another kind, which nobody sees; write one plain space")
     if len(name) > LONGEST_NAME:
         raise ValueError(f"has {len(name):,} letters, and may have {LONGEST_NAME} at most")
     if printable(name, LONGEST_NAME) != name:
@@ -55,9 +59,6 @@ class TermsTable(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _whole_numbers_are_numbers(cls, value: Any, info: Any) -> Any:
-        # TOML's 1 is an int; a field that wants a real number takes it. True is not a number.
-        annotation = str(cls.model_fields[info.field_name].annotation)
-        if "float" in annotation and "int" not in annotation and type(value) is int:
-            return as_numbers(value)
-        return value
+    def _as_annotated(cls, value: Any, info: Any) -> Any:
+        # TOML's 1 is an int, which a field that wants a real number takes, and its lists are tuples here.
+        return as_annotated(value, str(cls.model_fields[info.field_name].annotation))

@@ -11,7 +11,6 @@
 | `live`          | a run while it goes on                                                             |
 | `gallery`       | the papers' figures, and transients at any ε                                       |
 | `uploads`       | public rows that a person gives as a file                                          |
-| `i18n`          | the texts, one file a language                                                     |
 | `server`        | the port, the address with its token, the browser                                  |
 
 Needs the extra `copriv[ui]`. Nothing comes from another machine and nothing goes to one.

@@ -13,22 +13,17 @@ from copriv.agreement import Agreement
 from copriv.data import DATASETS
 from copriv.errors import AgreementError, CoprivError
 
-FIRST_OWNERS = 5
-FIRST_RECORDS = 1000
-FIRST_TARGET = 1e-3
-
 
 def first(agreement: Agreement | None) -> dict[str, Any]:
     """The state that pages begin with: this agreement's, or organisations of the same size on a built-in table."""
     if agreement is not None:
-        return {**_state(agreement), "target": FIRST_TARGET, "start": "epsilon"}
-    owners = [{"name": "", "records": FIRST_RECORDS, "epsilon": 1.0} for _ in range(FIRST_OWNERS)]
+        return {**_state(agreement), "target": 1e-3, "start": "epsilon"}
     return {
         "agreement": {"name": "", "rule": "auto", "horizon": 1000},
         "model": {"loss": "squared", "regularization": 1e-5},
         "data": {"dataset": "lending-embedded", "components": 10, "public_rows": 1000},
-        "owners": [{"terms": owner, "joined": True, "unlike": False} for owner in owners],
-        "target": FIRST_TARGET,
+        "owners": [_seat({"name": "", "records": 1000, "epsilon": 1.0}) for _ in range(5)],
+        "target": 1e-3,
         "start": "epsilon",
     }
 
@@ -36,7 +31,12 @@ def first(agreement: Agreement | None) -> dict[str, Any]:
 def _state(agreement: Agreement) -> dict[str, Any]:
     document = agreement.to_dict()
     owners = document.pop("owner")
-    return {**document, "owners": [{"terms": owner, "joined": True, "unlike": False} for owner in owners]}
+    return {**document, "owners": [_seat(owner) for owner in owners]}
+
+
+def _seat(owner: dict[str, Any]) -> dict[str, Any]:
+    """An owner as the page has it (`views.Seat`)."""
+    return {"terms": owner, "joined": True, "unlike": False}
 
 
 @cache
@@ -106,13 +106,7 @@ def _promise(agreement: Agreement, i: int) -> dict[str, Any]:
         words: str | None = agreement.mechanism.promise(agreement, owner)
     except CoprivError:
         words = None
-    return {
-        "name": owner.name,
-        "records": owner.records,
-        "epsilon": owner.epsilon,
-        "delta": owner.delta,
-        "words": words,
-    }
+    return {**{key: getattr(owner, key) for key in ("name", "records", "epsilon", "delta")}, "words": words}
 
 
 def _told(error: Any) -> dict[str, Any]:

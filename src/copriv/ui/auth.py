@@ -116,7 +116,8 @@ class Guard:
             return
         scope["query_string"] = b""  # nothing here takes one, so nothing can repeat or log one
         limit = MOST_FILE_BYTES if scope["path"].startswith("/api/file") else MOST_BYTES
-        if not _small_enough(headers.get("content-length", "0"), limit):
+        length = headers.get("content-length", "0")
+        if not (length.isdecimal() and int(length) <= limit):
             await _answer(send, 413, f"That is too large: at most {limit >> 20} MB are taken.")
             return
         await _to_the_end(self._app, scope, _limited(receive, limit), _with_headers(send))
@@ -130,14 +131,11 @@ class Guard:
             return 403, "This request comes from another page."
         if method not in ("GET", "HEAD") and origin is None:
             return 403, "This request does not say from which page it comes."
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _navigates(headers):
+        # A link that a person followed shows a page of its own, which the page with the link cannot read.
+        navigates = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not navigates:
             return 403, "This request comes from another page."
         return None
-
-
-def _navigates(headers: dict[str, str]) -> bool:
-    """A link that a person followed: it shows a page of its own, which the page with the link cannot read."""
-    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
 
 
 def _cookie(header: str, name: str) -> str | None:
@@ -146,10 +144,6 @@ def _cookie(header: str, name: str) -> str | None:
     except CookieError:
         return None
     return None if found is None else found.value
-
-
-def _small_enough(length: str, limit: int) -> bool:
-    return length.isdecimal() and int(length) <= limit
 
 
 def _limited(receive: Receive, limit: int) -> Receive:

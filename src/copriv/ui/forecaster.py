@@ -19,13 +19,8 @@ from copriv.agreement import Agreement
 from copriv.errors import CoprivError
 from copriv.ui.views import Prepared, prepare, same_curves
 
-KEPT = 64
-"""Forecasts that are remembered."""
-
-
 LONG = 5.0
 """Seconds that a forecast may take which nobody waits for, while another one waits for its place."""
-LOOK = 0.2
 
 Gone = Callable[[], Awaitable[bool]]
 """Whether who asked has turned to something else."""
@@ -52,14 +47,14 @@ class Forecaster:
 
     def near(self, agreement: Agreement) -> Prepared | None:
         """The newest forecast of the same data and fitness, whoever its owners are: what a quick answer rests on."""
-        return next((made for made in reversed(self._made.values()) if made.fits(agreement)), None)
+        return next((made for made in reversed(self._made.values()) if same_curves(made.agreement, agreement)), None)
 
     async def forecast(self, agreement: Agreement, gone: Gone) -> Prepared:
         """The forecast of these terms. Raises what `copriv.forecast` raises, and Superseded."""
         self._newest += 1
         mine = self._newest
         while self._busy.locked() and mine == self._newest:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(0.2)
             await self._make_room(agreement)
         async with self._busy:
             if (made := self.known(agreement)) is not None:
@@ -72,7 +67,7 @@ class Forecaster:
             finally:
                 self._current = None
         self._made[agreement.fingerprint] = made
-        while len(self._made) > KEPT:
+        while len(self._made) > 64:
             self._made.popitem(last=False)
         return made
 

@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from copriv.ui.run_lines import teller
+from copriv.report.public_rows import PublicRows
+from copriv.ui.reading_files import teller
 from copriv.ui.server import Place, server
 from copriv.ui.shell import answered, routes, stream
 
@@ -148,7 +149,7 @@ class RunWatch:
 
     def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
         self.watch = Watch("run")
-        self._conductor, self._estimate = conductor, _Estimate(conductor, public)
+        self._conductor, self._public = conductor, None if public is None else PublicRows(conductor.agreement, public)
         self._told = teller(conductor.agreement)
         for event in conductor.store.events():
             self._line(event)
@@ -184,35 +185,14 @@ class RunWatch:
             "name": agreement.agreement.name, "fingerprint": agreement.fingerprint, "run": conductor.store.run,
             "stepped": conductor.stepped, "queries": agreement.queries, "held": conductor.held,
             "status": None if outcome is None else outcome.status, "reason": "" if outcome is None else outcome.reason,
-            "public": self._estimate.rows, "seen": watch.listeners > 0 or bool(watch.head.get("seen")),
+            "public": None if self._public is None else self._public.rows,
+            "seen": watch.listeners > 0 or bool(watch.head.get("seen")),
         }  # fmt: skip
         watch.update(head, rows)
         ahead = conductor.stepped - (watch.points[-1][0] if watch.points else -agreement.queries)
-        if ahead * POINTS >= agreement.queries or (ahead > 0 and outcome is not None):
-            ψ = self._estimate.now()
-            if ψ is not None:
-                watch.points.append([float(conductor.stepped), ψ])
-
-
-class _Estimate:
-    """ψ of the model as it stands, from the learner's public rows: as in `copriv.cli.run_summary`, prepared once."""
-
-    def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
-        self.rows, self._conductor = None if public is None else public.units, conductor
-        if public is not None:
-            from copriv.populations.public_sample import PublicSample
-            from copriv.problem import Problem
-
-            problem = Problem.forecasting(conductor.agreement, public)
-            sample = PublicSample.of(problem)
-            self._fitness, self._least = problem.fitness, sample.optimum.value
-            self._of_best = sample.public_only(float(conductor.agreement.records.sum()))
-
-    def now(self) -> float | None:
-        """None without public rows."""
-        if self.rows is None:
-            return None
-        return float(self._fitness.value(self._conductor.model)) / self._least - 1.0 - self._of_best
+        due = ahead * POINTS >= agreement.queries or (ahead > 0 and outcome is not None)
+        if self._public is not None and due:
+            watch.points.append([float(conductor.stepped), self._public.estimate(conductor.model)])
 
 
 class OwnerWatch:

@@ -18,8 +18,7 @@ from copriv.agreement import Agreement
 from copriv.errors import AgreementError, CoprivError, InvalidInput
 from copriv.network.store import RunStore
 from copriv.report import RunFile, document, page
-from copriv.ui.reading_ledger import ledger, without
-from copriv.ui.reading_run import run
+from copriv.ui.reading_files import ledger, run, without
 
 _RUN_FILE = b"SQLite format 3\x00"
 _CERTIFICATE, _SECRET = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,7 +16,30 @@ from starlette.staticfiles import StaticFiles
 from copriv import __version__
 from copriv.errors import CoprivError, InvalidInput
 from copriv.formatting.numbers import json_ready
-from copriv.ui.i18n import LANGUAGES, preferred, source, texts
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""Code, and the language's name for itself. All texts are in one JSON file a language, with the same keys."""
+
+
+@cache
+def texts(language: str) -> Mapping[str, str]:
+    """Every text of one of LANGUAGES by its key, such as "join.title"."""
+    written: dict[str, Any] = json.loads(_source(language))
+    return {f"{part}.{key}": text for part, entries in written.items() for key, text in entries.items()}
+
+
+def _source(language: str) -> str:
+    """The file itself, as the browser reads it."""
+    return files("copriv.ui").joinpath("texts", f"{language}.json").read_text(encoding="utf-8")
+
+
+def preferred(cookie: str | None, accepted: str) -> str:
+    """The language that was chosen, else the first that the browser would like (Accept-Language), else English."""
+    if cookie in LANGUAGES:
+        return cookie
+    wanted = [part.split(";")[0].strip().lower()[:2] for part in accepted.split(",")]
+    return next((language for language in wanted if language in LANGUAGES), "en")
+
 
 Handler = Callable[[Request], Awaitable[Response]]
 BEAT = 0.5
@@ -57,7 +81,7 @@ async def _texts(request: Request) -> Response:
     language = request.path_params["language"]
     if language not in LANGUAGES:
         return Response(status_code=404)
-    return Response(source(language), media_type="application/json")
+    return Response(_source(language), media_type="application/json")
 
 
 def answered(answer: Callable[[Request], Awaitable[Any]]) -> Handler:

@@ -18,8 +18,6 @@ from copriv.data.cells import absent, days, distinct, numbers
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
-MOST_LETTERS = 80
-"""Of a file's name."""
 MOST_LEVELS = 40
 """A column of text with more different values than this names things rather than kinds of things."""
 
@@ -37,7 +35,7 @@ class Rows:
         ending = Path(name).suffix.lower()
         if ending not in (".csv", ".parquet"):
             raise DataError("data.path: give a .csv or .parquet file")
-        called = re.sub(r"[^\w. ()-]", "_", Path(name).name)[-MOST_LETTERS:].lstrip(". ")
+        called = re.sub(r"[^\w. ()-]", "_", Path(name).name)[-80:].lstrip(". ")
         path = self._folder / secrets.token_hex(8) / called
         path.parent.mkdir()
         path.write_bytes(content)

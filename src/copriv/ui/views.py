@@ -7,7 +7,6 @@ probability, break-even budgets and their range, fair shares) stands in the full
 Numbers are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +15,15 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
-from copriv.forecast import Forecast, forecast
-from copriv.forecast.assessment import assess, worlds_unlike
+from copriv.forecast import forecast
 from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.shapley import shapley_values
-from copriv.populations.dealt import heterogeneity_of
-from copriv.populations.public_sample import PublicSample
-from copriv.problem import Problem
+from copriv.forecast.standalone_models import enough, personalized_cost
+from copriv.forecast.verdict import Verdict
+from copriv.formatting.numbers import json_ready
+from copriv.report.public_rows import PublicRows
+from copriv.terms import OwnerTerms
 from copriv.types import Array
 
 FRONTIER = 28
@@ -37,12 +38,14 @@ ALIKE = 1e-3
 """A model that is better by less than what is left when noise drowns every answer has learnt nothing from them."""
 SAID = {
     "alone": "alone", "alone_low": "alone_low", "alone_high": "alone_high", "together": "together",
-    "joining_pays": "joining_pays", "close": "close_call", "break_even": "break_even_epsilon",
+    "joining_pays": "joining_pays", "verdict": "verdict", "probability": "probability", "own": "own",
+    "break_even": "break_even_epsilon",
     "break_even_low": "break_even_epsilon_low", "break_even_high": "break_even_epsilon_high", "worth": "shapley",
     "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
 }  # fmt: skip
 """Of an owner: what a view calls it, and what the forecast's JSON does."""
-_CERTAIN = {"low": 1.0, "median": 1.0, "high": 1.0}
+SURE = 0.9
+"""A verdict that is less probable than this is said to be probable only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +54,16 @@ class Prepared:
 
     agreement: Agreement
     consortium: Consortium
-    public_only: float
-    median: float
-    low: float
-    high: float
-    """Of the recommended terms: half of the runs are below `median`, 5 % below `low`, 5 % above `high`."""
+    recommended: Agreement
+    joining: Verdict
     document: dict[str, Any]
     """The forecast's JSON."""
-    recommended: Agreement
-    agreed: Agreement
+
+    @property
+    def band(self) -> dict[str, float]:
+        """Of the recommended terms: half of the runs are below "median", 5 % below "low", 5 % above "high"."""
+        ψ = self.document["recommended"]["relative_fitness"]
+        return {name: ψ[name] for name in ("low", "median", "high")}
 
     def alone(self, members: Consortium) -> Array:
         """ψ of these owners' own models: the consortium's formula, held to what the forecast says at its own sizes."""
@@ -72,17 +76,13 @@ class Prepared:
         usual = np.minimum(self.alone(members), public_only)
         if self.consortium.without is None:
             return usual
-        own = np.minimum(self.alone(self.consortium), self.public_only)
+        own = np.minimum(self.alone(self.consortium), self.document["public_only"])
         return usual * self._by_size(members, self.consortium.without / np.maximum(own, 1e-300))
 
     def _by_size(self, members: Consortium, ratio: Array) -> Array:
         """What is known of this forecast's owners, for owners of other sizes."""
         sizes, first = np.unique(np.log(self.consortium.records), return_index=True)
         return np.asarray(np.interp(np.log(members.records), sizes, ratio[first]))
-
-    def fits(self, agreement: Agreement) -> bool:
-        """Whether its curves are of the same data and fitness, and of the same promises (ε, or ε and δ)."""
-        return same_curves(self.agreement, agreement)
 
 
 @dataclass(frozen=True)
@@ -138,17 +138,9 @@ class Question:
 def prepare(agreement: Agreement) -> Prepared:
     """Forecast these terms. Raises what `copriv.forecast` raises."""
     found = forecast(agreement)
-    ψ = found.recommended.relative_fitness
     return Prepared(
-        agreement, found.consortium, found.public_only, float(ψ.median[-1]), float(ψ.low[-1]), float(ψ.high[-1]),
-        _document(found), found.recommended.agreement, found.agreed.agreement,
-    )  # fmt: skip
-
-
-def _of_being_right(found: dict[str, Any]) -> float | None:
-    """The probability of the verdict, whichever it is; None where the forecast says none."""
-    pays = found.get("joining_pays_probability")
-    return None if pays is None else float(pays) if found["joining_pays"] else 1.0 - float(pays)
+        agreement, found.consortium, found.recommended.agreement, found.joining, json_ready(found.to_dict())
+    )
 
 
 def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> dict[str, list[float]]:
@@ -157,10 +149,7 @@ def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | Non
     In the worlds of a forecast: of owners as unlike as is stated, as the public rows' strata say, or as is usual.
     Raises CoprivError where the agreement cannot be forecast.
     """
-    problem = Problem.forecasting(agreement, public, strata=strata)
-    sample = PublicSample.of(problem)
-    unlike = worlds_unlike(sample, agreement, heterogeneity_of(problem), 0)
-    ψ = assess(problem, "as agreed", 50, 0, sample, unlike).relative_fitness
+    ψ = PublicRows(agreement, public, strata).forecast(50).relative_fitness
     return {name: getattr(ψ, name).tolist() for name in ("k", "low", "median", "high")}
 
 
@@ -170,47 +159,68 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
     known = {owner["name"]: owner for owner in document["owners"]}
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
-        found = known.get(row["name"])
-        if row["joined"] and found is not None:
+        if row["joined"] and (found := known.get(row["name"])) is not None:
             row |= {ours: found[theirs] for ours, theirs in SAID.items()}
-            row |= {"own": found.get("own"), "probability": _of_being_right(found)}
+            if found["verdict"] == "no":
+                row["probability"] = 1.0 - found["probability"]
+            if view["goal"] == "own":
+                row["break_even"], row["break_even_low"], row["break_even_high"] = (
+                    found["break_even_epsilon_own"],
+                    None,
+                    None,
+                )
+    kept = (
+        "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
+    )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
-    return view | {
+    view |= {name: document[name] for name in kept} | {
+        "kind": "exact", "together": made.band, "warning": document.get("warning"),
+        "only_as_recommended": bool(made.joining.names("yes")) and made.joining.only_as_recommended,
         "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
-        "public_only_band": document["public_only_band"], "warning": document.get("warning"),
-        "kind": "exact", "together": {"median": made.median, "low": made.low, "high": made.high},
-        "heterogeneity": document.get("heterogeneity"), "runner_up": document.get("runner_up"),
-        "agreed": document["agreed"], "recommended": document["recommended"], "trades": document.get("trades", {}),
-        "caution": document.get("caution"),
-        "description": document.get("description"),
         "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),
     }  # fmt: skip
+    return _told(view)
 
 
 def quick(question: Question, made: Prepared) -> dict[str, Any]:
     """The view from another forecast's curves, in milliseconds."""
     members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
     members = replace(members, spread=made.consortium.spread)
-    return _view(question, made, members) | {"kind": "quick", "heterogeneity": made.document.get("heterogeneity")}
+    return _told(_view(question, made, members)) | {"kind": "quick", "heterogeneity": made.document["heterogeneity"]}
+
+
+def _told(view: dict[str, Any]) -> dict[str, Any]:
+    """The view, with what pages say of its numbers: each owner's verdict, and whether it is said without "probably"."""
+    saved = sum((row["worth"] or 0.0) * row["count"] for row in view["owners"] if row["joined"])
+    for row in view["owners"]:
+        if not row["joined"]:
+            continue
+        without, likely = min(row["alone"], view["public_only"]), row["probability"]
+        outside = not view["together"]["low"] <= without <= view["together"]["high"]
+        row["sure"] = outside if likely is None else likely >= SURE
+        row["rival"] = "public" if view["public_only"] < row["alone"] else "alone"
+        if row["worth"] is not None and saved > 0:
+            row |= {"share": row["worth"] / saved, "share_error": row["worth_error"] / saved}
+    least = min(view["together"]["median"], view["best_subset"]["value"])
+    return view | {"weights_help": view["best_weights"] < (1.0 - NOTICEABLE) * least}
 
 
 def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, Any]:
-    n, before = members.total, made.consortium.total
-    public_only = made.public_only + members.information * (1.0 / n - 1.0 / before)
+    n, before, band = members.total, made.consortium.total, made.band
+    public_only = made.document["public_only"] + members.information * (1.0 / n - 1.0 / before)
     if members.without is None:
         members = replace(members, without=made.without(members, public_only))
-    median, spread = members.together(), _CERTAIN
-    if made.median > 0:
-        spread = {"low": made.low / made.median, "median": 1.0, "high": made.high / made.median}
-    subset, numbers = members.best_subset(), members.best_numbers()
-    names = [seat.terms["name"] for seat in question.seats if seat.joined]
+    median = members.together()
+    spread = {name: ψ / band["median"] if band["median"] > 0 else 1.0 for name, ψ in band.items()}
+    subset, joined = members.best_subset(), [seat for seat in question.seats if seat.joined]
     return {
+        "goal": question.agreement.goal,
         "together": {name: median * factor for name, factor in spread.items()},
         "public_only": public_only,
         "owners": _rows(question, made, members, public_only),
         "best_subset": {
-            "names": [name for name, inside in zip(names, subset, strict=True) if inside],
-            "value": float(members.cost(numbers)),
+            "names": [seat.terms["name"] for seat, inside in zip(joined, subset, strict=True) if inside],
+            "value": float(members.cost(members.best_numbers())),
         },
         "best_weights": members.weighted(members.best_weights()),
         "frontier": _frontier(made, members, public_only, spread),
@@ -219,56 +229,83 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
             "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
         },
         "public_rows": question.agreement.data.public_count,
-        "unlike": [seat.terms["name"] for seat in question.seats if seat.joined and seat.unlike],
+        "unlike": [seat.terms["name"] for seat in joined if seat.unlike],
     }
 
 
 def _rows(question: Question, made: Prepared, members: Consortium, public_only: float) -> list[dict[str, Any]]:
     """One for each seat, whether in or out."""
-    together = members.together()
-    alone, without = made.alone(members), members.loss_without()
-    N = len(alone)
-    shares, errors = shapley_values(members, samples=400) if N <= MANY else (np.full(N, np.nan), np.zeros(N))
+    together, alone, lost = members.together(), made.alone(members), members.loss_without()
+    N, few = len(alone), len(alone) <= MANY
+    shares, errors = shapley_values(members, samples=400) if few else (np.full(N, np.nan), np.zeros(N))
     weights, rivals = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
-    rows, i = [], -1
+    agreed = question.agreement
+    own, enough_for = _on_own(agreed.owner_tables, made, together, public_only, agreed.worthwhile)
+    if agreed.goal == "own":
+        rivals = enough_for
+    rows: list[dict[str, Any]] = []
+    i = -1
     for seat in question.seats:
         row: dict[str, Any] = {"name": seat.terms.get("name"), "joined": seat.joined, "unlike": seat.unlike}
+        row["count"] = seat.terms.get("count", 1)
         if not seat.joined:
-            rows.append(row | _if_it_came(seat, made, members, together))
+            rows.append(row | {"if_it_came": _if_it_came(seat, made, members, together, public_only)})
             continue
         i += 1
-        rows.append(
-            row
-            | {
-                "alone": float(alone[i]), "together": together,
-                "joining_pays": bool(together < rivals[i]),
-                "break_even": members.break_even(i, float(rivals[i])) if N <= MANY else None,
-                "worth": None if np.isnan(shares[i]) else float(shares[i]), "worth_error": float(errors[i]),
-                "loss_to_others": float(without[i]), "weight": float(members.records[i] / members.total),
-                "best_weight": float(weights[i]), "own": None, "probability": None,
-            }
-        )  # fmt: skip
+        row |= {
+            "alone": float(alone[i]), "together": together, "joining_pays": bool(together < rivals[i]),
+            "verdict": "yes" if together < rivals[i] else "no", "own": own[i],
+            "break_even": members.break_even(i, float(rivals[i])) if few else None,
+            "worth": float(shares[i]) if few else None, "worth_error": float(errors[i]),
+            "loss_to_others": float(lost[i]), "weight": float(members.records[i] / members.total),
+            "best_weight": float(weights[i]), "probability": None,
+        }  # fmt: skip
+        rows.append(row)
     return rows
 
 
-def _if_it_came(seat: Seat, made: Prepared, members: Consortium, together: float) -> dict[str, Any]:
-    """What the others would have of an owner who is out: its model and theirs, with it in."""
-    try:
-        wider = Agreement.of({"agreement": {"rule": "auto", "horizon": 1}, "model": {"loss": "squared"},
-                              "owner": [seat.terms]}).owner_tables[0]  # fmt: skip
-    except AgreementError:
-        return {"if_it_came": None}
-    more = replace(
-        members,
-        records=np.append(members.records, float(wider.records)),
-        epsilon=np.append(members.epsilon, wider.epsilon),
-        overlap=np.append(members.overlap, float(wider.overlap)),
-        counts=np.append(members.number, float(wider.number)),
-        without=None,
+def _on_own(
+    tables: Sequence[OwnerTerms], made: Prepared, together: float, public_only: float, worthwhile: float
+) -> tuple[list[dict[str, float]], Array]:
+    """Costs on each owner's own records, and the ψ on everybody's below which joining pays there.
+
+    An owner is as far from the others as the forecast's owner of its name, or else of the nearest number of records.
+    """
+    known, usual = made.document["owners"], made.document["recommended"]["relative_fitness"]["median"]
+    like = [
+        min(
+            [one for one in known if one["name"] == table.name] or known,
+            key=lambda one: abs(np.log(one["records"] / table.records)),
+        )
+        for table in tables
+    ]
+    alone = np.array(
+        [one["own"]["alone"] * one["records"] / table.records for one, table in zip(like, tables, strict=True)]
     )
+    apart = np.maximum(np.array([one["own"]["together"] for one in like]) - usual, 0.0)
+    common = apart + together
+    most = [enough(a, far + public_only, worthwhile) - far for a, far in zip(alone, apart, strict=True)]
+    costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common)}
+    own = [dict(zip(costs, map(float, each), strict=True)) for each in zip(*costs.values(), strict=True)]
+    return own, np.array(most)
+
+
+def _if_it_came(
+    seat: Seat, made: Prepared, members: Consortium, together: float, public_only: float
+) -> dict[str, Any] | None:
+    """What joining would bring an owner who is out, and the others. None: its terms cannot be read."""
+    terms = {"agreement": {"rule": "auto"}, "model": {"loss": "squared"}, "owner": [seat.terms]}
+    try:
+        wider = Agreement.of(terms).owner_tables[0]
+    except AgreementError:
+        return None
+    more = members.joined_by(wider.records, wider.epsilon, wider.overlap, wider.number)
     alone, with_it = float(made.alone(more)[-1]), more.together()
-    return {"if_it_came": {"together": with_it, "alone": alone, "joining_pays": with_it < alone,
-                           "gain_to_others": together - with_it}}  # fmt: skip
+    gain, pays = together - with_it, with_it < alone
+    if made.agreement.goal == "own":
+        (own,), (most,) = _on_own([wider], made, with_it, public_only, made.agreement.worthwhile)
+        alone, pays, with_it = own["alone"], bool(with_it < most), min(own["together"], own["personalized"])
+    return {"together": with_it, "alone": alone, "joining_pays": pays, "gain_to_others": gain}
 
 
 def _frontier(made: Prepared, members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
@@ -300,11 +337,6 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
 def _without_answers(members: Consortium, public_only: float) -> float:
     """What a common model must beat to be worth its answers: the public one, and what it is when noise drowns them."""
     return min(public_only, float(members.curve.at(DROWNED)) * (1.0 - ALIKE))
-
-
-def _document(found: Forecast) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(found.to_json())
-    return document
 
 
 def same_curves(one: Agreement, other: Agreement) -> bool:

@@ -6,15 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from copriv.data.tables import read_table
-from copriv.exact import OwnerKinds
-from copriv.exact.synchronous import s1
+from copriv.exact import OwnerKinds, expected_cost
 from copriv.model.fitness import Quadratic, Regularizer
-from copriv.privacy.accounting import laplace_scale
 from copriv.privacy.approximate import gaussian_multiplier
+from copriv.privacy.noise import laplace_scale
 from copriv.rules.async_copies import a_as_printed, a_theorem_2
 from copriv.rules.bounds import Setting
-from copriv.rules.sync_averaged import s_theorem_3
-from copriv.rules.sync_decay import s_theorem_2
+from copriv.rules.rule import InRounds
+from copriv.rules.synchronous import s1_steps, s_theorem_2, s_theorem_3
 from copriv.types import Array
 from copriv_papers.claims.claim import Answer, Found
 from copriv_papers.consortia import at_hand
@@ -70,7 +69,7 @@ def stays_at_the_start(_: Found) -> Answer:
     """S1 without noise on f = θ²/4: (9) is 0 for n → ∞, and E f stays where it began."""
     half = Quadratic(0.5 * np.eye(1), np.zeros(1), 0.0, Regularizer(0.0))
     owners = OwnerKinds.of([1.0], [0.0])
-    costs = [float(s1(half, owners, 1.0, T, [1.0]).min()) for T in (10, 100, 1000)]
+    costs = [float(expected_cost(InRounds(s1_steps(1.0, T)), half, owners, T, [1.0]).min()) for T in (10, 100, 1000)]
     return Answer.of(
         costs, lambda cost: cost <= 0.01, "For T = 10, 100, 1,000: steps ρ/(T²k) add up to nothing (erratum 5)."
     )

@@ -8,12 +8,9 @@ from matplotlib.figure import Figure as Picture
 
 from copriv import mechanisms
 from copriv.exact import OwnerKinds, expected_cost
-from copriv.mechanisms.gaussian import Gaussian
-from copriv.mechanisms.laplace import Laplace
-from copriv.mechanisms.laplace_composed import LaplaceComposed
+from copriv.mechanisms.gradients import Gaussian, Laplace, LaplaceComposed
 from copriv.mechanisms.mechanism import Guarantee
 from copriv.rules import named
-from copriv.simulation.engine import noise_scales
 from copriv_papers import drawing
 from copriv_papers.consortia import S_LENDING
 from copriv_papers.figure import Cell, Comparison, Effort, Figure, Judgement, Row
@@ -40,7 +37,7 @@ def exact(trial: Trial) -> tuple[float, float]:
     recursion = rule.recursion(agreement)
     assert q is not None
     assert recursion is not None
-    variance = agreement.mechanism.law(agreement).variance * noise_scales(agreement) ** 2
+    variance = agreement.mechanism.law(agreement).variance * agreement.noise_scales() ** 2
     owners = OwnerKinds.of(agreement.records, np.sqrt(variance / 2.0))
     found = expected_cost(recursion, q, owners, agreement.agreement.horizon, problem.start)
     return float(found[-1] / problem.optimum.value), float(variance[0])

@@ -1,7 +1,15 @@
-"""One command a file, named as it is typed: `copriv owner serve` is `owner_serve.py`. Each has a function `command`.
+"""The commands: one file a command or a group of commands, named as it is typed, imported when it is called.
 
-`options` holds the options that several commands share, and `party` what the commands of a consortium's parties do.
+`copriv simulate` is the function `command` of `simulate.py`, `copriv ledger show` the function `show` of `ledger.py`.
+`options` holds what several commands take, `long_work` how work is watched, stopped and continued.
 """
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
 
 COMMANDS = {
     "demo": "Three banks, real loans, epsilon = 1: what privacy costs, and who should join.",
@@ -39,4 +47,40 @@ COMMANDS = {
     "back.",
     "ledger adopt": "Begin a new witness for a whole ledger: its keys were renewed, or their folder is lost.",
 }
-"""Every command as it is typed, in the order of `copriv --help`, with what it does: its docstring's first line."""
+"""Every command as it is typed, in the order of `copriv --help`, with its docstring's first line."""
+
+
+def commands_below(group: str = "") -> type[TyperGroup]:
+    """The class of the group of commands that is typed like this; `copriv --help` does not wait for what it only names."""
+    below = {name.removeprefix(group).strip(): name for name in COMMANDS if name.startswith(group) and name != group}
+    here = {short: name for short, name in below.items() if " " not in short}
+
+    @cache
+    def loaded(short: str) -> Any:
+        name = here[short]
+        if any(other.startswith(f"{name} ") for other in COMMANDS):
+            made = typer.Typer(
+                help=COMMANDS[name], cls=commands_below(f"{name} "), no_args_is_help=True, add_completion=False,
+                rich_markup_mode=None,
+            )  # fmt: skip
+            made.callback()(lambda: None)
+        else:
+            made = typer.Typer(add_completion=False, rich_markup_mode=None)
+            file, _, function = name.replace("-", "_").partition(" ")
+            made.command(short)(getattr(import_module(f"copriv.cli.commands.{file}"), function or "command"))
+        command = typer.main.get_command(made)
+        command.name = short
+        return command
+
+    class LoadedOnUse(TyperGroup):
+        def list_commands(self, ctx: Any) -> list[str]:
+            return list(here)
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            return loaded(cmd_name) if cmd_name in here else None
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            with formatter.section("Commands"):
+                formatter.write_dl([(short, COMMANDS[name]) for short, name in here.items()])
+
+    return LoadedOnUse

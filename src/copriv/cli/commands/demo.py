@@ -1,13 +1,20 @@
 """`copriv demo`: three banks, real loans, a budget of 1 each. What does privacy cost, and who should join?
 
 The question is demo.toml beside this file. Its terms are planned when the demo runs, from public loans alone, and `--out`
-writes them out: everything shown can be had again, and changed, with `copriv simulate`.
+writes them out: everything shown can be had again, and changed, with `copriv simulate`. With `--network` the banks and their
+learner are processes of their own on this machine, over mutual TLS.
 """
 
 import json
+import subprocess
+import sys
+import time
 import tomllib
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,25 +22,23 @@ import typer
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.demo_network import demo_network
-from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder
-from copriv.cli.show import words
-from copriv.cli.show.console import log, out, plain_table, progress
-from copriv.cli.show.output import save, series_csv
-from copriv.forecast import Forecast, forecast
+from copriv.cli.commands.options import AsJson, Runs, Workers, out_folder, packaged_text
+from copriv.cli.show.console import answer, log, progress
+from copriv.cli.show.output import replace_file, save, series_csv
+from copriv.display import Table
+from copriv.display.simulation import notes
+from copriv.errors import CoprivError, Unreachable
+from copriv.forecast import forecast
+from copriv.formatting.numbers import listed, percent, percent_range, times
 from copriv.model.fitness import Fitness, Regularizer, relative_fitness
-from copriv.pictures.demo import alone_and_together
+from copriv.pictures.simulation import alone_and_together
 from copriv.pictures.style import png
 from copriv.problem import Problem
 from copriv.simulation import Simulation, simulate
 from copriv.types import Array
 
-_PLANNED = "# What `copriv demo` planned from 100 public loans, and simulated on the banks' own.\n\n"
-
-
-def agreement_text() -> str:
-    """demo.toml."""
-    return files("copriv.cli.commands").joinpath("demo.toml").read_text(encoding="utf-8")
+PATIENCE = 600.0
+"""Seconds for the whole run over the network: ten of them are enough on a machine that has nothing else to do."""
 
 
 def command(
@@ -49,116 +54,197 @@ def command(
     ] = False,
 ) -> None:
     """Three banks, real loans, epsilon = 1: what privacy costs, and who should join."""
-    asked = Agreement.of(tomllib.loads(agreement_text()))
+    asked = Agreement.of(tomllib.loads(packaged_text("demo.toml")))
     with progress("planning") as report:
         outlook = forecast(asked, progress=report)
     planned = outlook.recommended.agreement
     if network:
-        demo_network(planned, directory, as_json=as_json)
+        demo_network(planned, directory, as_json)
         return
     problem = Problem.load(planned)
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, workers=workers, progress=report)
-    rows, needed = table(problem, result), needed_budgets(outlook, result)
-    conclusion = result.verdict
+    # For each bank, the budget of all from which joining pays for it, were its own model what it turned out to be.
+    members = outlook.consortium
+    needed = {
+        owner.name: None if owner.alone is None else members.break_even_for_all(i, owner.alone)
+        for i, owner in enumerate(result.owners)
+    }
+    rows = table(problem, result)
     added = {
         "table": rows,
-        "conclusion": conclusion,
+        "conclusion": result.verdict,
         "planned": outlook.recommended.words,
         "forecast": {"together": outlook.together, "verdict": outlook.verdict},
-        "needed_epsilon": dict(needed),
+        "needed_epsilon": needed,
     }
     document = json.dumps({**result.to_dict(), **added}, indent=2)
-    made_by = f"copriv demo --runs {runs}"
+    directory = directory or Path("copriv-demo")
+    head = "# What `copriv demo` planned from 100 public loans, and simulated on the banks' own.\n\n"
     made = {
         "demo.json": document.encode() + b"\n",
         "demo.csv": series_csv(result).encode(),
-        "demo.png": png(alone_and_together(result, outlook, needed), made_by),
-        "demo.toml": (_PLANNED + planned.to_toml()).encode(),
+        "demo.png": png(alone_and_together(result, outlook, [*needed.items()]), f"copriv demo --runs {runs}"),
+        "demo.toml": (head + planned.to_toml()).encode(),
     }
-    directory = directory or Path("copriv-demo")
     paths = save(directory, made)
     if as_json:
         for path in paths:
             log(f"wrote {path}")
-        typer.echo(document)
-    else:
-        show(problem, result, rows, needed, directory)
-
-
-def needed_budgets(outlook: Forecast, result: Simulation) -> list[tuple[str, float | None]]:
-    """For each bank, the budget of all from which joining pays for it, were its own model what it turned out to be."""
-    members = outlook.consortium
-    return [
-        (owner.name, members.break_even_for_all(i, owner.alone) if owner.alone is not None else None)
-        for i, owner in enumerate(result.owners)
-    ]
+    answer(as_json, document, _told(problem, result, rows, needed, directory))
 
 
 def table(problem: Problem, result: Simulation) -> list[dict[str, Any]]:
     """Who has which model, how far its fitness is above the best, and its typical error in the target's unit."""
+    # f without its g, over all owners' loans: the mean squared error.
+    plain = Fitness(problem.loss, Regularizer(0.0), problem.feasible_set, problem.fitness.records)
+
+    def error(theta: Float[Array, " p"]) -> float:
+        """Typical error, in percentage points of interest."""
+        return float(np.sqrt(plain.value(theta)))
+
+    def row(name: str, records: int, theta: Float[Array, " p"]) -> dict[str, Any]:
+        ψ = float(relative_fitness(problem.fitness.value(theta), problem.optimum))
+        return {"model": name, "records": records, "relative_fitness": ψ, "error": error(theta)}
+
     own = [(f"{o.name} alone", o.records, p) for o, p in zip(result.owners, problem.owners, strict=True)]
     if problem.public is not None:
         own.append(("the public sample alone", problem.public.units, problem.public))
-    rows = [_row(problem, name, n, problem.fitness_of(records).minimum().theta) for name, n, records in own]
-    everything = sum(owner.records for owner in result.owners)
-    rows.append(
-        {
-            "model": "together, with privacy",
-            "records": everything,
-            "relative_fitness": result.relative_fitness.final["median"],
-            "p25": result.relative_fitness.final["p25"],
-            "p75": result.relative_fitness.final["p75"],
-            "error": float(np.median([_error(problem, theta) for theta in result.theta])),
-        }
-    )
-    return [*rows, _row(problem, "pooled, without privacy", everything, problem.optimum.theta)]
+    everything, final = sum(owner.records for owner in result.owners), result.relative_fitness.final
+    together = {
+        "model": "together, with privacy",
+        "records": everything,
+        "relative_fitness": final["median"],
+        "p25": final["p25"],
+        "p75": final["p75"],
+        "error": float(np.median([error(theta) for theta in result.theta])),
+    }
+    return [
+        *(row(name, n, problem.fitness_of(records).minimum().theta) for name, n, records in own),
+        together,
+        row("pooled, without privacy", everything, problem.optimum.theta),
+    ]
 
 
-def _row(problem: Problem, name: str, records: int, theta: Float[Array, " p"]) -> dict[str, Any]:
-    ψ = float(relative_fitness(problem.fitness.value(theta), problem.optimum))
-    return {"model": name, "records": records, "relative_fitness": ψ, "error": _error(problem, theta)}
-
-
-def _error(problem: Problem, theta: Float[Array, " p"]) -> float:
-    """√ of the mean squared error over all owners' loans, in percentage points of interest: f without its g."""
-    plain = Fitness(problem.loss, Regularizer(0.0), problem.feasible_set, problem.fitness.records)
-    return float(np.sqrt(plain.value(theta)))
-
-
-def show(
+def _told(
     problem: Problem,
     result: Simulation,
     rows: list[dict[str, Any]],
-    needed: list[tuple[str, float | None]],
+    needed: dict[str, float | None],
     directory: Path,
-) -> None:
+) -> Iterator[str | Table]:
     """The table, and one sentence that says what it means."""
-    console, ε = out(), problem.agreement.owner[0].epsilon
-    console.print(f"Three banks learn to predict the interest rate of a loan; each spends epsilon = {ε:g} of privacy.")
-    console.print("How they do it was planned a moment ago, from 100 public loans alone.")
-    console.print(f"{result.description}\n")
-    shown = plain_table("model", "loans", "above the best", "25-75 % of runs", "typical error")
+    ε = problem.agreement.owner[0].epsilon
+    yield f"Three banks learn to predict the interest rate of a loan; each spends epsilon = {ε:g} of privacy."
+    yield "How they do it was planned a moment ago, from 100 public loans alone."
+    yield result.description
+    shown = []
     for row in rows:
-        band = f"{words.percent(row['p25'])} to {words.percent(row['p75'])}" if "p25" in row else ""
-        loans, ψ, error = f"{row['records']:,}", words.percent(row["relative_fitness"]), f"{row['error']:.3f} points"
-        shown.add_row(row["model"], loans, ψ, band, error, style="bold" if band else "")
-    console.print(shown)
-    console.print(f"\n{result.verdict}")
-    console.print(f"{_in_budgets(needed, ε)}\n")
-    console.print("above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation.")
-    console.print(f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs.")
-    for warning in words.warnings(result):
-        console.print(f"Note: {warning}.")
-    console.print(f"Picture: {directory / 'demo.png'}. To change things: copriv simulate {directory / 'demo.toml'}")
-
-
-def _in_budgets(needed: list[tuple[str, float | None]], epsilon: float) -> str:
-    """From which budget of everybody joining pays, or would pay, for each."""
-    already = [f"{name} from {words.times(at)}" for name, at in needed if at is not None and at <= epsilon]
-    later = [f"{name} from {words.times(at)}" for name, at in needed if at is not None and at > epsilon]
-    never = [name for name, at in needed if at is None]
+        band = percent_range(row["p25"], row["p75"]) if "p25" in row else ""
+        ψ, error = percent(row["relative_fitness"]), f"{row['error']:.3f} points"
+        shown.append((row["model"], f"{row['records']:,}", ψ, band, error))
+    together = next(i for i, row in enumerate(rows) if "p25" in row)
+    yield Table(("model", "loans", "above the best", "25-75 % of runs", "typical error"), tuple(shown), strong=together)
+    yield result.verdict
+    # From which budget of everybody joining pays, or would pay, for each.
+    already = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at <= ε]
+    later = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at > ε]
+    never = [name for name, at in needed.items() if at is None]
     said = [f"joining pays for {', '.join(already)}"] if already else []
     said += [f"it would pay for {', '.join(later)}"] if later else []
-    said += [f"no budget is enough for {words.listed(never)}"] if never else []
-    return f"By the epsilon of every bank, as forecast: {'; '.join(said)}."
+    said += [f"no budget is enough for {listed(never)}"] if never else []
+    yield f"By the epsilon of every bank, as forecast: {'; '.join(said)}.\n"
+    yield "above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation."
+    yield f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs."
+    yield from (f"Note: {note}." for note in notes(result))
+    yield f"Picture: {directory / 'demo.png'}. To change things: copriv simulate {directory / 'demo.toml'}"
+
+
+def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> dict[str, Any]:
+    """`copriv demo --network`: write every party's files into `folder` (a temporary one when None), run, show how it went.
+
+    Shows the commands that it runs. Gives the run's record. Raises Unreachable where the run does not finish.
+    """
+    from copriv.display.run import went
+    from copriv.network.model import Model
+    from copriv.network.setup import make_consortium, share_out
+
+    with ExitStack() as held:
+        place = folder or Path(held.enter_context(TemporaryDirectory(prefix="copriv-")), "consortium")
+        make_consortium(agreement, place)
+        tables = share_out(agreement, place)
+        _conduct(place, tables)
+        replace_file(place / "COMMANDS.md", commands_page(tables).encode())
+        record = Model.load(place / "run.json").record
+    said = [f"{record['outcome']}, in {record['seconds']:.1f} s over mutual TLS on this machine."]
+    if folder is not None:
+        said.append(f"What can be done with it: {folder / 'COMMANDS.md'}")
+    answer(as_json, json.dumps(record, indent=2), [*went(record), *said])
+    return record
+
+
+def _conduct(folder: Path, tables: Sequence[Path]) -> None:
+    """The run, by the commands that its parties would type."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(errors: Path, *arguments: object) -> None:
+        log(f"copriv {' '.join(map(str, arguments))}")
+        command = [sys.executable, "-c", "from copriv.cli import main; main()", *map(str, arguments)]
+        with errors.open("wb") as stream:
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stream))
+
+    terms, learner_log = folder / "agreement.toml", folder / "learner.log"
+    try:
+        start(
+            learner_log, "learner", terms, "--store", folder / "run.db", "--keys", folder / "learner",
+            "--listen", "127.0.0.1:0", "--patience", f"{PATIENCE / 2:.0f}",
+        )  # fmt: skip
+        address = _address_in(learner_log, processes[0])
+        for table in tables:
+            own = table.parent
+            start(
+                own / "owner.log", "owner", "serve", "--agreement", terms, "--data", table, "--keys", own,
+                "--ledger", own / "data.ledger", "--new-ledger", "--learner", address,
+            )  # fmt: skip
+        for process in processes:
+            if (how := _how_it_ended(process)) is not None:
+                logs = " ".join(path.read_text().strip()[-300:] for path in sorted(folder.glob("**/*.log")))
+                raise Unreachable(f"a process of the demonstration {how}: {logs}")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _how_it_ended(process: "subprocess.Popen[bytes]") -> str | None:
+    """None: well."""
+    try:
+        return None if process.wait(PATIENCE) == 0 else "failed"
+    except subprocess.TimeoutExpired:
+        return f"was not over after {PATIENCE:.0f} seconds"
+
+
+def _address_in(path: Path, process: "subprocess.Popen[bytes]") -> str:
+    """The address that the learner says it listens at, in its log."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if "listening at " in text and ";" in text.split("listening at ")[1]:
+            return text.split("listening at ")[1].split(";")[0]
+        time.sleep(0.05)
+    raise CoprivError(f"the learner did not start: {path.read_text(encoding='utf-8')[-300:]}")
+
+
+def commands_page(tables: Sequence[Path]) -> str:
+    """What can be done in the folder that the demonstration leaves: a page of commands, each as it can be typed there."""
+    own = [table.parent.name for table in tables]
+    given = "--agreement agreement.toml"
+    serve = "copriv owner serve {given} --data {name}/data.parquet --ledger {name}/data.ledger --keys {name}"
+    check = "copriv data check {name}/data.parquet {given} --owner {name} --keys {name} --ledger {name}/data.ledger"
+    return Template(packaged_text("demo-network.md")).substitute(
+        owners=", ".join(own),
+        first=own[0],
+        serve="\n".join(serve.format(given=given, name=name) for name in own),
+        checks="\n".join(check.format(given=given, name=name) for name in own),
+    )

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from copriv.cli.commands.options import Unfinished
-from copriv.cli.commands.party_options import check_folder
-from copriv.cli.show.console import out
+from copriv.cli.commands.options import ModelFile, Unfinished, check_target
+from copriv.cli.show.console import tell
 from copriv.errors import UsageError
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The file that copriv learner wrote.")],
+    model: ModelFile,
     skops: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A scikit-learn estimator, by skops: runs no code when read.")
     ] = None,
@@ -33,7 +32,7 @@ def command(
     if skops is None and onnx is None and mlflow is None:
         raise UsageError("export: say where to: --skops FILE, --onnx FILE, or --mlflow URI")
     for option, file in (("--skops", skops), ("--onnx", onnx)):
-        check_folder(option, file)
+        check_target(option, file)
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
     loaded = Model.load(model, unfinished)
@@ -48,9 +47,9 @@ def command(
             file.chmod(0o600)  # before there is anything in it
     if skops is not None:
         loaded.save_skops(skops)
-        out().print(f"Wrote {skops}")
+        tell(f"Wrote {skops}")
     if onnx is not None:
         save_onnx(loaded, onnx)
-        out().print(f"Wrote {onnx}")
+        tell(f"Wrote {onnx}")
     if mlflow is not None:
-        out().print(f"Logged as MLflow run {log_to_mlflow(loaded, mlflow, experiment, model, report)}")
+        tell(f"Logged as MLflow run {log_to_mlflow(loaded, mlflow, experiment, model, report)}")

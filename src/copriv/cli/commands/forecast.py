@@ -8,11 +8,11 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import log, out, progress
-from copriv.cli.show.forecast_answer import about_target, about_without
-from copriv.cli.show.forecast_answer import show as answer
-from copriv.cli.show.forecast_tables import show
-from copriv.cli.show.output import forecast_files, save
+from copriv.cli.show.console import answer, progress
+from copriv.cli.show.forecast import lines
+from copriv.cli.show.output import forecast_files, keep
+from copriv.display.forecast import details
+from copriv.display.what_if import about_target, about_without
 from copriv.errors import UsageError
 from copriv.forecast import forecast
 from copriv.forecast.what_if import reach
@@ -37,7 +37,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="NAME", help="What if this owner stays away? Can be given more than once."),
     ] = None,
-    details: Annotated[
+    everything: Annotated[
         bool, typer.Option("--details", help="Everything: terms, trades, what each owner brings.")
     ] = False,
     as_json: AsJson = False,
@@ -67,18 +67,8 @@ def command(
         added["without"] = left.to_dict()
         asked += about_without(outlook, left)
     document = outlook.to_json(**added)
-    if directory is not None:
-        made_by = f"copriv forecast {agreement.name}"
-        for path in save(directory, forecast_files(outlook, document, made_by)):
-            log(f"wrote {path}")
-    if as_json:
-        typer.echo(document)
-    elif details:
-        show(terms, outlook)
-        for line in asked:
-            out().print(line)
-    else:
-        answer(terms, outlook, asked)
+    keep(directory, lambda: forecast_files(outlook, document, f"copriv forecast {agreement.name}"))
+    answer(as_json, document, [*details(outlook), *asked] if everything else lines(outlook, asked))
 
 
 def ratio(text: str) -> float:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.interrupted import going_on
-from copriv.cli.commands.live_page import Ui, UiPort, watched
-from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder
-from copriv.cli.commands.party_options import check_address, check_folder, party_keys, run_stoppably
-from copriv.cli.show.console import log, out, waiting
+from copriv.cli.commands.long_work import Ui, UiPort, going_on, watched
+from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder, check_address, check_target, party_keys
+from copriv.cli.show.console import answer, log, waiting
+from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
-from copriv.cli.show.run import Following, compared, owners_table
+from copriv.display.run import went
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ def command(
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
-    from copriv.network.record import signed_model
     from copriv.network.run_state import Conductor
     from copriv.network.setup import load_dictionary, n_parameters
     from copriv.network.store import RunStore
@@ -91,7 +89,7 @@ def command(
     check_address("--listen", listen, least_port=0)
     # What is found out at the end would be found out after the owners' budgets are spent.
     for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
-        check_folder(option, file)
+        check_target(option, file)
     terms, own = Agreement.load(agreement), party_keys(keys, "learner")
     conduct = Conduct(
         cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
@@ -112,26 +110,22 @@ def command(
     try:
         written = _model_of(run, path)
         if written is not None and (rows is None or forecast_runs == 0 or written.record["forecast"]):
-            _again(written, path, skops, as_json)
+            if skops is not None and not skops.exists():
+                written.save_skops(skops)
+            how = f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
+            answer(as_json, written.to_json(), [*went(written.record), how])
             return
-        fingerprint = "" if dictionary is None else dictionary.fingerprint
-        conductor = Conductor(run, conduct, time.monotonic(), own, fingerprint)
-        with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as look:
-            conducted = Learner(
-                conductor,
-                GrpcListener(listen, own),
-                keys=own,
-                pace=pace,
-                on_listening=listening,
-            )
+        conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
+        with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
+            conducted = Learner(conductor, GrpcListener(listen, own), keys=own, pace=pace, on_listening=listening)
             with going_on(how):
-                outcome = run_stoppably(look(conducted.run()))
-        result = signed_model(conductor, dictionary)
+                outcome = conduct_it(conducted.run())
+        result = conductor.signed_model(dictionary)
         # The model is safe before anything else is tried, or shown.
         _write(result, path, store)
         if rows is not None:
             with going_on(f"the model is in {path}, without a forecast beside it"):
-                result = signed_model(conductor, dictionary, *_compared(conductor, rows, strata, forecast_runs))
+                result = conductor.signed_model(dictionary, *_compared(conductor, rows, strata, forecast_runs))
             _write(result, path, store)
         if skops is not None and result.finished_run:
             result.save_skops(skops)
@@ -139,12 +133,7 @@ def command(
         run.close()
         if is_new and not listened:
             store.unlink(missing_ok=True)  # nothing began; a file that was there before is not ours to remove
-    if as_json:
-        typer.echo(result.to_json())
-    else:
-        out().print(owners_table(result.record["owners"]))
-        out().print(compared(result.record["realised"], result.record["forecast"]))
-        out().print(f"{outcome.status}: {outcome.reason}. Wrote {path}")
+    answer(as_json, result.to_json(), [*went(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"])
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
 
@@ -168,18 +157,6 @@ def _model_of(run: "RunStore", path: Path) -> "Model | None":
     if found.record.get("run") != run.run:
         raise UsageError(f"{path}: holds the model of another run; name another file with --model, or move it away")
     return found if digest == run.signed_model and found.finished_run else None
-
-
-def _again(model: "Model", path: Path, skops: Path | None, as_json: bool) -> None:
-    """What a run that is over came to. Its model is not written anew; an export that is not there yet is made."""
-    if skops is not None and not skops.exists():
-        model.save_skops(skops)
-    if as_json:
-        typer.echo(model.to_json())
-        return
-    out().print(owners_table(model.record["owners"]))
-    out().print(compared(model.record["realised"], model.record["forecast"]))
-    out().print(f"The run is over: {model.record['outcome']}. {path} is as it was; nothing was asked or written.")
 
 
 def _public_rows(
@@ -217,17 +194,18 @@ def _compared(
 
     It is over and its model written: it does not fail for want of this.
     """
-    from copriv.cli.run_summary import expected, said_by
+    from copriv.report.public_rows import PublicRows
 
     said = None
     try:
-        said = said_by(conductor, public, strata)
+        rows = PublicRows(conductor.agreement, public, strata)
+        said = rows.said_of(conductor)
         if runs > 0:
-            rows, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
-            log(f"the model is written; now what was to be expected, from {runs} simulated runs on {rows} ({more})")
+            where, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
+            log(f"the model is written; now what was to be expected, from {runs} simulated runs on {where} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
             with waiting(f"{runs} simulated runs on public rows"):
-                return said, expected(conductor.agreement, public, runs, strata=strata)
+                return said, rows.expected(runs)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
     return said, None

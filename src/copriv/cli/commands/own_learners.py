@@ -8,9 +8,9 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import log, progress
-from copriv.cli.show.output import save
-from copriv.cli.show.own_learners import show
+from copriv.cli.show.console import answer, progress
+from copriv.cli.show.output import keep
+from copriv.display.forecast import own_learners
 from copriv.forecast.own_learners import forecast_own_learners
 
 
@@ -25,18 +25,16 @@ def command(
     with progress("forecasting"):
         outlook = forecast_own_learners(Agreement.load(agreement), runs=runs, seed=seed)
     document = json.dumps(outlook.to_dict(), indent=2)
-    if directory is not None:
-        from copriv.pictures.own_learners import owners_apart
+
+    def files() -> dict[str, bytes]:
+        from copriv.pictures.forecast import owners_apart
         from copriv.pictures.style import png  # matplotlib, for those who want a picture
 
-        files = {
+        return {
             "own-learners.json": document.encode() + b"\n",
             "own-learners.png": png(owners_apart(outlook), f"copriv own-learners {agreement.name}"),
             "agreement.toml": outlook.agreement.to_toml().encode(),
         }
-        for path in save(directory, files):
-            log(f"wrote {path}")
-    if as_json:
-        typer.echo(document)
-    else:
-        show(outlook)
+
+    keep(directory, files)
+    answer(as_json, document, own_learners(outlook))

@@ -8,9 +8,10 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, Runs, Workers, out_folder
-from copriv.cli.show.console import log, progress
-from copriv.cli.show.output import replace_own_file, save, simulation_files
-from copriv.cli.show.simulation_tables import show
+from copriv.cli.show.console import answer, log, progress
+from copriv.cli.show.output import keep, replace_own_file, simulation_files
+from copriv.display.simulation import details, title
+from copriv.formatting.sanitize import printable
 from copriv.plan import leaves_open, plan
 from copriv.problem import Problem
 from copriv.simulation import simulate
@@ -43,17 +44,12 @@ def command(
         choice = plan(problem).choice
         problem, planned = problem.under(choice.agreement), choice.describe()
         log(f"planned: {planned}")
-    terms = problem.terms
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, seed=seed, workers=workers, progress=report, own_records=own_records)
     document = result.to_json()
     if planned is not None:
         document = json.dumps({**json.loads(document), "planned": planned}, indent=2)
-    if directory is not None:
-        made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
-        for path in save(directory, simulation_files(result, document, made_by), replace_own_file):
-            log(f"wrote {path}")
-    if as_json:
-        typer.echo(document)
-    else:
-        show(terms, result)
+    made_by = f"copriv simulate {agreement.name} --runs {runs} --seed {result.seed}"
+    keep(directory, lambda: simulation_files(result, document, made_by), replace_own_file)
+    name = printable(problem.terms.agreement.name, 80)
+    answer(as_json, document, [f"{name}: {title(result)}", *details(result)])

@@ -3,10 +3,7 @@
 | file                | what it shows                                                                             |
 | ------------------- | ----------------------------------------------------------------------------------------- |
 | console             | where words go: results, logs, errors, progress                                           |
-| words               | numbers said in words                                                                     |
-| forecast_tables     | a forecast in words and tables                                                            |
-| simulation_tables   | a simulation in words and one table                                                       |
-| ledger              | what an owner has spent                                                                   |
-| run                 | a run while it goes on, and beside its forecast once it is over                           |
+| forecast            | the answer of a forecast on one screen; its words and tables are `copriv.display`'s       |
+| following           | a run, or an owner's work, while it goes on                                               |
 | output              | the files that `--out DIR` leaves behind                                                  |
 """

@@ -5,16 +5,20 @@ Words are shown as they are: nothing in them is markup or an emoji, and what oth
 Consoles are made when used, so that redirected streams are respected; rich drops colours for NO_COLOR and for pipes.
 """
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
-from rich.console import Console
+import typer
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from copriv.formatting import cards
 from copriv.formatting.sanitize import printable
 
 PATIENCE = 2.0
@@ -59,6 +63,36 @@ def plain_table(*columns: str, left: int = 1) -> Table:
     for j, name in enumerate(columns):
         table.add_column(name, justify="left" if j < left else "right", overflow="fold")
     return table
+
+
+def tell(*parts: RenderableType | cards.Table) -> None:
+    """Print sentences and tables of `copriv.display` in order, a table apart from what is around it.
+
+    An empty sentence is an empty line. Of a long table 20 rows are shown, and how many more there are is said.
+    """
+    console = out()
+    last: RenderableType | cards.Table = ""
+    for part in parts:
+        if last and cards.Table in (type(part), type(last)):
+            console.print()
+        last = part
+        if not isinstance(part, cards.Table):
+            console.print(part)
+            continue
+        table, (rows, more) = plain_table(*part.head), part.first(20)
+        for i, row in enumerate(rows):
+            table.add_row(*(printable(cell, 100) for cell in row), style="bold" if i == part.strong else "")
+        console.print(table)
+        if more:
+            console.print(f"{more}: --json lists them all")
+
+
+def answer(as_json: bool, document: dict[str, Any] | str, told: Iterable[RenderableType | cards.Table]) -> None:
+    """The result of a command: its document, or its sentences and tables, which are made only where they are shown."""
+    if as_json:
+        typer.echo(document if isinstance(document, str) else json.dumps(document, indent=2))
+    else:
+        tell(*told)
 
 
 @contextmanager

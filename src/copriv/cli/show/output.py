@@ -4,9 +4,11 @@ import csv
 import errno
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from copriv.cli.show.console import log
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
 from copriv.formatting.sanitize import reason
@@ -15,15 +17,16 @@ from copriv.simulation import NOT_FOR_RELEASE, Simulation
 
 def series_csv(simulation: Simulation) -> str:
     """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept; and what kind of numbers it is."""
-    ψ = simulation.relative_fitness
+    columns = simulation.to_frame("series", backend="pyarrow").to_pydict()
+    return csv_text({**columns, "release": [NOT_FOR_RELEASE] * len(columns["k"])})
+
+
+def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Columns as the text of a CSV file, every digit kept."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["k", "p25", "median", "p75", "mean", "release"])
-    columns = (ψ.quantile(0.25), ψ.median, ψ.quantile(0.75), ψ.mean)
-    writer.writerows(
-        [int(k), *map(float, values), NOT_FOR_RELEASE]
-        for k, *values in zip(ψ.k, *(c.tolist() for c in columns), strict=True)
-    )
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue()
 
 
@@ -67,41 +70,37 @@ def save(directory: Path, files: dict[str, bytes], write: Callable[[Path, bytes]
     return paths
 
 
-def simulation_files(simulation: Simulation, document: str, made_by: str, name: str = "simulation") -> dict[str, bytes]:
+def keep(
+    directory: Path | None, files: Callable[[], dict[str, bytes]], write: Callable[[Path, bytes], Path] = replace_file
+) -> None:
+    """What `--out DIR` asks for: made and written only where a directory is given, and each file named in the log."""
+    if directory is not None:
+        for path in save(directory, files(), write):
+            log(f"wrote {path}")
+
+
+def simulation_files(simulation: Simulation, document: str, made_by: str) -> dict[str, bytes]:
     """The three files of a simulation; `document` is its JSON, `made_by` the command that the picture names."""
     # matplotlib takes half a second to import, which only those who want a picture should wait for.
     from copriv.pictures.simulation import psi_against_k
     from copriv.pictures.style import png
 
     return {
-        f"{name}.json": document.encode() + b"\n",
-        f"{name}.csv": series_csv(simulation).encode(),
-        f"{name}.png": png(psi_against_k(simulation), made_by),
+        "simulation.json": document.encode() + b"\n",
+        "simulation.csv": series_csv(simulation).encode(),
+        "simulation.png": png(psi_against_k(simulation), made_by),
     }
-
-
-def curves_csv(outlook: Forecast) -> str:
-    """terms, k, mean, median, low, high: one line for each k of the agreed and of the recommended terms."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["terms", "k", "mean", "median", "low", "high"])
-    for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
-        ψ = one.relative_fitness
-        columns = zip(ψ.k.tolist(), *(c.tolist() for c in (ψ.mean, ψ.median, ψ.low, ψ.high)), strict=True)
-        writer.writerows([name, *row] for row in columns)
-    return text.getvalue()
 
 
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
-    from copriv.pictures.forecast import break_even, curves
-    from copriv.pictures.heterogeneity import by_heterogeneity
+    from copriv.pictures.forecast import break_even, by_heterogeneity, curves
     from copriv.pictures.style import png
 
     unlike = {"unlike-owners.png": png(by_heterogeneity(outlook), made_by)} if outlook.at_heterogeneity else {}
     return {
         "forecast.json": document.encode() + b"\n",
-        "forecast.csv": curves_csv(outlook).encode(),
+        "forecast.csv": csv_text(outlook.to_frame("curves", backend="pyarrow").to_pydict()).encode(),
         "forecast-curve.png": png(curves(outlook), made_by),
         "break-even.png": png(break_even(outlook), made_by),
         "agreed.toml": outlook.agreed.agreement.to_toml().encode(),

@@ -1,25 +1,29 @@
 """The data sets that an agreement can name, on one list.
 
-A data set is one file and one entry in `ALL`: an object with a `name` that opens its table (`copriv.data.source.DataSet`).
+A data set is one file and one entry in `ALL`: a `copriv.data.source.DataSet`, whose `open` reads or draws its table.
 """
 
-from copriv.data.datasets.creditcard import CardTransactions
-from copriv.data.datasets.hospital import HospitalStays
-from copriv.data.datasets.hospital_simulated import SimulatedHospitals
-from copriv.data.datasets.lending import LendingClub
-from copriv.data.datasets.lending_embedded import EmbeddedLoans
-from copriv.data.datasets.own_table import OwnTable
-from copriv.data.source import DataSet
+from copriv.data.datasets.creditcard import CREDITCARD
+from copriv.data.datasets.hospital import HOSPITAL, HOSPITAL_SIMULATED
+from copriv.data.datasets.lending import LENDING, LENDING_EMBEDDED
+from copriv.data.source import DataSet, Source, Wanted
+from copriv.data.tables import read_table
 from copriv.errors import DataError
+from copriv.formatting.sanitize import printable
 
-ALL: tuple[DataSet, ...] = (
-    LendingClub(),
-    EmbeddedLoans(),
-    CardTransactions(),
-    HospitalStays(),
-    SimulatedHospitals(),
-    OwnTable(),
-)
+
+def _open_own(wanted: Wanted, rows: int) -> Source:
+    if wanted.file is None or wanted.schema is None:
+        raise DataError('data.path: dataset = "table" needs a path and declared columns (features, target, bounds)')
+    names = wanted.schema.names if wanted.unit is None else (*wanted.schema.names, wanted.unit)
+    title = f"Records in {printable(wanted.file.name)}"
+    return Source(read_table(wanted.file, names), wanted.schema, title, wanted.file)
+
+
+OWN_TABLE = DataSet("table", _open_own, own_columns=True)
+"""A table of the parties' own: a .csv or .parquet file, with the columns that the agreement declares."""
+
+ALL: tuple[DataSet, ...] = (LENDING, LENDING_EMBEDDED, CREDITCARD, HOSPITAL, HOSPITAL_SIMULATED, OWN_TABLE)
 """In the order in which messages list them."""
 
 

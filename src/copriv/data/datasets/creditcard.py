@@ -9,7 +9,7 @@ The file is in the order of time and frauds come in bursts, so its rows are shuf
 """
 
 from copriv.data.schema import Number, Schema, TwoClasses
-from copriv.data.source import Source, Wanted
+from copriv.data.source import DataSet, Source, Wanted
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -22,22 +22,16 @@ SCHEMA = Schema(
 )
 
 
-class CardTransactions:
-    """The transactions of a file, shuffled once."""
+def _open(wanted: Wanted, rows: int) -> Source:
+    if wanted.file is None:
+        raise DataError(
+            "data.path: the card transactions are not inside the package; get them with copriv data fetch creditcard, "
+            "or download creditcard.csv (Kaggle, mlg-ulb/creditcardfraud), and give the path"
+        )
+    title = f"Card transactions in {wanted.file.name}"
+    return Source(read_table(wanted.file, SCHEMA.names), SCHEMA, title, wanted.file, shuffled=True)
 
-    name = "creditcard"
-    own_columns = False
-    read_from = "creditcard"
-    published: tuple[tuple[str, int], ...] = (
-        ("26da558bf07af59890bb01e634148cbe8b1af1088491b16706de612b1d2678ea", 28_144_386),
-    )
 
-    def open(self, wanted: Wanted) -> Source:
-        """Raises DataError without a path: the table is too large for the package."""
-        if wanted.path is None:
-            raise DataError(
-                "data.path: the card transactions are not inside the package; get them with copriv data fetch creditcard, "
-                "or download creditcard.csv (Kaggle, mlg-ulb/creditcardfraud), and give the path"
-            )
-        title = f"Card transactions in {wanted.path.name}"
-        return Source(read_table(wanted.path, SCHEMA.names), SCHEMA, title, wanted.path, shuffled=True)
+CREDITCARD = DataSet(
+    "creditcard", _open, published=(("26da558bf07af59890bb01e634148cbe8b1af1088491b16706de612b1d2678ea", 28_144_386),)
+)

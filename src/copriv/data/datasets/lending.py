@@ -13,10 +13,8 @@ status) does not. Categories become integer codes. A missing length of employmen
 count as 0. Sums of money and ratios without a natural upper bound are capped at the declared bound.
 """
 
-from pathlib import Path
-
-from copriv.data.schema import Category, Column, Number, Schema
-from copriv.data.source import Source, Wanted, embedded
+from copriv.data.schema import Category, Number, Schema
+from copriv.data.source import DataSet, Source, Wanted, embedded
 from copriv.data.tables import read_table
 from copriv.errors import DataError
 
@@ -28,33 +26,18 @@ STATES = (
     "KY", "LA", "MA", "MD", "ME", "MI", "MN", "MO", "MS", "MT", "NC", "ND", "NE", "NH", "NJ", "NM", "NV",
     "NY", "OH", "OK", "OR", "PA", "RI", "SC", "SD", "TN", "TX", "UT", "VA", "VT", "WA", "WI", "WV", "WY",
 )
-# fmt: on
 PURPOSES = (
-    "car",
-    "credit_card",
-    "debt_consolidation",
-    "educational",
-    "home_improvement",
-    "house",
-    "major_purchase",
-    "medical",
-    "moving",
-    "other",
-    "renewable_energy",
-    "small_business",
-    "vacation",
-    "wedding",
+    "car", "credit_card", "debt_consolidation", "educational", "home_improvement", "house", "major_purchase", "medical",
+    "moving", "other", "renewable_energy", "small_business", "vacation", "wedding",
 )
+# fmt: on
 
 RATE_BOUND = 36.0
 """Lending Club offers no loan above a rate of 36 percent a year."""
 
 
-def _money(name: str, high: float, missing: float | None = None) -> Number:
-    return Number(name, 0, high, missing, cap=True)
-
-
-def _counted(name: str, high: float = 100, missing: float | None = None) -> Number:
+def _upto(name: str, high: float, missing: float | None = None) -> Number:
+    """A sum of money, a count or a ratio, capped at a bound that is not natural."""
     return Number(name, 0, high, missing, cap=True)
 
 
@@ -63,38 +46,38 @@ OPENINTRO = Schema(
         Number("loan_amount", 500, 40_000),
         Number("term", 36, 60),
         Number("emp_length", 0, 10, missing=0),
-        _money("annual_income", 1_000_000),
-        Number("debt_to_income", 0, 100, missing=0, cap=True),
-        _counted("delinq_2y"),
-        _counted("inquiries_last_12m"),
-        _counted("total_credit_lines", 200),
-        _counted("open_credit_lines"),
-        _money("total_credit_limit", 2_000_000),
-        _money("total_credit_utilized", 1_000_000),
-        _counted("public_record_bankrupt"),
-        _counted("num_mort_accounts"),
+        _upto("annual_income", 1_000_000),
+        _upto("debt_to_income", 100, missing=0),
+        _upto("delinq_2y", 100),
+        _upto("inquiries_last_12m", 100),
+        _upto("total_credit_lines", 200),
+        _upto("open_credit_lines", 100),
+        _upto("total_credit_limit", 2_000_000),
+        _upto("total_credit_utilized", 1_000_000),
+        _upto("public_record_bankrupt", 100),
+        _upto("num_mort_accounts", 100),
         Number("account_never_delinq_percent", 0, 100),
-        _counted("accounts_opened_24m"),
-        _money("annual_income_joint", 1_500_000, missing=0),
-        Number("debt_to_income_joint", 0, 100, missing=0, cap=True),
-        _counted("months_since_last_delinq", 600, missing=0),
+        _upto("accounts_opened_24m", 100),
+        _upto("annual_income_joint", 1_500_000, missing=0),
+        _upto("debt_to_income_joint", 100, missing=0),
+        _upto("months_since_last_delinq", 600, missing=0),
         Number("earliest_credit_line", 1900, 2030),
-        _counted("num_collections_last_12m"),
-        _counted("num_historical_failed_to_pay"),
-        _counted("months_since_90d_late", 600, missing=0),
-        _counted("current_accounts_delinq"),
-        _money("total_collection_amount_ever", 1_000_000),
-        _counted("current_installment_accounts"),
-        _counted("months_since_last_credit_inquiry", 600, missing=0),
-        _counted("num_satisfactory_accounts", 200),
-        _counted("num_accounts_120d_past_due", missing=0),
-        _counted("num_accounts_30d_past_due"),
-        _counted("num_active_debit_accounts"),
-        _money("total_debit_limit", 2_000_000),
-        _counted("num_total_cc_accounts", 200),
-        _counted("num_open_cc_accounts", 200),
-        _counted("num_cc_carrying_balance"),
-        _counted("tax_liens"),
+        _upto("num_collections_last_12m", 100),
+        _upto("num_historical_failed_to_pay", 100),
+        _upto("months_since_90d_late", 600, missing=0),
+        _upto("current_accounts_delinq", 100),
+        _upto("total_collection_amount_ever", 1_000_000),
+        _upto("current_installment_accounts", 100),
+        _upto("months_since_last_credit_inquiry", 600, missing=0),
+        _upto("num_satisfactory_accounts", 200),
+        _upto("num_accounts_120d_past_due", 100, missing=0),
+        _upto("num_accounts_30d_past_due", 100),
+        _upto("num_active_debit_accounts", 100),
+        _upto("total_debit_limit", 2_000_000),
+        _upto("num_total_cc_accounts", 200),
+        _upto("num_open_cc_accounts", 200),
+        _upto("num_cc_carrying_balance", 100),
+        _upto("tax_liens", 100),
         Category.coded("grade", GRADES),
         Category.coded("sub_grade", SUB_GRADES),
         Category.coded("homeownership", ("RENT", "OWN", "MORTGAGE")),
@@ -119,20 +102,20 @@ MODELDATA = Schema(
             "emp_length",
             ("emp_unk", "emp_lt_1", *(f"emp_{years}" for years in range(1, 10)), "emp_ge_10"),
         ),
-        _money("annual_inc", 1_000_000),
-        _counted("delinq_2yrs"),
-        _counted("inq_last_6mths"),
-        Number("revol_util", 0, 200, cap=True),
-        _counted("acc_now_delinq"),
-        _counted("open_il_6m"),
-        _counted("open_il_12m"),
-        _counted("open_il_24m"),
-        _money("total_bal_il", 1_000_000),
-        Number("all_util", 0, 200, cap=True),
-        _counted("inq_fi"),
-        _counted("inq_last_12m"),
-        _counted("num_il_tl", 200),
-        _money("total_il_high_credit_limit", 1_000_000),
+        _upto("annual_inc", 1_000_000),
+        _upto("delinq_2yrs", 100),
+        _upto("inq_last_6mths", 100),
+        _upto("revol_util", 200),
+        _upto("acc_now_delinq", 100),
+        _upto("open_il_6m", 100),
+        _upto("open_il_12m", 100),
+        _upto("open_il_24m", 100),
+        _upto("total_bal_il", 1_000_000),
+        _upto("all_util", 200),
+        _upto("inq_fi", 100),
+        _upto("inq_last_12m", 100),
+        _upto("num_il_tl", 200),
+        _upto("total_il_high_credit_limit", 1_000_000),
         Category.coded("sub_grade", SUB_GRADES),
         Category.coded("verification_status", ("Not_Verified", "Source_Verified", "Verified")),
         Category.coded("addr_state", STATES),
@@ -143,67 +126,66 @@ MODELDATA = Schema(
 """The schema of the table inside the package."""
 
 _YEARS = ("1 year", *(f"{years} years" for years in range(2, 10)), "10+ years")
-_PUBLISHED: tuple[Column, ...] = (
-    Number("loan_amnt", 500, 40_000),
-    Number("funded_amnt", 0, 40_000),
-    Category.coded("term", ("36 months", "60 months")),
-    Category.coded("grade", GRADES),
-    Category.coded("sub_grade", SUB_GRADES),
-    Category.coded("emp_length", ("n/a", "< 1 year", *_YEARS), missing="n/a"),
-    Category.coded("home_ownership", ("NONE", "OTHER", "ANY", "RENT", "OWN", "MORTGAGE")),
-    _money("annual_inc", 1_000_000, missing=0),
-    Category.coded("verification_status", ("Not Verified", "Source Verified", "Verified")),
-    Category.coded("purpose", PURPOSES),
-    Category.coded("addr_state", STATES),
-    Number("dti", 0, 100, missing=0, cap=True),
-    _counted("delinq_2yrs", missing=0),
-    _counted("inq_last_6mths", missing=0),
-    _counted("open_acc", missing=0),
-    _counted("pub_rec", missing=0),
-    _money("revol_bal", 1_000_000, missing=0),
-    Number("revol_util", 0, 200, missing=0, cap=True),
-    _counted("total_acc", 200, missing=0),
-    Category.coded("initial_list_status", ("w", "f")),
-    Category.coded("application_type", ("INDIVIDUAL", "JOINT")),
+PUBLISHED = Schema(
+    columns=(
+        Number("loan_amnt", 500, 40_000),
+        Number("funded_amnt", 0, 40_000),
+        Category.coded("term", ("36 months", "60 months")),
+        Category.coded("grade", GRADES),
+        Category.coded("sub_grade", SUB_GRADES),
+        Category.coded("emp_length", ("n/a", "< 1 year", *_YEARS), missing="n/a"),
+        Category.coded("home_ownership", ("NONE", "OTHER", "ANY", "RENT", "OWN", "MORTGAGE")),
+        _upto("annual_inc", 1_000_000, missing=0),
+        Category.coded("verification_status", ("Not Verified", "Source Verified", "Verified")),
+        Category.coded("purpose", PURPOSES),
+        Category.coded("addr_state", STATES),
+        _upto("dti", 100, missing=0),
+        _upto("delinq_2yrs", 100, missing=0),
+        _upto("inq_last_6mths", 100, missing=0),
+        _upto("open_acc", 100, missing=0),
+        _upto("pub_rec", 100, missing=0),
+        _upto("revol_bal", 1_000_000, missing=0),
+        _upto("revol_util", 200, missing=0),
+        _upto("total_acc", 200, missing=0),
+        Category.coded("initial_list_status", ("w", "f")),
+        Category.coded("application_type", ("INDIVIDUAL", "JOINT")),
+    ),
+    target=Number("int_rate", 0, RATE_BOUND),
+    scaling="none",
 )
-PUBLISHED = Schema(_PUBLISHED, target=Number("int_rate", 0, RATE_BOUND), scaling="none")
 """The schema of the papers' file with 74 columns."""
 
 
-class LendingClub:
-    """Loans of a file of one of the three kinds; without a path, those inside the package."""
-
-    name = "lending"
-    own_columns = False
-    read_from = "lending"
-    published: tuple[tuple[str, int], ...] = (
-        ("2c8bc60f648435cd294671f9cfdfdc6ec3f93b8fb08669687137aee957acb0f3", 584_296),
-        ("5f470275b5dc4835a7e9a3d653571b47fdda3d603c7f3ffa6abe94a536d2a74d", 198_278),
+def _open(wanted: Wanted, rows: int) -> Source:
+    if wanted.file is None:
+        return _inside(wanted, rows)
+    kinds = (PUBLISHED, OPENINTRO, MODELDATA)
+    table = read_table(wanted.file, sorted({name for schema in kinds for name in schema.names}))
+    have = set(table.columns)
+    for schema in kinds:
+        if have.issuperset(schema.names):
+            return Source(table, schema, f"Lending Club loans in {wanted.file.name}", wanted.file)
+    closest = min(kinds, key=lambda schema: len(set(schema.names) - have))
+    lacking = ", ".join(name for name in closest.names if name not in have)
+    raise DataError(
+        f"{wanted.file}: not a Lending Club table that is known here: it lacks {lacking}; add them, or declare your own "
+        'columns with dataset = "table"'
     )
 
-    def open(self, wanted: Wanted) -> Source:
-        """Raises DataError for a table of another kind."""
-        return loans_inside() if wanted.path is None else _recognised(wanted.path)
 
-
-def loans_inside() -> Source:
-    """The table inside the package."""
+def _inside(wanted: Wanted, rows: int) -> Source:
     file = embedded("lending_club_9857.parquet")
     title = "Lending Club loans of 2016 (lending_club_9857, inside the package)"
     return Source(read_table(file, MODELDATA.names), MODELDATA, title, file)
 
 
-def _recognised(path: Path) -> Source:
-    """A file: of the three kinds, the one whose columns it has."""
-    every = {name for schema in (PUBLISHED, OPENINTRO, MODELDATA) for name in schema.names}
-    table = read_table(path, sorted(every))
-    have = set(table.columns)
-    for schema in (PUBLISHED, OPENINTRO, MODELDATA):
-        if have.issuperset(schema.names):
-            return Source(table, schema, f"Lending Club loans in {path.name}", path)
-    closest = min((PUBLISHED, OPENINTRO, MODELDATA), key=lambda schema: len(set(schema.names) - have))
-    lacking = ", ".join(name for name in closest.names if name not in have)
-    raise DataError(
-        f"{path}: not a Lending Club table that is known here: it lacks {lacking}; add them, or declare your own "
-        'columns with dataset = "table"'
-    )
+LENDING = DataSet(
+    "lending",
+    _open,
+    published=(
+        ("2c8bc60f648435cd294671f9cfdfdc6ec3f93b8fb08669687137aee957acb0f3", 584_296),
+        ("5f470275b5dc4835a7e9a3d653571b47fdda3d603c7f3ffa6abe94a536d2a74d", 198_278),
+    ),
+)
+LENDING_EMBEDDED = DataSet("lending-embedded", _inside, like="lending")
+"""The loans inside the package, whatever else is at hand: to try everything with."""

@@ -1,4 +1,6 @@
-"""θ* of a smooth loss: Newton with the loss's own second derivative, a line search, and a proof from the same Hessian.
+"""θ* of a smooth loss: one linear system for the squared loss; Newton for those whose second derivative is known.
+
+Newton's method has a line search, and a proof from the same Hessian.
 
 Let ν² = vᵀH⁻¹v at θ, v = ∇f, H = ∇²f, and R_i² = x_iᵀH⁻¹x_i, so that |x_iᵀ(u − θ)| ≤ R_i‖u − θ‖_H.
 
@@ -16,54 +18,80 @@ gap at most ν²/2. Directions in which no record differs count for nothing: v a
 """
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import lsq_linear, minimize
 
 from copriv.losses import Huber, Logistic, SmoothedHinge
 from copriv.model.newton import FLAT, Penalized, newton
-from copriv.model.solvers.task import Optimum, Task, certified
+from copriv.model.objective import Objective, Optimum, Quadratic
 from copriv.types import Array, LinearLoss, is_linear
 
 Curved = Logistic | Huber | SmoothedHinge
 """Losses whose second derivative is known."""
 
 
-def smooth_minimum(task: Task, near: Array | None = None) -> Optimum:
+def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
+    """θ*, of the least norm where records do not determine it, and its gap: ½vᵀA⁺v, exactly, where θ is inside Θ.
+
+    A curvature below 1e-13 of the largest is 0 up to rounding. ∇f lies in the range of A, so that a gradient in flat
+    directions is rounding while it is below 1e-10 of c.
+    """
+    A, c, flat = quadratic.hessian, quadratic.c, 1e-13
+    unit = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300 + flat**2 * float(np.diag(A).max(initial=0.0))))
+    a, U = np.linalg.eigh(A * unit * unit[:, None])
+    far = a > flat * max(float(a[-1]), 1e-300)
+    theta = np.zeros(len(c))
+    if far.any():
+        back = U[:, far] / a[far] @ U[:, far].T
+        for _ in range(3):  # a step more mends what rounding left
+            theta = theta - unit * (back @ (unit * quadratic.gradient(theta)))
+    if not np.isfinite(theta).all() or not f.feasible_set.contains(theta):
+        root, edge = np.sqrt(a[far]), f.feasible_set.theta_max / unit
+        goal = U[:, far].T @ (unit * 2.0 * c) / root
+        held = lsq_linear(root[:, None] * U[:, far].T, goal, (-edge, edge), method="bvls", tol=1e-15)
+        return f.certified(f.feasible_set.project(unit * held.x))
+    v = U.T @ (unit * quadratic.gradient(theta))
+    whole = far.all() or np.abs(v[~far]).max() <= 1e-10 * float(np.abs(unit * 2.0 * c).max(initial=0.0))
+    best = f.certified(theta, 0.5 * float(np.sum(v[far] ** 2 / a[far])) if whole else np.inf)
+    if best.value <= 1e-13 * float(quadratic.value(np.zeros(len(c)))):
+        return Optimum(theta, 0.0, 0.0)  # records that are fitted exactly, up to rounding
+    return best
+
+
+def smooth_minimum(f: Objective, near: Array | None = None) -> Optimum:
     """θ* by Newton's method where the loss has a known second derivative and Θ does not hold θ back; else L-BFGS-B."""
-    loss = task.loss
-    if not isinstance(loss, Curved):
-        return quasi_newton_minimum(task, near)
-    gap, theta = newton_minimum(task, loss, near)
-    if not task.inside(theta):
-        return quasi_newton_minimum(task, task.project(theta))
-    return certified(task, theta, gap)
+    if not isinstance(f.loss, Curved):
+        return quasi_newton_minimum(f, near)
+    gap, theta = newton_minimum(f, f.loss, near)
+    if not f.feasible_set.contains(theta):
+        return quasi_newton_minimum(f, f.feasible_set.project(theta))
+    return f.certified(theta, gap)
 
 
-def newton_minimum(task: Task, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
+def newton_minimum(f: Objective, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
     """A proved gap, or infinity, and θ: descent over all of R^p, until it leaves Θ or rounding stops it."""
-    y, share, p = task.records.target, task.share, task.n_parameters
-    f, unit = Penalized(
-        task.records.features,
+    y, share, p = f.records.target, f.share, f.records.n_parameters
+    scaled, unit = Penalized(
+        f.records.features,
         share,
         lambda z: loss.slope(z, y),
         lambda z: loss.bend(z, y),
-        task.regularization * np.eye(p),
+        f.regularizer.strength * np.eye(p),
         np.zeros(p),
     ).scaled()
 
     def done(u: Array, z: Array, down: float) -> bool:
         small = down < 1e-26 * max(float(share @ loss.value(z, y)), 1e-30)
-        return small or bool(np.abs(u * unit).max() > task.theta_max)
+        return small or not f.feasible_set.contains(u * unit)
 
-    steep = None if isinstance(loss, Logistic) else lambda z: _steepest(loss, z, y)
-    u, _ = newton(f, np.zeros(p) if near is None else near / unit, done, steep=steep)
-    return _gap(loss, f, y, u), u * unit
+    def steep(z: Array) -> Array:
+        """Upper bound on φ″, for a step where few records have curvature."""
+        if isinstance(loss, Huber):
+            return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
+        return np.full_like(z, loss.curvature)
 
-
-def _steepest(loss: Curved, z: Array, y: Array) -> Array:
-    """Upper bound on φ″, for a step where few records have curvature."""
-    if isinstance(loss, Huber):
-        return np.asarray(2.0 * np.minimum(1.0, loss.threshold / np.maximum(np.abs(z - y), loss.threshold)))
-    return np.full_like(z, loss.curvature)
+    start = np.zeros(p) if near is None else near / unit
+    u, _ = newton(scaled, start, done, steep=None if isinstance(loss, Logistic) else steep)
+    return _gap(loss, scaled, y, u), u * unit
 
 
 def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
@@ -94,51 +122,44 @@ def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
     return np.inf
 
 
-def quasi_newton_minimum(task: Task, near: Array | None = None) -> Optimum:
+def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
     """L-BFGS-B in units of 1/std of each feature: for a loss of which only slopes are known, and where Θ holds θ back."""
-    r, fitness = task.records, task.objective
-    scale = 1.0 / np.sqrt(task.share @ np.square(r.features) + task.regularization + np.finfo(float).tiny)
-    f0 = max(abs(float(fitness.value(np.zeros(r.n_parameters)))), 1e-300)
+    r, box = f.records, f.feasible_set
+    scale = 1.0 / np.sqrt(f.share @ np.square(r.features) + f.regularizer.strength + np.finfo(float).tiny)
+    f0 = max(abs(float(f.value(np.zeros(r.n_parameters)))), 1e-300)
 
     def objective(u: Array) -> tuple[float, Array]:
-        theta = u * scale
-        return float(fitness.value(theta)) / f0, fitness.gradient(theta) * scale / f0
+        return float(f.value(u * scale)) / f0, f.gradient(u * scale) * scale / f0
 
     found = minimize(
         objective,
         np.zeros(r.n_parameters) if near is None else near / scale,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(-task.theta_max / s, task.theta_max / s) for s in scale],
+        bounds=[(-box.theta_max / s, box.theta_max / s) for s in scale],
         options={"ftol": 0.0, "gtol": 1e-13, "maxiter": 5000, "maxfun": 10_000, "maxcor": 40},
     )
-    theta: Array = task.project(found.x * scale)
-    if is_linear(task.loss):
-        theta = _polished(task, task.loss, theta)
-    return certified(task, theta)
+    theta: Array = box.project(found.x * scale)
+    return f.certified(_polished(f, f.loss, theta) if is_linear(f.loss) else theta)
 
 
-def _polished(task: Task, loss: LinearLoss, theta: Array) -> Array:
+def _polished(f: Objective, loss: LinearLoss, theta: Array) -> Array:
     """Newton steps to rounding, in the coordinates that Θ does not hold."""
-    r, fitness = task.records, task.objective
+    r, box = f.records, f.feasible_set
     for _ in range(30):
-        v = fitness.gradient(theta)
-        z = r.features @ theta
+        v, z = f.gradient(theta), r.features @ theta
         h = 1e-5 * np.maximum(1.0, np.abs(z))
         bend = (loss.slope(z + h, r.target) - loss.slope(z - h, r.target)) / (2.0 * h)
-        A = (r.features * (r.weight * bend)[:, None]).T @ r.features / r.weight.sum()
-        A += task.regularization * np.eye(len(theta))
-        free = ~((np.abs(theta) >= task.theta_max) & (v * theta < 0))
+        A = (r.features * (r.weight * bend)[:, None]).T @ r.features / r.total
+        A += f.regularizer.strength * np.eye(len(theta))
+        free = ~((np.abs(theta) >= box.theta_max) & (v * theta < 0))
         step = np.zeros_like(theta)
         step[free] = -np.linalg.lstsq(A[np.ix_(free, free)], v[free], rcond=None)[0]
-        here, length = float(fitness.value(theta)), 1.0
-        while length > 1e-6:
-            candidate = task.project(theta + length * step)
-            if float(fitness.value(candidate)) <= here and (
-                np.linalg.norm(fitness.gradient(candidate)[free]) < np.linalg.norm(v[free])
-            ):
+        here, flat = float(f.value(theta)), np.linalg.norm(v[free])
+        for length in 0.5 ** np.arange(20.0):  # down to a millionth of the step
+            candidate = box.project(theta + length * step)
+            if float(f.value(candidate)) <= here and np.linalg.norm(f.gradient(candidate)[free]) < flat:
                 break
-            length /= 2.0
         else:
             return theta
         theta = candidate

@@ -42,14 +42,12 @@ class Ledger(Protocol):
 
         The answers of an (ε, δ) run are private together, and with nobody else's.
         """
-        ...
 
     def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
         """The stored answer to this query, None if it was never charged.
 
         Raises QueryRefused for a known identity with another θ, or one that was charged and never answered.
         """
-        ...
 
     def charge(
         self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
@@ -60,29 +58,24 @@ class Ledger(Protocol):
         Raises QueryRefused for an identity that is charged already. Check and write are one step: callers that
         charge at the same time cannot overspend together.
         """
-        ...
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         """Store the answer of a charged query. Raises QueryRefused where no charge waits for it.
 
         What is stored never changes: neither with the array that was given, nor with one that `released` returned.
         """
-        ...
 
     @property
     def answers(self) -> int:
         """How many answers were charged in this run."""
-        ...
 
     @property
     def spent(self) -> Fraction:
         """ε charged in this run."""
-        ...
 
     @property
     def spent_delta(self) -> Fraction:
         """δ charged in this run."""
-        ...
 
     @property
     def head(self) -> str:
@@ -90,11 +83,12 @@ class Ledger(Protocol):
 
         It goes to the learner with every answer, and is as good as random to whoever has not read the ledger.
         """
-        ...
 
 
 class MemoryLedger:
     """A ledger that lives as long as the process. For a single session: a budget that must outlive it needs a file."""
+
+    head = ""
 
     def __init__(self, owner: str, epsilon: Fraction, answers: int, delta: Fraction = Fraction(0)) -> None:
         self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
@@ -155,10 +149,6 @@ class MemoryLedger:
     @property
     def spent_delta(self) -> Fraction:
         return self._spent_delta
-
-    @property
-    def head(self) -> str:
-        return ""
 
 
 Cost = tuple[Fraction, Fraction]

@@ -2,8 +2,9 @@
 
 This book decides which ledger counts, wherever the ledger and its witness are, and whatever name the keys are certified
 under. Its line is the last thing that `create` and `adopt` write, once all else is on the disk: before it is whole nothing
-has changed, and from then on the ledger that it names counts, and the one that it replaces does not. One command at a time
-writes to it, and nobody else needs to: after a ledger is made, the keys may be on a disk that is only read.
+has changed, and from then on the ledger that it names counts, and the one that it replaces does not. The file is replaced
+whole, so nothing that is killed leaves a part of a line: a part of one is damage, and may have been a ledger. One command at
+a time writes to it, and nobody else needs to: after a ledger is made, the keys may be on a disk that is only read.
 """
 
 import io
@@ -15,13 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, make_folder, write_all
-from copriv.privacy.ledger.lock import lock
+from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, lock, make_folder, write_all
+from copriv.privacy.ledger.lines import Totals
 from copriv.privacy.ledger.witness import Seen, all_seen_in, seen_in
 
 NAME = "ledgers.jsonl"
-_FIRST_LINES = 2
-"""Of a ledger that was made and never opened, at most: `ledger` and `before`."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,29 @@ class Book:
     """The ledgers of the key in a folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder, self._linked, self._descriptor = home(folder), Path(folder) / NAME, -1
-        self.path = self.folder / NAME
+        self.folder, self._linked = home(folder), Path(folder) / NAME
+        self.path = Path(os.path.realpath(self.folder / NAME))
 
     def booked(self) -> dict[str, Booked]:
-        """All ledgers that were ever used with these keys, by identity. Raises LedgerDamaged, LedgerFailed."""
-        return self._read()[0]
+        """All ledgers that were ever used with these keys, by identity.
+
+        Raises LedgerDamaged where a line is not understood, which may be a ledger, LedgerFailed.
+        """
+        booked = dict[str, Booked]()
+        for number, line in enumerate(io.BytesIO(self._whole()), start=1):
+            try:
+                each = Booked(**json.loads(line))
+                if not all(isinstance(value, str) for value in asdict(each).values()):
+                    raise TypeError
+            except (ValueError, TypeError):
+                raise LedgerDamaged(
+                    f"{self.path}: line {number} cannot be read: it is damaged, cut off, or of a later version. It tells of a "
+                    "ledger, whose spending counts. Restore this file from a backup, or use the version that wrote it. If it "
+                    "is lost, move it away, see that the ledger is the newest copy, and take it with copriv ledger adopt --head"
+                ) from None
+            before = booked.get(each.ledger, each)
+            booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # for ever
+        return booked
 
     def counting(self, *folders: Path, unused: bool = False) -> list[Booked]:
         """The ledgers that count for these keys, under any name: all but those that another one replaces.
@@ -63,17 +79,13 @@ class Book:
         replaced = {each.replaces for each in booked.values()}
         for folder in folders:
             for seen in all_seen_in(folder):
-                if unused or seen.lines > _FIRST_LINES:
+                if unused or seen.lines > 2:  # one that was never opened has `ledger` and perhaps `before`
                     booked.setdefault(seen.ledger, Booked(seen.ledger, seen.owner, str(folder)))
         return [each for each in booked.values() if each.ledger not in replaced]
 
     def place(self, booked: Booked) -> Path:
         """The folder of its witness."""
         return Path(booked.witness) if booked.witness else self.folder
-
-    def said(self, folder: Path) -> str:
-        """How a line names the folder of a witness."""
-        return "" if folder == self.folder else str(folder)
 
     def seen(self, booked: Booked) -> Seen | None:
         """What its witness saw last; None where the witness is not in its place."""
@@ -118,21 +130,15 @@ class Book:
 
     def settle(self) -> None:
         """What a process that was killed wrote here counts, so it must last. Raises OSError."""
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | BINARY)
-        except OSError:
-            return  # only read: nobody writes here
-        try:
-            flush(descriptor)
-        finally:
-            os.close(descriptor)
+        if os.access(self.path.parent, os.W_OK):  # nobody writes where it can only be read
+            flush_folder(self.path.parent)
 
     @contextmanager
     def claimed(self) -> Iterator["Book"]:
         """The right to add to it, for one process at a time. Raises InUse, LedgerFailed."""
         try:
             make_folder(self.folder)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+            descriptor = os.open(Path(f"{self.path}.lock"), os.O_RDWR | os.O_CREAT | BINARY, 0o600)
         except OSError as error:
             raise LedgerFailed(
                 f"{self.path}: cannot be written ({error.strerror}), and a ledger that its keys do not know of could be "
@@ -140,24 +146,32 @@ class Book:
             ) from None
         try:
             lock(descriptor, self.path, "list of these keys' ledgers")
-            if hasattr(os, "fchmod"):
-                os.fchmod(descriptor, 0o600)
-            self._descriptor = descriptor
+            if self.path.exists() and self.path.stat().st_nlink > 1:
+                raise LedgerFailed(
+                    f"{self.path}: has {self.path.stat().st_nlink} names, and only this one would get the new ledger; remove "
+                    "the others, or copy this file to a name of its own and back"
+                )
             yield self
         except OSError as error:
             raise LedgerFailed(f"{self.path}: cannot be written ({error.strerror})") from None
         finally:
             os.close(descriptor)
 
-    def add(self, booked: Booked) -> None:
+    def add(self, ledger: Totals, witness: Path, replaces: str = "") -> None:
         """From here on this ledger counts, and the one that it replaces does not. Only while it is claimed; raises OSError."""
-        whole = self._read()[1]
-        os.ftruncate(self._descriptor, len(whole))
-        os.lseek(self._descriptor, len(whole), os.SEEK_SET)
-        flush_folder(self.folder)  # the file's own name; its line is the last thing
+        booked = Booked(ledger.identity, ledger.owner, "" if witness == self.folder else str(witness), replaces)
+        whole = self._whole()
         begun = b"\n" if whole and not whole.endswith(b"\n") else b""
-        write_all(self._descriptor, begun + json.dumps(asdict(booked)).encode() + b"\n")
-        flush(self._descriptor)
+        made = Path(f"{self.path}.new")
+        made.unlink(missing_ok=True)
+        descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+        try:
+            write_all(descriptor, whole + begun + json.dumps(asdict(booked)).encode() + b"\n")
+            flush(descriptor)
+        finally:
+            os.close(descriptor)
+        made.replace(self.path)  # the last thing
+        flush_folder(self.path.parent)
 
     def _named(self, booked: Booked) -> str:
         seen = self.seen(booked)
@@ -166,36 +180,16 @@ class Book:
         lines = "1 line" if seen.lines == 1 else f"{seen.lines} lines"
         return f"{seen.file} ({seen.ledger[:16]}, {lines}, {float(seen.spent[0]):.6g} spent)"
 
-    def _read(self) -> tuple[dict[str, Booked], bytes]:
-        """The ledgers, and the bytes that tell of them: all but the beginning of a line whose writer was killed.
-
-        Whatever else stands there may be a ledger. Raises LedgerDamaged where it is not understood.
-        """
-        if self._linked.exists() and os.path.realpath(self._linked) != os.path.realpath(self.path):
+    def _whole(self) -> bytes:
+        """The file; nothing where there is none. Raises LedgerDamaged, LedgerFailed."""
+        if self._linked.exists() and os.path.realpath(self._linked) != str(self.path):
             raise LedgerDamaged(
                 f"{self._linked}: lists ledgers of a key that is in {self.folder}, which has a list of its own. Move this file "
                 "there, or where there is one, move this away, and take its ledgers with copriv ledger adopt"
             )
         try:
-            whole = self.path.read_bytes()
+            return self.path.read_bytes()
         except FileNotFoundError:
-            whole = b""
+            return b""
         except OSError as error:
             raise LedgerFailed(f"{self.path}: cannot be read ({error.strerror}); nothing was answered") from None
-        booked = dict[str, Booked]()
-        for number, line in enumerate(io.BytesIO(whole), start=1):
-            try:
-                each = Booked(**json.loads(line))
-                if not all(isinstance(value, str) for value in asdict(each).values()):
-                    raise TypeError
-            except (ValueError, TypeError):
-                if not line.endswith((b"\n", b"}")):
-                    return booked, whole[: -len(line)]
-                raise LedgerDamaged(
-                    f"{self.path}: line {number} cannot be read: it is damaged, or of a later version. It tells of a ledger, "
-                    "whose spending counts. Restore this file from a backup, or use the version that wrote it. If it is lost, "
-                    "move it away, see that the ledger is the newest copy, and take it with copriv ledger adopt --head"
-                ) from None
-            before = booked.get(each.ledger, each)
-            booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # for ever
-        return booked, whole

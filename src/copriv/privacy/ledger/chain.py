@@ -9,7 +9,7 @@ from pathlib import Path
 from copriv.errors import BudgetRefused
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
 from copriv.privacy.ledger.disk import flush, write_all
-from copriv.privacy.ledger.lines import START, ZERO, Charged, Entry, Line, Totals
+from copriv.privacy.ledger.lines import START, ZERO, Charged, Entry, Line, Totals, chained
 from copriv.privacy.ledger.read import parsed, raw_lines
 from copriv.privacy.ledger.witness import Witness
 
@@ -32,6 +32,12 @@ class Chain:
         """Whether `totals` is what the file says."""
         self._descriptor, self._witness, self._end, self._process = descriptor, witness, 0, os.getpid()
 
+    def known(self, identity: str) -> Charged | None:
+        """A query that was charged, or is paid for and not written yet."""
+        if (paid := self.pending.get(identity)) is not None:
+            return Charged(paid.run, paid.content, paid.epsilon or ZERO)
+        return self.charged.get(identity)
+
     def holds(self, head: str) -> bool:
         """Whether the chain ever had this head. False for a head that was seen: the file is older than it was."""
         return head in self._heads
@@ -45,7 +51,7 @@ class Chain:
             try:
                 if self._sound and self._descriptor >= 0:
                     # What was paid ahead, asked for and not answered is used up; nothing else would tell of it.
-                    self._write(self._chained(self.pending.values()), at_once=False)
+                    self._write(self.pending.values(), at_once=False)
                     flush(self._descriptor)
                     self._witness.see(self.totals, self.path, closed=True)
             except (OSError, LedgerFailed, LedgerDamaged):
@@ -67,20 +73,14 @@ class Chain:
         """
         self._check_place()
         try:
-            self._write(self._chained(entries), at_once)
+            self._write(entries, at_once)
         except BaseException:
             self._sound = False  # what the file has now is not known; opening it again tells
             self.close()
             raise
 
-    def _chained(self, entries: Iterable[Entry]) -> list[Line]:
-        lines, number, head = list[Line](), self.totals.lines, self.totals.head
-        for entry in entries:
-            lines.append(entry.after(number, head))
-            number, head = number + 1, lines[-1].hash
-        return lines
-
-    def _write(self, lines: list[Line], at_once: bool = True) -> None:
+    def _write(self, entries: Iterable[Entry], at_once: bool) -> None:
+        lines = chained(entries, self.totals.lines, self.totals.head)
         for line in lines:
             self._add(line)  # a line that cannot stand must not reach the file
         try:
@@ -159,19 +159,17 @@ class Chain:
         self._sound = True  # not before: to close it in good order would say that nothing was lost
 
     def _add(self, line: Line) -> None:
-        if line.kind == "charge" and line.identity in self.charged:
+        known = self.charged.get(line.identity)
+        if line.kind == "charge" and known is not None:
             raise LedgerDamaged(f"ledger: line {line.number} charges query {line.identity!r} again")
-        if line.kind == "answer":
-            known = self.charged.get(line.identity)
-            if known is None or known.answer is not None or known.run != line.run:
-                raise LedgerDamaged(f"ledger: line {line.number} answers a query that waits for none")
+        if line.kind == "answer" and (known is None or known.answer is not None or known.run != line.run):
+            raise LedgerDamaged(f"ledger: line {line.number} answers a query that waits for none")
         self.totals.add(line)
         self._heads.add(line.hash)
         if line.kind == "charge":
             self.charged[line.identity] = Charged(line.run, line.content, line.epsilon or ZERO)
-        elif line.kind == "answer":
-            charge = self.charged[line.identity]
-            self.charged[line.identity] = replace(charge, answer=bytes.fromhex(line.content))
+        elif line.kind == "answer" and known is not None:
+            self.charged[line.identity] = replace(known, answer=bytes.fromhex(line.content))
 
 
 def _refuse_names(path: Path, names: int) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from copriv.errors import BudgetRefused, CoprivError
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.book import Book, Booked, home
+from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, write_all
-from copriv.privacy.ledger.lines import START, Entry, Line, Totals
+from copriv.privacy.ledger.lines import Entry, Line, Totals, chained
 from copriv.privacy.ledger.read import read_lines, verify
 from copriv.privacy.ledger.witness import Seen, Witness
 
@@ -65,8 +65,8 @@ def create_ledger(
             held.callback(old.close)  # nobody answers from it meanwhile
             said.append(Entry("before", epsilon=old.seen.spent[0], delta=old.seen.spent[1], content=each.ledger))
         if begun and [line.entry for line in begun] != said:
-            raise LedgerDamaged(_there(path))
-        totals = _counted(begun or _written(path, said))
+            raise _there(path)
+        totals = Totals.of(begun or _written(path, said))
         try:
             flush_folder(path.parent)
             Witness.create(folder, Seen.of(totals, path, closed=True))
@@ -75,7 +75,7 @@ def create_ledger(
                 if not begun:
                     path.unlink()
             raise
-        book.add(Booked(totals.identity, owner, book.said(folder), *(each.ledger for each in lost)))
+        book.add(totals, folder, *(each.ledger for each in lost))
 
 
 def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: str | Path | None = None) -> Totals:
@@ -103,9 +103,20 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
                 f"{book.folder}: these keys have a ledger already: {book.named(counting)}; nothing was changed. A witness is "
                 "brought to another folder by moving its file there first"
             )
+        # Where the list is lost, or is of other keys, witnesses tell: what carried this ledger on was in use after it.
+        known = {totals.identity, *(line.entry.content for line in read_lines(path) if line.kind == "before")}
+        later = [
+            each for each in book.counting(book.folder, folder) if each not in counting and each.ledger not in known
+        ]
+        if later and not mine:
+            raise LedgerDamaged(
+                f"{folder}: has witnesses of other ledgers that were in use: {book.named(later)}; nothing was changed. One of "
+                "them may have carried this one on, and what it spent would be forgotten: take the newest one. If they are of "
+                "other people, move their witnesses to a folder of their own first"
+            )
         # Not closed: what was paid ahead may have been answered in lines that a crash took.
         Witness.create(folder, Seen.of(totals, path, closed=False))
-        book.add(Booked(totals.identity, owner, book.said(folder)))
+        book.add(totals, folder)
     return totals
 
 
@@ -116,16 +127,16 @@ def _unused(path: Path, book: Book) -> list[Line]:
     try:
         identity, lines = verify(path).identity, list(read_lines(path))
     except CoprivError:
-        raise LedgerDamaged(_there(path)) from None
+        raise _there(path) from None
     if identity in book.booked() or any(line.kind not in ("ledger", "before") for line in lines):
-        raise LedgerDamaged(_there(path))
+        raise _there(path)
     with suppress(OSError):
         _beside(path, identity).unlink()
     return lines
 
 
-def _there(path: Path) -> str:
-    return (
+def _there(path: Path) -> LedgerDamaged:
+    return LedgerDamaged(
         f"{path}: is there already, so there is or was a ledger: use it, or restore it. If it is what another copriv ledger "
         "create left that was cut short, remove it"
     )
@@ -133,10 +144,7 @@ def _there(path: Path) -> str:
 
 def _written(path: Path, said: list[Entry]) -> list[Line]:
     """The ledger's first lines, on the disk: they are there whole, or not at all."""
-    lines, head = list[Line](), START
-    for entry in said:
-        lines.append(entry.after(len(lines), head))
-        head = lines[-1].hash
+    lines = chained(said)
     made = _beside(path, lines[0].hash)
     try:
         descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
@@ -148,7 +156,7 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
         os.link(made, path)  # not a rename: nobody's file is written over
         made.unlink()
     except FileExistsError:
-        raise LedgerDamaged(_there(path)) from None
+        raise _there(path) from None
     except OSError as error:
         raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror})") from None
     finally:
@@ -160,10 +168,3 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
 def _beside(path: Path, identity: str) -> Path:
     """A name of its own for what is being written."""
     return path.with_name(f"{path.name}.{identity[:16]}.new")
-
-
-def _counted(lines: list[Line]) -> Totals:
-    totals = Totals()
-    for line in lines:
-        totals.add(line)
-    return totals

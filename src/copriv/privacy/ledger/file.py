@@ -27,20 +27,25 @@ what it costs. What is paid for ahead and never asked for stays paid for. After 
 answers left (their lines may not have reached the disk), so all of them count as given: a line `lost` says so.
 """
 
+import hashlib
 import os
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
-from copriv.errors import BudgetRefused
-from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import BudgetRefused, QueryRefused
+from copriv.privacy.ledger import AnswerLost, LedgerDamaged, LedgerFailed, refuse_overspending, to_pay
 from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
-from copriv.privacy.ledger.disk import BINARY
+from copriv.privacy.ledger.disk import BINARY, lock
 from copriv.privacy.ledger.lines import ZERO, Entry, RunTotals
-from copriv.privacy.ledger.lock import lock
 from copriv.privacy.ledger.read import first_hash
-from copriv.privacy.ledger.run import RunLedger
 from copriv.privacy.ledger.witness import Witness
+from copriv.types import Array
 from copriv.validation import count
 
 
@@ -84,7 +89,7 @@ class LedgerFile(Chain):
             raise LedgerDamaged(f"{path}: there is no ledger; {was} make one (copriv ledger create)") from None
         except OSError as error:
             raise LedgerFailed(f"{path}: cannot be used as a ledger ({error.strerror}); give the path of one") from None
-        file: LedgerFile | None = None
+        let_go: Callable[[], None] = partial(os.close, descriptor)
         try:
             lock(descriptor, path, "ledger")
             identity = first_hash(path, descriptor)
@@ -101,20 +106,20 @@ class LedgerFile(Chain):
             if kept is None:
                 raise LedgerDamaged(book.missing(path, booked))
             file = cls(path, descriptor, kept, ahead)
+            let_go = file.close
             if booked not in book.counting():  # nobody can replace it while its witness is locked
                 raise LedgerDamaged(book.unknown(path))
             book.settle()
             file.load(owner)
             file._say_lifetime(lifetime, lifetime_delta)
-        except OSError as error:  # a disk that fails while what a crash left is looked at
-            os.close(descriptor) if file is None else file.close()
-            raise LedgerFailed(f"{path.name}: cannot be read or written ({error}); nothing was answered") from None
-        except BaseException:
-            os.close(descriptor) if file is None else file.close()
+        except BaseException as error:
+            let_go()
+            if isinstance(error, OSError):  # a disk that fails while what a crash left is looked at
+                raise LedgerFailed(f"{path.name}: cannot be read or written ({error}); nothing was answered") from None
             raise
         return file
 
-    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = ZERO) -> RunLedger:
+    def run(self, fingerprint: str, run: str, epsilon: Fraction, answers: int, delta: Fraction = ZERO) -> "RunLedger":
         """The ledger of one run under one agreement: at most `epsilon` and `delta`, and at most `answers` answers.
 
         A new run needs as much of the lifetime budget left as it may spend; its line is written with its first charge.
@@ -124,8 +129,7 @@ class LedgerFile(Chain):
         totals = self.totals
         if not epsilon > 0 or not 0 <= delta < 1 or not run or len(run) > 200:
             raise BudgetRefused(f"{totals.owner}: a run needs a name and a budget above 0, not {run!r}, {epsilon}")
-        known = totals.runs.get(run)
-        if known is None:
+        if run not in totals.runs:
             left = totals.lifetime - totals.committed
             if epsilon > left:
                 raise BudgetRefused(
@@ -139,8 +143,7 @@ class LedgerFile(Chain):
                     f"{float(totals.lifetime_delta - totals.spent_delta):g} is left of the lifetime's "
                     f"{float(totals.lifetime_delta):g}. Raise lifetime_delta in the policy, or agree on pure epsilon."
                 )
-        terms = RunTotals(fingerprint, epsilon, answers, delta)
-        ledger = RunLedger(self, run, terms)
+        ledger = RunLedger(self, run, RunTotals(fingerprint, epsilon, answers, delta))
         ledger.check_terms()
         return ledger
 
@@ -152,15 +155,139 @@ class LedgerFile(Chain):
 
     def _say_lifetime(self, lifetime: Fraction, delta: Fraction) -> None:
         owner, totals = self.totals.owner, self.totals
-        if lifetime < totals.committed:
-            raise BudgetRefused(
-                f"{owner}: a lifetime budget of {float(lifetime):g} is less than the {float(totals.committed):g} that "
-                "are spent; spent budget never comes back"
-            )
-        if delta < totals.spent_delta:
-            raise BudgetRefused(
-                f"{owner}: a lifetime delta of {float(delta):g} is less than the {float(totals.spent_delta):g} that are "
-                "spent; spent budget never comes back"
-            )
+        for what, said, gone in (("budget", lifetime, totals.committed), ("delta", delta, totals.spent_delta)):
+            if said < gone:
+                raise BudgetRefused(
+                    f"{owner}: a lifetime {what} of {float(said):g} is less than the {float(gone):g} that are spent; spent "
+                    "budget never comes back"
+                )
         if (totals.lifetime, totals.lifetime_delta) != (lifetime, delta):
             self.append(Entry("lifetime", identity=owner, epsilon=lifetime, delta=delta))
+
+
+class RunLedger:
+    """One run's part of an owner's file. A run that was never charged leaves no line."""
+
+    def __init__(self, file: Chain, run: str, terms: RunTotals) -> None:
+        self.file, self._run, self._terms = file, run, terms
+
+    @property
+    def _totals(self) -> RunTotals:
+        return self.file.totals.runs.get(self._run, self._terms)
+
+    def check_terms(self) -> None:
+        """Raise QueryRefused where the run began under other terms."""
+        terms = [(one.fingerprint, one.epsilon, one.cap, one.delta) for one in (self._totals, self._terms)]
+        if terms[0] != terms[1]:
+            raise QueryRefused(
+                f"{self.file.totals.owner} refused: run {self._run!r} began under another agreement; begin a new run"
+            )
+
+    def open_for(self, fingerprint: str, delta: Fraction) -> None:
+        run = self._totals
+        if (run.fingerprint, run.delta > 0) != (fingerprint, delta > 0):
+            raise BudgetRefused(
+                f"{self.file.totals.owner} refused: run {self._run!r} counts for another agreement; begin a new run"
+            )
+
+    def released(self, identity: str, theta: Float[Array, " p"]) -> Float[Array, " answer"] | None:
+        owner, file = self.file.totals.owner, self.file
+        with file.one_at_a_time:
+            known = file.known(identity)
+        if known is None:
+            return None
+        if known.run != self._run:
+            raise QueryRefused(f"{owner} refused: query {identity} was asked in another run; ask under a new identity")
+        if known.theta != _digest(theta):
+            raise QueryRefused(
+                f"{owner} refused: query {identity} was asked before at another theta; ask under a new identity"
+            )
+        if known.answer is None:
+            raise AnswerLost(
+                f"{owner} refused: query {identity} was charged and never answered; ask under a new identity"
+            )
+        return np.frombuffer(known.answer, dtype="<f8").astype(np.float64)
+
+    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = ZERO) -> None:
+        with self.file.one_at_a_time:
+            (ε, δ), run = self._checked(identity, epsilon, delta), self._totals
+            charge = Entry("charge", run.fingerprint, self._run, identity, ε, δ, _digest(theta))
+            if self._is_paid_for(ε):
+                self.file.pending[identity] = charge
+                return
+            self.check_terms()
+            begun = Entry("run", run.fingerprint, self._run, "", run.epsilon, run.delta, str(run.cap))
+            first = [] if self._run in self.file.totals.runs else [begun]
+            # Those that are paid for come first, or this one would use up their payment.
+            self.file.append(*first, *self.file.pending.values(), charge)
+            self.file.pending.clear()
+
+    def _is_paid_for(self, epsilon: Fraction) -> bool:
+        run = self._totals
+        return run.ahead > len(self._pending) and epsilon == run.each
+
+    def _checked(self, identity: str, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+        """What a charge costs. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
+        file, totals, run = self.file, self.file.totals, self._totals
+        if file.known(identity) is not None:
+            raise QueryRefused(f"{totals.owner} refused: query {identity} is already charged")
+        cost = to_pay(totals.owner, (epsilon, delta), (run.spent, run.spent_delta))
+        if self._is_paid_for(cost[0]):
+            return cost
+        left = run.cap - run.charged - run.ahead
+        refuse_overspending(totals.owner, cost, (run.epsilon, run.delta), (run.committed, run.spent_delta), left)
+        refuse_overspending(
+            totals.owner, cost, (totals.lifetime, totals.lifetime_delta), (totals.committed, totals.spent_delta), left,
+            " This is the lifetime budget, over all runs on this data.",
+        )  # fmt: skip
+        return cost
+
+    def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
+        file = self.file
+        content = np.ascontiguousarray(gradient, dtype="<f8").tobytes().hex()
+        with file.one_at_a_time:
+            known = file.known(identity)
+            if known is None or known.run != self._run or known.answer is not None:
+                raise QueryRefused(f"{file.totals.owner}: query {identity} has no charge that waits for an answer")
+            paid = [file.pending[identity]] if identity in file.pending else []
+            answer = Entry("answer", self._totals.fingerprint, self._run, identity, content=content)
+            ahead = self._next(len(paid), known.epsilon)
+            file.append(*paid, answer, *ahead, at_once=bool(ahead))
+            file.pending.pop(identity, None)
+
+    def _next(self, paid: int, each: Fraction) -> list[Entry]:
+        """Payment for the answers to come, with the last one that is paid for."""
+        totals, run = self.file.totals, self._totals
+        if not each or run.spent_delta > 0 or run.ahead > paid:
+            return []
+        room = run.cap - run.charged - run.ahead
+        left = min(run.epsilon - run.committed, totals.lifetime - totals.committed)
+        number = min(self.file.ahead, room, left // each)
+        if number < 1:
+            return []
+        return [Entry("ahead", run.fingerprint, self._run, epsilon=number * each, content=str(number))]
+
+    @property
+    def _pending(self) -> list[Entry]:
+        return [entry for entry in self.file.pending.values() if entry.run == self._run]
+
+    @property
+    def answers(self) -> int:
+        return self._totals.charged + len(self._pending)
+
+    @property
+    def spent(self) -> Fraction:
+        return self._totals.spent + sum((entry.epsilon or ZERO for entry in self._pending), ZERO)
+
+    @property
+    def spent_delta(self) -> Fraction:
+        return self._totals.spent_delta
+
+    @property
+    def head(self) -> str:
+        """The hash of the newest line on the disk, over all runs: the learner keeps it, to notice an older ledger."""
+        return self.file.head
+
+
+def _digest(theta: Float[Array, " p"]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(theta, dtype="<f8").tobytes()).hexdigest()

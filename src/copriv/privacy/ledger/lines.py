@@ -22,7 +22,8 @@ Every budget is a fraction of two whole numbers: nothing is rounded, whatever th
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -36,26 +37,46 @@ _TEXTS = ("kind", "time", "fingerprint", "run", "identity", "epsilon", "delta", 
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of the ledger; `epsilon` is exact, and None where the line spends and allows nothing."""
+class Entry:
+    """What a line says; `epsilon` is exact, and None where it spends and allows nothing."""
+
+    kind: str
+    fingerprint: str = ""
+    run: str = ""
+    identity: str = ""
+    epsilon: Fraction | None = None
+    delta: Fraction = ZERO
+    content: str = ""
+
+    def after(self, lines: int, head: str) -> "Line":
+        """The line that says it, after so many lines of which the last has the hash `head`."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = Line(**vars(self), number=lines + 1, time=now, nonce=secrets.token_hex(32), hash="")
+        return replace(line, hash=line.chained(head))
+
+
+def chained(entries: Iterable[Entry], lines: int = 0, head: str = START) -> list["Line"]:
+    """The lines that say these, each after the one before it."""
+    made = list[Line]()
+    for entry in entries:
+        made.append(entry.after(lines + len(made), made[-1].hash if made else head))
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line(Entry):
+    """One line of the ledger: an entry, and where and when it stands."""
 
     number: int
-    kind: str
     time: str
     """UTC, to the second, ISO 8601. For people: nothing depends on it."""
-    fingerprint: str
-    run: str
-    identity: str
-    epsilon: Fraction | None
-    delta: Fraction
-    content: str
     nonce: str
     hash: str
 
     @property
-    def entry(self) -> "Entry":
+    def entry(self) -> Entry:
         """What it says, whenever and wherever it stands."""
-        return Entry(self.kind, self.fingerprint, self.run, self.identity, self.epsilon, self.delta, self.content)
+        return Entry(**{field.name: getattr(self, field.name) for field in fields(Entry)})
 
     def chained(self, head: str) -> str:
         """What `hash` must be after a line of hash `head`."""
@@ -88,43 +109,15 @@ class Line:
             δ = _fraction(said["delta"]) if said["delta"] else ZERO
         except ArithmeticError:
             raise ValueError("a fraction with denominator 0, or beyond all numbers") from None
-        line = cls(
-            said["line"], said["kind"], said["time"], said["fingerprint"], said["run"], said["identity"], ε, δ,
-            said["content"], said["nonce"], said["hash"],
-        )  # fmt: skip
+        line = cls(number=said.pop("line"), **said | {"epsilon": ε, "delta": δ})
         if line.to_bytes() != raw:
             raise ValueError("not written as a line is")
         return line
 
     def _body(self) -> bytes:
-        said = {
-            "line": self.number, "kind": self.kind, "time": self.time, "fingerprint": self.fingerprint,
-            "run": self.run, "identity": self.identity, "epsilon": text_of(self.epsilon),
-            "delta": text_of(self.delta) if self.delta else "", "content": self.content, "nonce": self.nonce,
-        }  # fmt: skip
+        said = {"line": self.number} | {key: getattr(self, key) for key in _TEXTS[:-1]}
+        said |= {"epsilon": text_of(self.epsilon), "delta": text_of(self.delta) if self.delta else ""}
         return json.dumps(said, separators=(",", ":")).encode("ascii")[:-1]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a new line is to say."""
-
-    kind: str
-    fingerprint: str = ""
-    run: str = ""
-    identity: str = ""
-    epsilon: Fraction | None = None
-    delta: Fraction = ZERO
-    content: str = ""
-
-    def after(self, lines: int, head: str) -> Line:
-        """The line that says it, after so many lines of which the last has the hash `head`."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = Line(
-            lines + 1, self.kind, now, self.fingerprint, self.run, self.identity, self.epsilon, self.delta, self.content,
-            secrets.token_hex(32), "",
-        )  # fmt: skip
-        return replace(line, hash=line.chained(head))
 
 
 @dataclass(frozen=True)
@@ -161,11 +154,6 @@ class RunTotals:
         """ε that is spent or paid for ahead."""
         return self.spent + self.ahead * self.each
 
-    @property
-    def paid(self) -> tuple[Fraction, Fraction]:
-        """ε and δ of the answers that the next one is private together with: all that the run has had."""
-        return self.spent, self.spent_delta
-
 
 @dataclass
 class Totals:
@@ -186,6 +174,14 @@ class Totals:
     lines: int = 0
     head: str = START
     runs: dict[str, RunTotals] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Iterable[Line]) -> "Totals":
+        """Those of these lines. Raises LedgerDamaged."""
+        totals = cls()
+        for line in lines:
+            totals.add(line)
+        return totals
 
     @property
     def committed(self) -> Fraction:
@@ -222,8 +218,9 @@ class Totals:
             case "run" if ε is not None and run is None:
                 self.runs[line.run] = RunTotals(line.fingerprint, ε, int(line.content), δ)
             case "charge" if ε is not None and run is not None:
-                free = run.paid[1] > 0  # paid for by the first of those that are private together
-                if not (ε == δ == 0 if free else ε > 0 and (δ == 0 or run.charged == 0)):
+                first = ε > 0 and (δ == 0 or run.charged == 0)
+                # With δ, the first pays for all of the run, which are private together.
+                if not (ε == δ == 0 if run.spent_delta > 0 else first):
                     return False
                 run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
                 self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ

@@ -31,7 +31,7 @@ def verify(path: str | Path, head: str | None = None, witness: str | Path | None
         totals.add(line)
         heads[line.hash] = line.number
     if totals.lines == 0:
-        raise LedgerDamaged(f"{path}: {EMPTY}")
+        raise empty(path)
     if witness is not None:
         seen = Book(witness).witnessed(path, totals.identity)
         if heads.get(seen.head) != seen.lines:
@@ -42,12 +42,6 @@ def verify(path: str | Path, head: str | None = None, witness: str | Path | None
             "does not show is spent all the same: restore the newest copy, and answer nothing until then"
         )
     return totals
-
-
-EMPTY = (
-    "is empty, and a ledger never is: it was cut off, or a file was made in its place. Restore the ledger; only if there "
-    "never was one, remove this file and make one (copriv ledger create)"
-)
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
@@ -72,5 +66,13 @@ def parsed(path: Path, raw: bytes, number: int) -> Line:
 def first_hash(path: Path, descriptor: int) -> str:
     """The ledger's identity, read from the file that is open. Raises LedgerDamaged, LedgerFailed."""
     if os.fstat(descriptor).st_size == 0:
-        raise LedgerDamaged(f"{path}: {EMPTY}")
+        raise empty(path)
     return parsed(path, next(raw_lines(path)), 1).hash
+
+
+def empty(path: Path) -> LedgerDamaged:
+    """What is wrong with a file without lines."""
+    return LedgerDamaged(
+        f"{path}: is empty, and a ledger never is: it was cut off, or a file was made in its place. Restore the ledger; only "
+        "if there never was one, remove this file and make one (copriv ledger create)"
+    )

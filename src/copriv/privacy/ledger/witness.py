@@ -26,9 +26,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
-from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, make_folder, write_all
+from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, lock, make_folder, write_all
 from copriv.privacy.ledger.lines import Totals, text_of
-from copriv.privacy.ledger.lock import lock
 
 SUFFIX = ".witness"
 _HALF = 4096
@@ -172,11 +171,9 @@ def _newest(path: Path) -> tuple[int, Seen]:
     found = []
     for half in (raw[:_HALF], raw[_HALF : 2 * _HALF]):
         said, _, rest = half.partition(b"\n")
-        if hashlib.sha256(said).hexdigest().encode() != rest.partition(b"\n")[0]:
-            continue
-        values = json.loads(said)
-        written = values.pop("written")
-        found.append((written, Seen(**values)))
+        if hashlib.sha256(said).hexdigest().encode() == rest.partition(b"\n")[0]:
+            values = json.loads(said)
+            found.append((values.pop("written"), Seen(**values)))
     if not found:
         raise LedgerDamaged(
             f"{path}: is damaged, and no ledger can be held against it; restore it with the ledger, or take the ledger "

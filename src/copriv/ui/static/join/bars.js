@@ -45,12 +45,5 @@ export function bars(row, view) {
     h("p", { class: "on" }, t("owner.own"), row.own ? "" : ": ", row.own ? "" : h("em", {}, t("owner.own.unknown"))),
     row.own ? h("div", { class: "lines" }, bar("alone", row.own.alone, ownMost), bar("together", row.own.together, ownMost),
       typeof row.own.personalized === "number" ? bar("personalized", row.own.personalized, ownMost) : null) : null,
-    row.own ? h("p", { class: "says own" }, ownVerdict(row.own)) : null,
   ].filter(Boolean);
-}
-
-function ownVerdict(own) {
-  const values = { together: percent(own.together), alone: percent(own.alone), personalized: percent(own.personalized) };
-  const first = t(`owner.own.${own.joining_close ? "close" : own.joining_pays ? "pays" : "not"}`, values);
-  return own.personalized === null || own.personalized === undefined ? first : `${first}; ${t("owner.own.personalized", values)}`;
 }

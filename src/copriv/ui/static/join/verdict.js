@@ -4,34 +4,27 @@ import { byId, h } from "../dom.js";
 import { chance, listed, percent, t } from "../text.js";
 
 const MARKS = { yes: "✓", no: "–", open: "?" };
-const SURE = 0.9; // a verdict that is less probable than this is said to be probable only
-
-/** How an owner's joining compares with the best it can have without: by the median, and whether the band holds it. */
-function compared(row, view) {
-  const rival = Math.min(row.alone, view.public_only);
-  const { low, high } = view.together;
-  const known = row.probability !== null && row.probability !== undefined;
-  return { rival, sure: known ? row.probability >= SURE : rival < low || rival > high, public: view.public_only < row.alone };
-}
 
 /** The sentence of one organisation, as nodes. */
 export function why(row, view) {
   if (!row.joined) return outside(row);
-  const found = compared(row, view);
-  const kind = row.close ? "open" : row.joining_pays ? "yes" : "no";
+  const kind = row.verdict;
   const mark = h("span", { class: "mark", "aria-hidden": "true" }, MARKS[kind]);
-  const verdict = row.close ? "close" : `${row.joining_pays ? "pays" : "not"}${found.sure ? "" : ".likely"}`;
+  const verdict = kind === "open" ? "close" : `${kind === "yes" ? "pays" : "not"}${row.sure ? "" : ".likely"}`;
   const badge = h("strong", { class: kind === "yes" ? "yes" : "no", "data-verdict": kind }, mark, t(`owner.${verdict}`));
-  const values = { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
-  const reason = row.close ? "because.close" : row.joining_pays ? "because" : found.public ? "because.public" : "because.alone";
+  const own = view.goal === "own" && row.own;
+  const values = own
+    ? { together: percent(Math.min(own.together, own.personalized)), alone: percent(own.alone) }
+    : { together: percent(row.together), alone: percent(row.alone), public: percent(view.public_only) };
+  const reason = own ? "because.own" : { open: "because.close", yes: "because", no: `because.${row.rival}` }[kind];
   return [badge, ": ", t(`owner.${reason}`, values), ...surely(row)];
 }
 
-/** How probable a verdict is; where there is none, how probable it is that joining pays. */
-function surely({ probability, joining_pays: pays, close }) {
+/** How probable a verdict is; where it is open, how probable it is that joining pays. */
+function surely({ probability, verdict }) {
   if (probability === null || probability === undefined) return [];
-  if (!close) return [" (", t("owner.probability", { probability: chance(probability) }), ")"];
-  return [" (", t("owner.probability.pays", { probability: chance(pays ? probability : 1 - probability) }), ")"];
+  if (verdict !== "open") return [" (", t("owner.probability", { probability: chance(probability) }), ")"];
+  return [" (", t("owner.probability.pays", { probability: chance(probability) }), ")"];
 }
 
 function outside(row) {
@@ -44,16 +37,14 @@ function outside(row) {
 
 function headline(view) {
   const joined = view.owners.filter((row) => row.joined);
-  const called = (rows) => listed(rows.map((row) => row.name));
-  const told = joined.filter((row) => !row.close);
-  const even = joined.filter((row) => row.close);
-  if (!told.length) return t("join.close.all");
-  const [gain, rest] = [told.filter((row) => row.joining_pays), told.filter((row) => !row.joining_pays)];
-  const values = { names: called(gain), others: called(rest), even: called(even) };
-  const likely = told.every((row) => compared(row, view).sure) ? "" : ".likely";
-  if (gain.length && rest.length) return [t(`join.pays.some${likely}`, values), even.length ? t("join.close", values) : ""].join(" ").trim();
-  if (!even.length) return t(`join.pays.${gain.length ? "all" : "none"}${likely}`);
-  return `${t(`join.${gain.length ? "pays" : "not"}.only${likely}`, values)} ${t("join.close", values)}`;
+  const [gain, rest, even] = ["yes", "no", "open"].map((kind) => joined.filter((row) => row.verdict === kind));
+  if (even.length === joined.length) return t("join.close.all");
+  const [names, others, open] = [gain, rest, even].map((rows) => listed(rows.map((row) => row.name)));
+  let kind = `pays.${gain.length ? "all" : "none"}`;
+  if (even.length) kind = `${gain.length ? "pays" : "not"}.only`;
+  if (gain.length && rest.length) kind = "pays.some";
+  const likely = [...gain, ...rest].every((row) => row.sure) ? "" : ".likely";
+  return [t(`join.${kind}${likely}`, { names, others }), even.length ? t("join.close", { even: open }) : ""].join(" ").trim();
 }
 
 /** What stands there is of before the last change. */
@@ -87,6 +78,7 @@ export function showVerdict(view, state) {
   status.textContent = t(`join.${view.kind}`);
   const said = [];
   if (view.warning) said.push(t("join.warning"));
+  if (view.only_as_recommended) said.push(t("join.agreed.worse", { agreed: percent(view.agreed.relative_fitness.median) }));
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
   if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));

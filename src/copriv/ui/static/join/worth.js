@@ -14,7 +14,8 @@ function leaving(row) {
 
 function share(row) {
   if (row.worth === null) return t("join.worth.unknown");
-  return row.worth_error > 0 ? `${percent(row.worth)} ± ${percent(row.worth_error)}` : percent(row.worth);
+  if (row.share === undefined) return t("site.none"); // joining saves nothing
+  return row.share_error > 0 ? `${percent(row.share)} ± ${percent(row.share_error)}` : percent(row.share);
 }
 
 function least({ break_even: epsilon, break_even_low: low, break_even_high: high }) {
@@ -49,8 +50,7 @@ export function coalition(view) {
   const said = outside.length
     ? t("join.worth.subset", { names: listed(outside), value: percent(view.best_subset.value), together: percent(together) })
     : t("join.worth.everybody");
-  const better = view.best_weights < 0.98 * Math.min(together, view.best_subset.value);
-  return better ? `${said} ${t("join.worth.weights", { value: percent(view.best_weights) })}` : said;
+  return view.weights_help ? `${said} ${t("join.worth.weights", { value: percent(view.best_weights) })}` : said;
 }
 
 export function showWorth(view) {

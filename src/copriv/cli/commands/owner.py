@@ -1,0 +1,224 @@
+"""`copriv owner`: a data owner's own process, which answers on its table, and what it makes of a run at home."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from copriv.agreement import Agreement
+from copriv.cli.commands import options
+from copriv.cli.commands.long_work import Ui, UiPort, going_on, page_beside
+from copriv.cli.commands.ui import needed
+from copriv.cli.show.console import answer, log
+from copriv.display.ledger import spent
+from copriv.formatting.numbers import listed, percent
+from copriv.terms import can_be_told_apart
+
+if TYPE_CHECKING:
+    from copriv.data.dictionary import PublicDictionary
+    from copriv.model.records import InBlocks, Records
+    from copriv.network.model import Model
+
+
+def keys(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="The folder of the owner's keys.", envvar="COPRIV_KEYS", file_okay=False),
+    ],
+    name: options.OwnerName = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make an owner's own secret key, and the request by which the coordinator certifies it."""
+    from copriv.network.keys import KEY, REQUEST, KeysRefused, make_key
+
+    owner, request = name or folder.resolve().name, folder / REQUEST
+    try:
+        can_be_told_apart(owner)
+    except ValueError as error:
+        raise KeysRefused(f"--name: {owner!r} {error}") from None
+    key = make_key(folder, owner)
+    said = f"{owner}: made {folder / KEY}, which is secret and stays here. SHA-256 of its public key:\n{key}"
+    answer(as_json, {"schema": "copriv.owner-keys/1", "name": owner, "request": str(request), "key": key}, [said])
+    log(
+        f"send {request} to the coordinator, who gives back ca.pem, certificate.pem and policy.toml for this folder; "
+        "before anything is answered, see that this SHA-256 is the key of this owner in the agreement"
+    )
+
+
+def serve(
+    agreement: Annotated[Path, options.AgreementOption],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="TABLE", help="A .csv or .parquet file, duckdb:FILE or postgresql://…", envvar="COPRIV_DATA"
+        ),
+    ],
+    ledger: Annotated[Path, options.LedgerOption],
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="Make the ledger if these keys never had one.")
+    ] = False,
+    witness: options.WitnessFolder = None,
+    keys: options.KeysFolder = None,
+    name: options.OwnerName = None,
+    learner: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the learner listens.", envvar="COPRIV_LEARNER")
+    ] = "127.0.0.1:7443",
+    query: options.Query = "",
+    policy: options.PolicyFile = None,
+    ahead: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Pay for N answers ahead and draw the next one's noise.", envvar="COPRIV_AHEAD"
+        ),
+    ] = 0,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MB", min=0, help="Larger tables are read in blocks for each answer.", envvar="COPRIV_MEMORY"
+        ),
+    ] = None,
+    give_up: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="How long to dial without an answer.")
+    ] = 600.0,
+    ui: Ui = False,
+    ui_port: UiPort = 0,
+) -> None:
+    """Answer the learner's queries on this owner's table, until the agreement is fulfilled or the budget is spent."""
+    from copriv.cli.show.following import beside
+    from copriv.losses import by_name
+    from copriv.network.agent import OwnerAgent, Patience
+    from copriv.network.grpc_transport import GrpcDialer
+    from copriv.network.learner import STOPPED
+    from copriv.network.policy import Policy
+    from copriv.network.setup import load_dictionary
+    from copriv.privacy.ledger.create import create_ledger
+    from copriv.privacy.ledger.file import LedgerFile
+
+    options.check_address("--learner", learner, least_port=1)
+    terms, own = Agreement.load(agreement), options.party_keys(keys, "owner", name)
+    name, policy = own.name, options.policy_file(policy, keys)
+    rules = Policy() if policy is None else Policy.load(policy)
+    dictionary = load_dictionary(terms, agreement)
+    records, columns = _own_records(terms, name, data, query, dictionary, memory)
+    ε, δ = map(Fraction, rules.lifetime(terms, name))
+    if new_ledger and not ledger.exists():
+        create_ledger(ledger, name, witness, keys=keys)
+    with LedgerFile.open(ledger, name, ε, δ, ahead, witness, keys) as file:
+        promise = terms.mechanism.promise(terms, terms.terms_of(name))
+        log(f"{name} answers to {rules.learner!r} at {learner}, under agreement {terms.fingerprint[:16]}…")
+        log(promise)
+        log(f"ledger: {spent(file.totals)}")
+        log(f"policy: {policy or 'none; whatever the agreement says is answered, once'}")
+        watch = None
+        if ui:
+            needed()
+            from copriv.ui.live import OwnerWatch
+
+            watch = OwnerWatch(name, terms.fingerprint, f"{rules.learner} at {learner}", promise)
+
+        def look() -> None:
+            if watch is not None:
+                watch.look(file.totals)
+
+        look()
+        agent = OwnerAgent(
+            terms,
+            name,
+            records,
+            by_name(terms.model.loss, terms.model.threshold),
+            file,
+            GrpcDialer(learner, own, rules.learner),
+            policy=rules,
+            keys=own,
+            dictionary="" if dictionary is None else dictionary.fingerprint,
+            columns=columns,
+            patience=Patience(give_up=give_up),
+            log=log if watch is None else watch.heard(log),
+            noise_ahead=ahead > 0,
+        )
+        how = f"{name} can go on: start the same command again; what it has answered stays answered, and paid for"
+        with going_on(how), page_beside(watch.watch if watch else None, look, ui_port) as do:
+            reason = str(do(beside(agent.serve(), name, terms, lambda: file.totals)))
+            if watch is not None:
+                watch.over = reason
+            look()
+        how = f"the run is over ({reason})"
+        if reason.startswith(STOPPED):
+            how = f"the run was {reason}; start this command again when the learner goes on with it"
+        typer.echo(f"{name}: {how}; {spent(file.totals)}")
+
+
+def personalize(
+    model: options.ModelFile,
+    data: options.OwnTable,
+    to: options.OwnModel,
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds that its rows are split into.")] = 0,
+    unfinished: options.Unfinished = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Fit an own model at home with the common one as a prior. It costs no budget, because it is not released."""
+    from copriv.network.model import Model
+
+    options.check_target("--out", to, model, data)
+    own = Model.load(model, unfinished).personalized(data, seed=seed)
+    found = own.record["personalized_at_home"]
+    whose = f" of {found['persons']:,} persons" if "persons" in found else ""
+    how = (
+        f"about {percent(found['common_share'])} of it is the common model, the rest your {found['rows']:,} rows{whose}"
+    )
+    _kept_at_home(to, own, {"schema": "copriv.personalized/1", "path": str(to), **found}, how, as_json)
+
+
+def learn(
+    run: options.RunPath,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Who learns, as the agreement names it.")],
+    data: options.OwnTable,
+    to: options.OwnModel,
+    model: options.ModelOfRun = None,
+    keys: options.CaOfKeys = None,
+    unfinished: options.Unfinished = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Learn an own model from everybody's answers in a run's file. It costs no budget, because it is not released."""
+    from copriv.network.own_model import own_model
+
+    model = model or run.with_suffix(".json")
+    options.check_target("--out", to, run, data, model)
+    made = own_model(run, model, name, str(data), options.authority_in(keys), unfinished)
+    found = made.record["learned_at_home"]
+    others = listed(found["answers_of"]) if found["answers_of"] else "nobody else"
+    how = f"your records as they are, and the answers of {others}"
+    _kept_at_home(to, made, {"schema": "copriv.learned/1", "path": str(to), **found}, how, as_json)
+
+
+def _own_records(
+    agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
+) -> "tuple[Records | InBlocks, tuple[str, ...]]":
+    """An owner's records, in memory unless they take more of it than `memory` megabytes."""
+    from copriv.data.sql import is_sql, read_sql
+    from copriv.network.setup import declared_schema, memory_needed, n_parameters, owner_records, streamed_records
+
+    if memory is not None and name in agreement.owner_names:
+        needed = memory_needed(agreement, name, n_parameters(agreement, dictionary)) / 1e6
+        if needed > memory:
+            log(
+                f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
+            )
+            return streamed_records(agreement, name, data, query, dictionary)
+    declared = declared_schema(agreement)
+    source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
+    return owner_records(agreement, name, source, dictionary)
+
+
+def _kept_at_home(to: Path, own: "Model", document: dict[str, Any], how: str, as_json: bool) -> None:
+    """Writes an owner's own model, which is made from its records, for its own account alone to read."""
+    from copriv.cli.show.output import replace_own_file
+
+    replace_own_file(to, own.to_json().encode())
+    said = (
+        f"Your own model is in {to}: {how}. It is made from your records and is not private: keep it. "
+        "Nothing was sent and no budget was spent."
+    )
+    answer(as_json, document, [said])
+    log(f"use it with: copriv predict {to} TABLE")

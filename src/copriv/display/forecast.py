@@ -1,0 +1,384 @@
+"""A forecast in sentences and tables: the answer in short, all of it in detail, and its parts."""
+
+import textwrap
+from collections.abc import Sequence
+
+from copriv.display.verdict import advice, names, of_forecast
+from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
+from copriv.forecast.coalition_value import LEAST_EPSILON
+from copriv.forecast.forecaster import NOTICEABLE
+from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
+from copriv.formatting.cards import Card, Table
+from copriv.formatting.numbers import counted, percent, percent_range, plain_number, times
+from copriv.formatting.sanitize import printable
+from copriv.simulation import NOT_PRIVATE
+
+# The answer in short: on the first screen of a terminal, in a notebook, under the pictures.
+
+
+def card(outlook: Forecast) -> Card:
+    """The verdict, what each model that could be had costs, and what each owner has."""
+    title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
+    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook)))
+
+
+def title(outlook: Forecast) -> str:
+    """Whose forecast it is."""
+    records = sum(owner.records * owner.count for owner in outlook.owners)
+    name = printable(outlook.agreed.agreement.agreement.name, 80)
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {records:,} records. No private record was read."
+
+
+def costs(outlook: Forecast) -> Table:
+    """Each model that could be had: how far above the best, its typical error, and pooled records that give as good a one."""
+    agreed, best = outlook.agreed.relative_fitness.end["median"], min(owner.alone for owner in outlook.owners)
+    rows = [("together, best terms found", outlook.together), ("together, agreed terms", agreed)]
+    if outlook.comparison.same or (outlook.comparison.within_error and outlook.comparison.typical_within_error):
+        rows = [("together, agreed terms", outlook.together)]
+    rows += [("the public rows alone", outlook.public_only)]
+    rows += [("the owner alone" if len(outlook.owners) == 1 else "the best owner alone", best)]
+    cells = []
+    for label, ψ in rows:
+        error, records = outlook.error(ψ), "" if ψ > 1e3 else rounded(outlook.as_records(ψ))
+        cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
+    errors = ["typical error"] if outlook.squared else []
+    return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
+
+
+def owners(outlook: Forecast) -> Table:
+    """What joining means for each, on the records that the verdict is about, above the best model there."""
+    own = outlook.goal == "own"
+
+    def cells(owner: OwnerForecast) -> tuple[str, ...]:
+        costs = (owner.own.alone, owner.own.together, owner.own.personalized) if own else (owner.alone, owner.together)
+        gain = (owner.on_own if own else owner.on_all).gain
+        return owner.called, *map(percent, costs), owner.verdict, percent(round(gain, 4))
+
+    models = ("own model", "common", "at home") if own else ("alone", "together")
+    on = "on own records" if own else "on everybody's"
+    return Table.of((on, *models, "pays", "better by"), outlook.owners, cells, "owners")
+
+
+def notes(outlook: Forecast) -> list[str]:
+    """What was assumed because nobody has said otherwise, and what the agreed terms do not keep."""
+    agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, []
+    if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
+        said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
+    if (
+        any(table.stratum is not None for table in agreed.owner_tables)
+        and agreed.data.strata is None
+        and u.source != "strata"
+    ):
+        said.append("owner.stratum is not used: data.strata names no column of the public rows.")
+    if not outlook.agreed.private:
+        said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
+    return said
+
+
+# All of it.
+
+
+def details(outlook: Forecast) -> list[str | Table]:
+    """Everything that a forecast says, in the order in which it is read."""
+    return [
+        title(outlook),
+        textwrap.fill(f"From {outlook.description}.", 118),
+        _terms(outlook),
+        "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
+        "without privacy.",
+        "",
+        *_terms_in_words(outlook),
+        *_next_best(outlook),
+        "",
+        "On everybody's records:",
+        _joining(outlook),
+        "On the owner's own records, above the best model of its own population:",
+        _own(outlook),
+        *about_heterogeneity(outlook),
+        *(note for note in notes(outlook) if not note.startswith("Owners are taken")),
+        _bringing(outlook),
+        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
+        f"better by joining: how much lower the error is; it pays from {percent(outlook.agreed.agreement.worthwhile)}.",
+        "others lose: what its leaving costs the others; below 0, they are better off.",
+        "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
+        "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
+        "",
+        *about_coalitions(outlook),
+        _bounds(outlook) if outlook.bounds else "",
+        of_forecast(outlook),
+    ]
+
+
+def _terms(outlook: Forecast) -> Table:
+    new, rows = outlook.generalisation, []
+    for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
+        ψ = one.relative_fitness.end
+        rows.append((
+            name, one.agreement.rule_in_words, f"{one.agreement.answers:,}", percent(ψ["mean"]), percent(ψ["median"]),
+            percent_range(ψ["low"], ψ["high"]), percent(new.trained(ψ["median"])),
+        ))  # fmt: skip
+    public = outlook.public_only
+    rows.append(("the public rows alone", "", "", "", percent(public), "", percent(new.untrained(public))))
+    rows.append(("pooled, not private", "", "", "", "0 %", "", percent(new.best)))
+    head = ("terms", "rule", "answers", "mean", "above the best", "90 % of runs", "on new records")
+    return Table(head, tuple(rows), strong=1)
+
+
+def _terms_in_words(outlook: Forecast) -> list[str]:
+    """Agreed and recommended terms, by how much the latter are better, as far as that can be told, and what is advised."""
+    terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
+    if outlook.comparison.same:
+        terms = [("Agreed and recommended", outlook.agreed)]
+    advised = advice(outlook.plan)
+    said = [f"{name}: {one.words} ({one.kind})." for name, one in terms]
+    return [*said, better(outlook), *([advised] if advised else [])]
+
+
+def better(outlook: Forecast) -> str:
+    """What is gained by the recommended terms."""
+    found = outlook.comparison
+    if found.same:
+        return "Nothing that was tried is better than the agreed terms."
+    if found.within_error:
+        return "Agreed and recommended terms cost the same, within the error of this forecast."
+    less = f"The recommended terms divide the mean cost by {times(found.times)}"
+    if outlook.agreed.relative_fitness.end["median"] < outlook.together and not found.typical_within_error:
+        return f"{less}, for they have fewer bad runs; the typical run of the agreed ones is better."
+    return f"{less}."
+
+
+def _next_best(outlook: Forecast) -> list[str]:
+    """The runner-up, what each promise costs, and how flat the optimum is."""
+    plan, said, second = outlook.plan, [], outlook.runner_up
+    if second is not None:
+        said.append(f"Runner-up: {second.choice.describe()}: {percent(second.cost)} above the best in the mean.")
+    promises = {
+        "pure": "Pure ε against (ε, δ)",
+        "one_answer": "One answer of each owner against many",
+        "asynchronous": "Asynchronous against rounds of all owners",
+    }
+    for name, (kept, given_up) in outlook.trades.items():
+        said.append(f"{promises[name]}: {percent(kept.cost)} against {percent(given_up.cost)}.")
+    changed = {"step": "the step", "gradient_bound": "the gradient bound", "answers": "the answers"}
+    parts = [f"{changed[key]}, {half:.2g} or {twice:.2g} times" for key, (half, twice) in plan.flatness.items()]
+    if parts:
+        worst = max(max(pair) for pair in plan.flatness.values())
+        flat = next(
+            word for limit, word in ((1.5, "flat"), (5.0, "not flat"), (float("inf"), "steep")) if worst < limit
+        )
+        among = ", among rules that descend," if plan.agreement.one_answer else ""
+        said.append(f"The optimum{among} is {flat}. Cost at half or twice {'; '.join(parts)}.")
+    return said
+
+
+def _joining(outlook: Forecast) -> Table:
+    def cells(owner: OwnerForecast) -> tuple[str, ...]:
+        return (
+            owner.called, f"{owner.records:,}", f"{owner.epsilon:g}", percent(owner.alone), percent(owner.together),
+            owner.on_all.answer, _least(owner.break_even_epsilon), _least(owner.break_even_epsilon_for_all),
+        )  # fmt: skip
+
+    columns = ("records", "epsilon", "alone", "together", "joining pays", "break-even epsilon", "if all alike")
+    return Table.of(("owner", *columns), outlook.owners, cells, "owners")
+
+
+def _least(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "none"
+    return "any" if epsilon <= LEAST_EPSILON else plain_number(epsilon)
+
+
+def _own(outlook: Forecast) -> Table:
+    def cells(owner: OwnerForecast) -> tuple[str, ...]:
+        own, said = owner.own, owner.on_own
+        costs = (percent(ψ) for ψ in (own.alone, own.together, own.personalized))
+        better = f"{percent(said.gain)} ({percent_range(said.gain_low, said.gain_high)})"
+        sure = f"{said.answer}, {100 * said.probability:.0f} %"
+        return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
+
+    models = ("its own model", "the common one", "personalized at home")
+    head = ("owner", *models, "better by joining", "pays, probability", "break-even epsilon")
+    return Table.of(head, outlook.owners, cells, "owners")
+
+
+def _bringing(outlook: Forecast) -> Table:
+    records, saved = sum(o.records * o.count for o in outlook.owners), sum(o.shapley * o.count for o in outlook.owners)
+
+    def cells(owner: OwnerForecast) -> tuple[str, ...]:
+        instead = owner.worth_in_epsilon
+        of_others = (
+            percent(owner.loss_to_others), f"{owner.worth_in_records:,.0f}",
+            "none" if instead is None else f"{times(instead)} times",
+        )  # fmt: skip
+        weights = plain_number(owner.records / records), plain_number(owner.best_weight)
+        return owner.called, *(("-",) * 3 if outlook.n_owners == 1 else of_others), *weights, _share(owner, saved)
+
+    head = ("owner", "others lose", "in records", "in epsilon", "weight", "best weight", "share")
+    return Table.of(head, outlook.owners, cells, "owners")
+
+
+def _share(owner: OwnerForecast, saved: float) -> str:
+    """Of what joining saves; a dash where it saves nothing."""
+    if saved <= 0:
+        return "-"
+    error = f" ± {100 * owner.shapley_error / saved:.0f} %" if owner.shapley_error > 0 else ""
+    return f"{100 * owner.shapley / saved:.1f} %{error}"
+
+
+def _bounds(outlook: Forecast) -> Table:
+    return Table.of(
+        ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
+         "may be used here"),
+        outlook.bounds,
+        lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
+        "bounds",
+    )  # fmt: skip
+
+
+def about_coalitions(outlook: Forecast) -> list[str]:
+    """Who should be in, and what better weights would bring, where that is more than this forecast's error."""
+    left = {owner: owner.count - owner.number_in_best_subset for owner in outlook.left_out}
+    out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
+    said = ["Everybody belongs in: leaving anybody out would not help the others by more than the error of this."]
+    if out:
+        whose = "its" if sum(left.values()) == 1 else "their"
+        said = [
+            f"Without {names(out)} the others would reach {percent(outlook.best_subset)} in place of "
+            f"{percent(outlook.together)}: the noise of {whose} answers costs more than the records bring."
+        ]
+        said += [
+            f"{owner.name} would cost the others nothing with an epsilon of {plain_number(owner.welcome_epsilon)}."
+            for owner in [*left][:20]
+            if owner.welcome_epsilon is not None
+        ]
+    least = min(outlook.together, outlook.best_subset)
+    if outlook.best_weights < (1.0 - NOTICEABLE) * least:
+        said.append(
+            f"Weights other than n_i/n, the best of which stand above, would bring {percent(least)} down to "
+            f"{percent(outlook.best_weights)}."
+        )
+    return said
+
+
+def about_heterogeneity(outlook: Forecast) -> list[str]:
+    """How unlike the owners are taken to be, who says so, and what it changes."""
+    u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
+    if u.alike or outlook.n_owners == 1:
+        return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
+    source = {
+        "stated": "As the agreement states",
+        "strata": "By what public rows of different owners show",
+        "answers": "By the spread of the owners' answers",
+        "not stated": "Nobody has said how unlike the owners are. As real tables show",
+    }[u.source]
+    lines = [
+        f"{source}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
+        f"({percent(u.low)} to {percent(u.high)})."
+    ]
+    if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
+        lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
+    elif at:
+        told = ", ".join(
+            f"{percent(one.median)} ({percent(one.low)} to {percent(one.high)}) {name}"
+            for one, name in zip(at, ("if they are alike", "at that", "at twice that"), strict=True)
+        )
+        lines.append(f"Together the model would be worse than the best by: {told}.")
+    if caution is not None:
+        holds = f"stay within twice the best up to a heterogeneity of {percent(caution.holds_to)}"
+        price = f"it would be {times(caution.price)} times the cost without that caution"
+        if caution.price < 1.05:
+            price = "that caution costs nothing"
+        lines.append(
+            f"The recommended terms would be the same for owners known to be alike, and {holds}."
+            if caution.choices[caution.chosen] is caution.if_alike
+            else f"The recommended terms {holds}; were the owners alike after all, {price}."
+        )
+    return lines
+
+
+def rounded(records: float) -> str:
+    """A number of records, no digit more than is known."""
+    return f"{records:,.0f}" if records < 100 else f"{float(f'{records:.2g}'):,.0f}"
+
+
+# The parts of a forecast, each by itself.
+
+
+def band_card(band: Band) -> Card:
+    """Where runs are at the end."""
+    return Card(f"Band: {len(band.k):,} iterations up to {int(band.k[-1]):,}", (f"Above the best: {ended(band)}.",))
+
+
+def ended(band: Band) -> str:
+    """Mean, median and where 90 % of runs are at the end."""
+    ψ = band.end
+    runs = percent_range(ψ["low"], ψ["high"])
+    return f"{percent(ψ['mean'])} in the mean, typically {percent(ψ['median'])}, 90 % of runs {runs}"
+
+
+def assessment_card(one: Assessment) -> Card:
+    """One set of terms and what it costs."""
+    worlds, runs = one.draws.shape
+    found = f"{one.kind.capitalize()}, from {counted(runs, 'run')} in each of {worlds:,} worlds."
+    return Card(
+        f"Assessment: {one.words or one.agreement.rule_in_words}",
+        (f"Above the best: {ended(one.relative_fitness)}.", found),
+    )
+
+
+def choice_card(choice: Choice) -> Card:
+    """One setting and what it reached."""
+    return Card(f"Choice: {choice.describe()}", (_reached(choice),))
+
+
+def _reached(choice: Choice) -> str:
+    return f"Expected on the public rows: {percent(choice.relative_fitness)} above the best."
+
+
+def plan_card(plan: Plan) -> Card:
+    """The choice, whether to start with it, and the others that were run."""
+    advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
+    return Card(
+        f"Plan: {plan.choice.describe()}",
+        (
+            _reached(plan.choice),
+            *([advised] if advised else []),
+            f"{plan.considered:,} settings were priced, {len(plan.measured)} of them run.",
+            Table.of(
+                ("others that were run", "above the best"),
+                others,
+                lambda one: (one.describe(), percent(one.relative_fitness)),
+                "settings",
+            ),
+        ),
+    )
+
+
+# Every owner as its own learner.
+
+
+def own_learners_card(outlook: OwnLearnersForecast) -> Card:
+    """For whom sharing answers pays, and a line an owner."""
+    return Card(
+        f"OwnLearnersForecast: {counted(len(outlook.learners), 'owner')}, {outlook.agreement.rule_in_words}",
+        own_learners(outlook),
+    )
+
+
+def own_learners(outlook: OwnLearnersForecast) -> tuple[str | Table, ...]:
+    """The verdict, then a line an owner. Errors are over the best possible model of everybody's records."""
+
+    def cells(one: LearnerForecast) -> Sequence[str]:
+        sure = 100 * max(one.joining_pays_probability, 1 - one.joining_pays_probability)
+        pays = f"{'yes' if one.joining_pays else 'no'}, {sure:.0f} % sure"
+        return one.name, percent(one.alone), percent(one.together), percent(one.learning), pays
+
+    head = ("owner", "own records alone", "one common model", "own model from shared answers", "pays")
+    return (
+        outlook.verdict,
+        "How much worse than the best possible model of everybody's records; the public rows alone: "
+        f"{percent(outlook.public_only)}.",
+        Table.of(head, outlook.learners, cells, "owners"),
+        "Each owner answers once, under its whole budget, and everybody gets that answer: no budget is spent twice. An "
+        "owner's own model holds its records without noise and must stay with it (copriv owner learn makes it).",
+    )

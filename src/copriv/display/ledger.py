@@ -1,0 +1,63 @@
+"""What is said of an owner's ledger: one sentence on what was spent, and its sums and lines as the fields of JSON."""
+
+from typing import Any
+
+from copriv.privacy.ledger.lines import Line, Totals
+
+
+def spent(totals: Totals) -> str:
+    """What of the lifetime budget is spent, and in how many runs."""
+    δ = ""
+    if totals.lifetime_delta > 0:
+        δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
+    ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
+    before = f", {float(totals.before):.6g} of it in a ledger before this one" if totals.before > 0 else ""
+    runs = "1 run" if len(totals.runs) == 1 else f"{len(totals.runs)} runs"
+    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {runs}{before}"
+
+
+def totals_fields(totals: Totals) -> dict[str, Any]:
+    """The sums of a ledger and of each run in it."""
+    runs = [
+        {
+            "run": run,
+            "fingerprint": t.fingerprint,
+            "epsilon": float(t.epsilon),
+            "spent": float(t.spent),
+            "spent_exactly": str(t.spent),
+            "delta": float(t.delta),
+            "spent_delta": float(t.spent_delta),
+            "answers": t.charged,
+            "lost": t.charged - t.answered,
+            "most_answers": t.cap,
+        }
+        for run, t in totals.runs.items()
+    ]
+    return {
+        "owner": totals.owner,
+        "remark": totals.remark,
+        "identity": totals.identity,
+        "lifetime": float(totals.lifetime),
+        "spent": float(totals.spent),
+        "spent_exactly": str(totals.spent),
+        "ahead": float(totals.ahead),
+        "before": float(totals.before),
+        "lifetime_delta": float(totals.lifetime_delta),
+        "spent_delta": float(totals.spent_delta),
+        "runs": runs,
+        "head": totals.head,
+    }
+
+
+def line_fields(line: Line) -> dict[str, Any]:
+    """One line of a ledger."""
+    return {
+        "line": line.number,
+        "time": line.time,
+        "kind": line.kind,
+        "run": line.run,
+        "identity": line.identity,
+        "epsilon": None if line.epsilon is None else str(line.epsilon),
+        "delta": None if line.epsilon is None else str(line.delta),
+        "hash": line.hash,
+    }

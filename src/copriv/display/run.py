@@ -1,0 +1,149 @@
+"""What is said of a run: what each owner gave, what came beside what was forecast, and whether its file is what it says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from copriv.display import Table
+from copriv.formatting.numbers import listed, percent
+from copriv.formatting.sanitize import printable
+from copriv.network.verify import Verdict
+
+
+def went(record: dict[str, Any]) -> tuple[Table, Table]:
+    """How a run went, by its model's record: owner by owner, and beside its forecast."""
+    with_delta = any(owner["delta"] > 0 for owner in record["owners"])
+    delta = ["delta spent"] * with_delta
+    owners = Table.of(
+        ("owner", "records", "answers", "of", "lost", "epsilon spent", *delta, "noise scale"),
+        record["owners"],
+        lambda owner: (
+            owner["name"],
+            f"{owner['records']:,}",
+            str(owner["answers"]),
+            str(owner["most_answers"]),
+            str(owner["lost"]),
+            f"{owner['spent']:.6g}",
+            *[f"{owner['spent_delta']:.6g}"] * with_delta,
+            f"{owner['noise_scale']:.3g}",
+        ),
+        "owners",
+    )
+    return owners, compared(record["realised"], record["forecast"])
+
+
+def compared(realised: dict[str, Any], forecast: dict[str, Any] | None) -> Table:
+    """What came of a run beside what was forecast for it, in all; both as they stand in a model's record."""
+
+    def in_all(name: str, key: str, form: str) -> tuple[str, str, str]:
+        said = format(sum(forecast[key].values()), form) if forecast is not None else ""
+        return f"{name}, of all owners", said, format(sum(realised[key].values()), form)
+
+    rows = [("queries", "" if forecast is None else str(forecast["queries"]), str(realised["queries"]))]
+    rows += [in_all("answers", "answers", "d"), in_all("epsilon spent", "epsilon", ".6g")]
+    if sum(realised["delta"].values()) > 0:
+        rows.append(in_all("delta spent", "delta", ".6g"))
+    public, expected = realised["public"], ""
+    if forecast is not None:
+        ψ = forecast["relative_fitness"]
+        expected = f"{percent(ψ['median'])} ({percent(ψ['low'])} to {percent(ψ['high'])}; {forecast['kind']})"
+    if public is not None:
+        low, high = percent(public["low"]), percent(public["high"])
+        within = f"at most {high}" if public["low"] <= 0 else f"{low} to {high}"
+        rows.append(("above the best model", expected, f"{within}, by {public['rows']:,} public rows"))
+        at_best = f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
+        rows.append(("fitness on the public rows", "", at_best))
+    if public is not None and (found := public["heterogeneity_diagnosis"]) is not None:
+        assumed, by_answers = (
+            _range(found["assumed_heterogeneity"]),
+            f"{_range(found['heterogeneity'])}, by their answers",
+        )
+        rows.append(("how unlike owners are", assumed, by_answers))
+        far = found["public_distance"]
+        before = f"{percent(far['expected'])} (up to {percent(far['expected_high'])})"
+        rows.append(("public rows' best model, above the best", before, f"{_range(far)}, by the answers"))
+    return Table(("", "forecast", "realised"), tuple(rows))
+
+
+def _range(of: dict[str, Any]) -> str:
+    return f"{percent(of['value'])} ({percent(of['low'])} to {percent(of['high'])})"
+
+
+def verdict_fields(verdict: Verdict) -> dict[str, Any]:
+    """What checking a run's file found, as the fields of JSON."""
+    return {
+        "ok": verdict.ok,
+        "run": verdict.run,
+        "agreement": verdict.agreement.agreement.name,
+        "fingerprint": verdict.agreement.fingerprint,
+        "authority": verdict.authority,
+        "lines": verdict.lines,
+        "head": verdict.head,
+        "outcome": verdict.outcome,
+        "queries": verdict.stepped,
+        "answers": verdict.answers,
+        "missing": verdict.missing,
+        "not_closed": list(verdict.not_closed),
+        "rounding": verdict.rounding,
+        "theta": None if verdict.model is None else verdict.model.tolist(),
+        "problems": [{"line": problem.line, "what": problem.what} for problem in verdict.problems],
+    }
+
+
+def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> Iterator[str | Table]:
+    """Whether a run's file is what it says.
+
+    model: the file of its model, where one was held against it. trusted: whether "agreement" and "authority" are the
+    reader's own, or the file's.
+    """
+    if not verdict.ok:
+        yield from (printable(str(problem)) for problem in verdict.problems)
+        many = len(verdict.problems)
+        yield f"\nThis run is not what it says: {many} problem{'' if many == 1 else 's'}."
+        return
+    agreement = verdict.agreement
+    yield Table.of(
+        ("owner", "signed answers", "counted, not here"),
+        [*verdict.answers.items()],
+        lambda one: (one[0], str(one[1]), str(verdict.missing.get(one[0], 0))),
+        "owners",
+    )
+    exactly = "to the bit" if verdict.rounding == 0 else f"up to rounding ({verdict.rounding:.1g})"
+    yield (
+        f"{verdict.lines} lines, unbroken. The learner signed every query, and each owner every one of its answers. The "
+        f"{verdict.stepped} steps follow from the agreement and the answers, {exactly}."
+    )
+    if verdict.stepped < agreement.queries:
+        yield (
+            f"It did not go on to the {agreement.queries} steps that were agreed on at most; when a run ends is the "
+            "learner's to choose, or owners were away."
+        )
+    if model is None:
+        yield "There is no model beside it."
+    else:
+        yield f"The model in {model} is theirs: every value in the file follows from the run or was signed in it."
+        if verdict.record["realised"]["public"] is not None or verdict.record["forecast"] is not None:
+            yield (
+                "Its error and its forecast (record.realised.public, record.forecast) are from the learner's public rows, on "
+                "the learner's word, which it signed."
+            )
+    if verdict.missing:
+        yield "Counted, not here: answers that the owner paid for and the run does not have: lost, or left out."
+    if verdict.not_closed:
+        yield (
+            f"No signed count at the end from {printable(listed(verdict.not_closed), 300)}: whether the last answers are all "
+            "here, only the owner's ledger says (copriv report)."
+        )
+    if not trusted["agreement"]:
+        yield "The agreement is the file's own: with --agreement it is held against yours."
+    if not trusted["authority"]:
+        yield (
+            f"The authority is the file's own ({verdict.authority[:16]}…): with --keys or --authority it is held against "
+            "yours."
+        )
+    if unnamed := agreement.n_owners - len(agreement.owner_keys):
+        yield (
+            f"The agreement does not name the keys of {unnamed:,} of its owners: whoever has the authority's key could have "
+            "answered in their names."
+        )
+    yield f"Head {verdict.head}"

@@ -1,0 +1,164 @@
+"""Verdicts in sentences, for the people who decide: for whom joining pays, how sure that is, and what to mind."""
+
+from collections.abc import Sequence
+
+from copriv.forecast import Forecast, Plan
+from copriv.forecast.own_learners import OwnLearnersForecast
+from copriv.formatting.numbers import listed, percent, percent_range
+from copriv.formatting.sanitize import printable
+from copriv.simulation import Simulation
+
+
+def of_forecast(outlook: Forecast) -> str:
+    """For whom joining pays and by how much, for whom it is open and what would settle it, how sure that is, what to mind."""
+    verdict = outlook.joining
+    gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
+    said = [_paying(outlook, gain)] if gain else []
+    said += [_open(outlook, even)] if even else []
+    if rest:
+        said.append(_not_paying(outlook, rest, alone=not gain and not even))
+    if not even:
+        least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
+        each = "That" if len(verdict.owners) == 1 else "For each owner that"
+        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
+    said.append(
+        f"On everybody's records: {percent(outlook.together)} above the best possible together, "
+        f"{percent(outlook.public_only)} by the public rows alone."
+    )
+    if gain and verdict.only_as_recommended:
+        agreed = percent(outlook.agreed.relative_fitness.end["median"])
+        said.append(f"Not as it is agreed: those terms reach {agreed}.")
+    if gain:
+        said += _at_whose_expense(outlook)
+    caution = outlook.caution
+    return " ".join([*said, *([caution] if caution else [])])
+
+
+def _paying(outlook: Forecast, gain: Sequence[str]) -> str:
+    """Who gains, on which records, by how much and by which model."""
+    won = [outlook.joining.owners[name] for name in gain]
+    who = "everybody" if len(gain) == len(outlook.joining.owners) > 1 else names(gain)
+    records = "everybody's" if outlook.goal == "common" else "their own" if len(gain) > 1 else "its own"
+    at_home = ", with the common model personalized at home" if {one.by for one in won} == {"personalized"} else ""
+    better = percent_range(*ends([one.gain for one in won]))
+    return f"Joining pays for {who}: {records} records would be predicted {better} better{at_home}."
+
+
+def _not_paying(outlook: Forecast, rest: Sequence[str], alone: bool) -> str:
+    """Who gains nothing that counts."""
+    if not alone:
+        return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
+    who = "anybody" if len(outlook.joining.owners) > 1 else names(rest)
+    records = "everybody's" if outlook.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
+    least, would = percent(outlook.agreed.agreement.worthwhile), "would" if records == "nobody's own" else "would not"
+    return (
+        f"Joining does not pay for {who}: {records} records {would} be predicted {least} better. Raise the budgets, bring more "
+        "records, or do not train together."
+    )
+
+
+def _open(outlook: Forecast, even: Sequence[str]) -> str:
+    """Who may gain, what that depends on, and what would settle it."""
+    found = [outlook.joining.owners[name] for name in even]
+    pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
+    if not pairs:
+        chance = percent_range(*ends([one.probability for one in found]))
+        return f"Whether joining pays is open for {names(even)}: it does with a probability of {chance}."
+    alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1))
+    return (
+        f"Whether joining pays is open for {names(even)}: {alike} if the owners are alike, {unlike} if they differ as in real "
+        "tables. Public rows that name their owner (data.strata) or a stated data.heterogeneity would settle it."
+    )
+
+
+def _better(gains: Sequence[float]) -> str:
+    low, high = ends(gains)
+    return "no better" if high < 5e-4 else f"{percent_range(max(low, 0.0), high)} better"
+
+
+def _at_whose_expense(outlook: Forecast) -> list[str]:
+    """Joining can pay for an owner and cost the others: both are said at once."""
+    cost = outlook.joining.cost_others
+    if not cost:
+        return []
+    rest = [owner.name for owner in outlook.owners if owner.name not in cost]
+    how = "alone, with the same privacy," if len(rest) == 1 else "without them"
+    return [
+        f"But {names(cost)} would cost the others more than they gain by it: {names(rest)} {how} would reach "
+        f"{percent(outlook.best_subset)}."
+    ]
+
+
+def caution(outlook: Forecast) -> str | None:
+    """What to mind: a band that says more of what is not known than of the cost, and outliers that could cost more than it."""
+    ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
+    if ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
+        said.append(
+            f"{outlook.public_rows:,} public rows for {outlook.n_parameters} parameters: the cost lies between "
+            f"{percent(ψ['low'])} and {percent(ψ['high'])}."
+        )
+    if unseen is not None and unseen.relative_fitness > ψ["high"]:
+        said.append(
+            f"Public rows cannot show what one record in {unseen.one_in:,} is like: were those outliers, "
+            f"{unseen.times_as_long:g} times as large as any public row, the cost would be about "
+            f"{percent(unseen.relative_fitness)}, whatever the budget is."
+        )
+    return " ".join(said) or None
+
+
+def advice(plan: Plan) -> str | None:
+    """Why nobody should start with this plan, or why that is open; None where it is worth it."""
+    least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best one"
+    better = "the public rows alone are" if plan.public_only <= plan.alone else "the best owner's own model is"
+    return {
+        "join": None,
+        "close": (
+            f"Whether to start is a close call: {better} {least} of everybody, and it could as well be either way."
+        ),
+        "public": f"The public rows alone are the better choice: their model is {least}, and costs nobody any privacy.",
+        "alone": (
+            f"Nobody should start: no terms are expected to make predictions noticeably better; the best owner's own model is "
+            f"{least} of everybody."
+        ),
+    }[plan.advice]
+
+
+def of_simulation(result: Simulation) -> str:
+    """For whom joining paid, and by how much."""
+    privately = ", with privacy," if result.bound_enforced else ""
+    together = percent(result.relative_fitness.final["median"])
+    shared = f"together{privately} they get a model that is {together} worse than the best one"
+    alone = {owner.name: owner.alone for owner in result.owners if owner.alone is not None}
+    paid = result.better_together
+    others = [name for name in alone if name not in paid]
+    if not alone:
+        return f"{shared[0].upper()}{shared[1:]}."
+    if not paid:
+        return f"Joining pays for none of the owners: {shared}, and each alone is at most {percent(max(alone.values()))} worse."
+    gain = percent_range(*ends([alone[name] for name in paid]))
+    if not others:
+        return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
+    has = "has" if len(others) == 1 else "have"
+    return (
+        f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, where {listed(paid)} alone would be {gain} "
+        f"worse and {listed(others)} {has} a model that is {percent_range(*ends([alone[name] for name in others]))} worse."
+    )
+
+
+def of_own_learners(outlook: OwnLearnersForecast) -> str:
+    """For how many owners sharing answers pays."""
+    number, paid = len(outlook.learners), sum(one.joining_pays for one in outlook.learners)
+    if not paid:
+        return "Sharing answers pays for nobody: no owner's own model gets better by them."
+    who = "everybody" if paid == number else f"{paid} of {number} owners"
+    return f"Sharing answers pays for {who}: each learns a model of its own, and each owner answers only once."
+
+
+def names(of: Sequence[str]) -> str:
+    """Names of owners in a sentence: at most five, and how many more."""
+    return listed([printable(name, 60) for name in of], 5)
+
+
+def ends(values: Sequence[float]) -> tuple[float, float]:
+    """The least and the largest."""
+    return min(values), max(values)

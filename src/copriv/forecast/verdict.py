@@ -1,0 +1,130 @@
+"""Whether joining pays for an owner: yes, no or open, with its probability, on its own records or on everybody's.
+
+On an owner's own records, joining gives it the better of the common model and that model personalized at home; without
+joining it has the better of its own model and the public one. On everybody's records the common model stands against the
+same two. The gain is the relative change of the prediction error f that joining brings,
+
+    gain = (ψ without − ψ with) / (1 + ψ without),
+
+and joining pays where it is at least `worthwhile`. The probability is the share of worlds and runs in which it is; a
+verdict is "yes" from YES, "no" up to NO, and "open" between them. Where nobody has stated or measured how much owners
+differ, the verdict is also given as if they were alike and as if they differed as in real tables, and it is "open" where
+these two are not the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from copriv.formatting.cards import Shown
+from copriv.types import Array
+
+Answer = Literal["yes", "no", "open"]
+Goal = Literal["own", "common"]
+Model = Literal["common", "personalized"]
+YES, NO = 0.8, 0.2
+"""Probabilities from which, and up to which, a verdict is not open."""
+
+
+@dataclass(frozen=True)
+class Outcome(Shown):
+    """One answer, its probability, and the gain with its 90 % range."""
+
+    answer: Answer
+    probability: float
+    """That joining pays by at least what is worthwhile."""
+    gain: float
+    """Median relative fall of the prediction error; negative: the error rises."""
+    gain_low: float
+    gain_high: float
+
+
+@dataclass(frozen=True)
+class OwnerVerdict(Outcome):
+    """Whether joining pays for one owner.
+
+    >>> outlook.owners[0].on_own.answer in ("yes", "no", "open")
+    True
+    """
+
+    by: Model
+    """The model that joining gives: the common one as it comes, or personalized at home."""
+    if_alike: Outcome | None
+    """The outcome were owners alike; None where their heterogeneity is known."""
+    if_unlike: Outcome | None
+    """The outcome where owners differ as in the more different half of real tables; None where heterogeneity is known."""
+
+
+@dataclass(frozen=True)
+class Verdict(Shown):
+    """For whom joining pays on the records that the goal names, and who would cost the others more than they gain by it."""
+
+    goal: Goal
+    owners: Mapping[str, OwnerVerdict]
+    """By name."""
+    cost_others: tuple[str, ...] = ()
+    """Owners without whom the others would do noticeably better, on everybody's records."""
+    only_as_recommended: bool = False
+    """The agreed terms typically cost more than the public rows alone: what is said holds for the recommended ones."""
+
+    def names(self, answer: Answer) -> list[str]:
+        """The owners of which this is the answer."""
+        return [name for name, owner in self.owners.items() if owner.answer == answer]
+
+    @property
+    def answer(self) -> Answer:
+        """ "yes" where joining pays for at least one owner, "no" where it pays for none, else "open"."""
+        said = {owner.answer for owner in self.owners.values()}
+        return "yes" if "yes" in said else "open" if "open" in said else "no"
+
+    @property
+    def probability(self) -> float:
+        """That joining pays for the owner for which it is most likely to."""
+        return max(owner.probability for owner in self.owners.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Whose records count, what a gain must be to count, and which worlds answer for owners that are alike, or that differ."""
+
+    goal: Goal
+    worthwhile: float
+    alike: Bool[np.ndarray, " worlds"] | None
+    """The quarter of worlds whose owners differ least, where heterogeneity is not known; else None."""
+    unlike: Bool[np.ndarray, " worlds"] | None
+    """The half whose owners differ most."""
+
+    @classmethod
+    def of(cls, goal: Goal, worthwhile: float, levels: Float[Array, " worlds"] | None = None) -> "Asked":
+        """levels: the heterogeneity of each world, where nobody has stated or measured it; else None."""
+        if levels is None:
+            return cls(goal, worthwhile, None, None)
+        least, middle = np.quantile(levels, (0.25, 0.5))
+        return cls(goal, worthwhile, levels <= least, levels > middle)
+
+
+def verdict_of(
+    without: Float[Array, "worlds *runs"],
+    choices: Mapping[Model, Float[Array, "worlds *runs"]],
+    asked: Asked,
+) -> OwnerVerdict:
+    """The verdict of one owner from ψ in all runs of all worlds, without joining and with each model that joining gives."""
+    gains = {name: (without - ψ) / (1.0 + without) for name, ψ in choices.items()}
+    by = max(gains, key=lambda name: (float(np.mean(gains[name] >= asked.worthwhile)), float(np.median(gains[name]))))
+    gain = gains[by]
+    whole = _outcome(gain, asked.worthwhile)
+    if asked.alike is None or asked.unlike is None:
+        return OwnerVerdict(**vars(whole), by=by, if_alike=None, if_unlike=None)
+    alike, unlike = (_outcome(gain[worlds], asked.worthwhile) for worlds in (asked.alike, asked.unlike))
+    said = {**vars(whole), "answer": whole.answer if alike.answer == unlike.answer else "open"}
+    return OwnerVerdict(**said, by=by, if_alike=alike, if_unlike=unlike)
+
+
+def _outcome(gain: Float[Array, "worlds *runs"], worthwhile: float) -> Outcome:
+    probability = float(np.mean(gain >= worthwhile))
+    answer: Answer = "yes" if probability >= YES else "no" if probability <= NO else "open"
+    low, middle, high = (float(q) for q in np.quantile(gain, (0.05, 0.5, 0.95)))
+    return Outcome(answer, probability, middle, low, high)

@@ -1,0 +1,120 @@
+"""A world: one draw of all owners' records, and of who holds which of them.
+
+A forecast's means, quantiles and shares are over worlds. All are drawn from one hierarchical law of owners' records given the
+public rows: `copriv.populations.law` draws what all records are, `copriv.populations.dealt` and
+`copriv.populations.by_owner` which of them each owner holds where owners differ.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.agreement import Agreement
+from copriv.errors import NotCertified
+from copriv.model.fitness import Optimum
+from copriv.model.records import Records
+from copriv.problem import Problem
+from copriv.types import Array, Whole
+
+HOPELESS = 1e6
+"""ψ of an owner's model without a finite optimum, and the largest ψ."""
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A draw of all records, and of the part of them that each owner, or each kind of owner, holds."""
+
+    pool: Problem
+    """All records, in every owner's place; its optimum is known."""
+    seed: tuple[int, ...] = ()
+    parts: tuple[Records, ...] = ()
+    """Records of each kind of owner, or of each owner (or bundle of them), before the intercept; none: all hold the pool."""
+    bundle: Int[np.ndarray, " owners"] | None = None
+    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`); bundle i holds part i modulo their number."""
+    apart: Float[Array, " kinds"] | None = None
+    """Heterogeneity of each kind or owner: ψ of its law's best model on all records. None where owners are alike."""
+    heterogeneity: float = 0.0
+    """Mean over kinds or owners, weighted by records."""
+    held: tuple[Records, ...] = ()
+    """Each owner's records, where public rows say how each owner differs; else none."""
+    laws: tuple[Records, ...] = ()
+    """The law that each owner's records are drawn from, in the same case."""
+    best: tuple[Optimum | None, ...] = ()
+    """The best model of each owner's law; None where there is no finite one."""
+
+    def problem(self, agreement: Agreement) -> Problem:
+        """The problem of `agreement`'s owners (or their bundles) in this world, in its order."""
+        problem = self.pool.under(agreement)
+        if self.bundle is None:
+            return problem
+        place = self.bundle.tolist() if agreement.n_owners == len(self.bundle) else range(agreement.n_owners)
+        owners = tuple(self.parts[i % len(self.parts)] for i in place)
+        return replace(problem, unbounded=owners, pooled=self.pool.unbounded[0])
+
+    def dealt(self) -> "World":
+        """The same pool, allocated to the owners at random without replacement."""
+        pool, parts = self.pool.unbounded[0], []
+        rng, left = np.random.default_rng([*self.seed, 7]), _counts(pool)
+        for owner in self.pool.terms.owner:
+            drawn = draw_without_replacement(rng, left, owner.records)
+            left = left - drawn
+            parts.append(weighted(pool, drawn))
+        return replace(self, parts=tuple(parts), bundle=np.arange(len(parts)))
+
+    def hand(self, records: int) -> Records | None:
+        """So many of the pool's records, drawn without replacement; None where it has no more."""
+        pool = self.pool.unbounded[0]
+        counts = _counts(pool)
+        if records >= counts.sum():
+            return None
+        return weighted(pool, draw_without_replacement(np.random.default_rng([*self.seed, records]), counts, records))
+
+    def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
+        """ψ of models on owner i's own law; HOPELESS where it has no best model."""
+        best, law = self.best[i], self.laws[i]
+        if best is None:
+            return np.full(len(models), HOPELESS)
+        return np.clip(self.pool.fitness_of(self.pool.as_agreed(law)).value(models) / best.value - 1.0, 0.0, HOPELESS)
+
+
+def _counts(records: Records) -> Int[Whole, " rows"]:
+    return np.rint(records.weight).astype(np.int64)
+
+
+def weighted(rows: Records, weight: Float[Array, " rows"] | Int[Whole, " rows"]) -> Records:
+    """The rows with these weights, without those of weight 0."""
+    some = weight > 0
+    return Records(rows.features[some], rows.target[some], weight[some].astype(np.float64))
+
+
+def draw_without_replacement(rng: np.random.Generator, counts: Int[Whole, " rows"], number: int) -> Int[Whole, " rows"]:
+    """Draw `number` units without replacement, or all, from rows that stand for `counts` units each."""
+    if number >= counts.sum():
+        return counts.copy()
+    if counts.sum() < 10**9:  # the most that numpy's exact law can count
+        return np.asarray(rng.multivariate_hypergeometric(counts, number, method="marginals"))
+    # Row by row, by the normal approximation of each conditional hypergeometric law.
+    drawn, left = np.zeros_like(counts), int(counts.sum())
+    for row, count in enumerate(counts.tolist()):
+        share = count / left if left else 0.0
+        spread = np.sqrt(number * share * (1.0 - share) * (left - number) / max(left - 1, 1))
+        wanted = round(number * share + float(spread) * float(rng.standard_normal()))
+        drawn[row] = min(max(wanted, number - (left - count), 0), count, number)
+        number, left = number - int(drawn[row]), left - count
+    return drawn
+
+
+def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
+    """The best model of records without the intercept's column; None where there is no finite one."""
+    try:
+        return problem.fitness_of(problem.as_agreed(records)).minimum(near, accuracy)
+    except NotCertified:
+        return None
+
+
+def psi(pool: Problem, theta: Float[Array, " p"] | None) -> float:
+    """ψ of a model on all records of a world, at most HOPELESS; HOPELESS where there is no model."""
+    if theta is None:
+        return HOPELESS
+    return float(np.clip(float(pool.fitness.value(theta)) / pool.optimum.value - 1.0, 0.0, HOPELESS))

@@ -1,0 +1,101 @@
+"""What the learner's public rows say of a run: how good its model is, and what was to be expected, without private records.
+
+The learner knows what was answered and spent. With public rows of its own it also knows the fitness of its model on them,
+and can say what the same agreement was expected to come to.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants
+from copriv.forecast.assessment import WORLDS, Assessment, assess
+from copriv.model.fitness import relative_fitness
+from copriv.network.run import counted
+from copriv.populations.dealt import draw_worlds, heterogeneity_of
+from copriv.populations.diagnosis import diagnose
+from copriv.populations.public_sample import PublicSample
+from copriv.problem import Problem
+from copriv.types import Array
+
+if TYPE_CHECKING:
+    from copriv.network.run_state import Conductor
+
+
+class PublicRows:
+    """An agreement seen from the learner's public rows; prepared once, for any number of models.
+
+    public: the rows as records, or their features and targets. strata: whose each of them is, where somebody knows: what is
+    assumed of the owners is then what these rows say.
+    """
+
+    def __init__(self, agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> None:
+        self.agreement, self._problem = agreement, Problem.forecasting(agreement, public, strata=strata)
+        self.rows = self._problem.owners[0].units
+        self._sample = PublicSample.of(self._problem)
+        self._of_best = self._sample.public_only(float(agreement.records.sum()))
+
+    def estimate(self, theta: Float[Array, " p"]) -> float:
+        """ψ of a model as it may be on the owners' records: see `judged`."""
+        f = np.array(float(self._problem.fitness.value(theta)))
+        return float(relative_fitness(f, self._sample.optimum)) - self._of_best
+
+    def judged(self, theta: Float[Array, " p"]) -> dict[str, Any]:
+        """f and ψ of a model on the public rows, and ψ as it may be on the owners' records.
+
+        The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
+        n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
+        be below 0. How far it errs: with e = θ − θ*, and θ* off by N(0, C) between the samples, ½(e + c)ᵀA(e + c) has the
+        variance ½tr(AC)² + eᵀACAe; 90 % of estimates are between "low" and "high" of what they estimate.
+        """
+        sample, least, of_best = self._sample, self._sample.optimum.value, self._of_best
+        f = float(self._problem.fitness.value(theta))
+        ψ = float(relative_fitness(np.array(f), sample.optimum))
+        share = 1.0 / self.rows + 1.0 / float(self.agreement.records.sum())
+        AC, p = sample.hessian @ sample.spread * share, self._problem.n_parameters
+        across = 2.0 * max(ψ - of_best, 0.0) * float(np.trace(AC)) / p / least
+        error = 1.645 * float(np.sqrt(0.5 * float(np.sum(AC * AC.T)) / least**2 + across))  # 90 % of a normal law
+        return {
+            "rows": self.rows,
+            "fitness": f,
+            "least_fitness": least,
+            "relative_fitness": ψ,
+            "of_the_best_model": of_best,
+            "estimate": ψ - of_best,
+            "low": max(ψ - of_best - error, 0.0),
+            "high": max(ψ - of_best + error, 0.0),
+        }
+
+    def said_of(self, conductor: "Conductor") -> dict[str, Any]:
+        """What these rows say of a run: of its model, and by its answers of the owners, beside what was assumed of them."""
+        asked = conductor.run.asked.values()
+        answers = ((one.query.owner, one.query.theta, one.answer.gradient) for one in asked if one.answer is not None)
+        assumed = heterogeneity_of(self._sample)
+        found = diagnose(self.agreement, self._sample, assumed, conductor.model, answers)
+        return {
+            **self.judged(conductor.model),
+            "heterogeneity_diagnosis": None if found is None else found.to_dict(),
+        }
+
+    def forecast(self, runs: int, seed: int = 0) -> Assessment:
+        """What the agreement costs, in a forecast's worlds: owners as unlike as is stated, as strata say, or as is usual.
+
+        Raises CoprivError where the agreement cannot be forecast.
+        """
+        worlds = draw_worlds(self._sample, self.agreement, heterogeneity_of(self._sample), WORLDS, seed)
+        return assess(self._problem, "as agreed", runs, seed, worlds)
+
+    def expected(self, runs: int, seed: int = 0) -> dict[str, Any]:
+        """What the agreement was expected to come to, with every answer given. Raises as `forecast`."""
+        agreement, made = self.agreement, self.forecast(runs, seed)
+        ψ, asked = made.relative_fitness, agreement.queries
+        each = min(round(asked / len(Participants.of(agreement).members)), agreement.answers)
+        return {
+            **counted(agreement, [each] * len(agreement.owner), asked),
+            "kind": made.kind,
+            "runs": runs,
+            "relative_fitness": {key: float(getattr(ψ, key)[-1]) for key in ("mean", "median", "low", "high")},
+        }

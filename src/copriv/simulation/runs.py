@@ -1,0 +1,219 @@
+"""The loop of a run, for all runs of a batch together: schedule, query, clipped mean gradient, noise, rule.
+
+Owners that answer once compute with the code of a deployment (`copriv.mechanisms`): an answer without noise is computed
+once per owner, and noise is drawn and added for each run.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants, agreed_rule
+from copriv.errors import UsageError
+from copriv.mechanisms import OneAnswer
+from copriv.model.records import Records
+from copriv.privacy.simulated_noise import SimulatedNoise, draws
+from copriv.problem import Problem
+from copriv.rules import Aggregation
+from copriv.schedules import Events, PoissonClocks, RandomOrder, Rounds, Schedule, Uniform, run_events, shares_of
+from copriv.simulation.gradients import batched_gradients
+from copriv.types import Array
+from copriv.validation import count
+
+NoiseSource = Callable[[int], Float[Array, "runs members p"]]
+"""Returns the draws of scale 1 for iteration k = 0, 1, …: one vector for each owner that answers in it."""
+Answer = Callable[[int, Int[np.ndarray, " runs"], Float[Array, "runs p"]], Float[Array, "runs answer"]]
+"""Returns the private answers to query k, of these participants, at these θ."""
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """Options of `simulate`, and `given`."""
+
+    runs: int = 100
+    seed: int | None = None
+    record_at: Sequence[int] | None = None
+    schedule: Schedule | None = None
+    noise: NoiseSource | None = None
+    first_run: int = 0
+    workers: int | None = None
+    alone: bool = True
+    starts: Float[Array, "runs p"] | None = None
+    progress: Callable[[int, int], None] | None = None
+    own_records: bool = False
+    given: Sequence[Float[Array, "runs answer"]] | None = None
+    """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
+
+    def __post_init__(self) -> None:
+        count("runs", self.runs)
+        if self.seed is not None:
+            count("seed", self.seed, least=0)
+        if self.workers is not None:
+            count("workers", self.workers)
+
+    def seed_of(self, agreement: Agreement) -> int:
+        """The seed, which is the agreement's where none is given."""
+        return agreement.agreement.seed if self.seed is None else self.seed
+
+    def streams(self, agreement: Agreement) -> list[Any]:
+        """Seed sequences of each run: of its schedule and of its noise."""
+        seed = self.seed_of(agreement)
+        return [np.random.SeedSequence(seed, spawn_key=(self.first_run + r,)).spawn(2) for r in range(self.runs)]
+
+    @property
+    def threads(self) -> int:
+        """Threads for passes over records."""
+        return self.workers or os.cpu_count() or 1
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Outcome of a batch of runs."""
+
+    recorded: Int[np.ndarray, " recorded"]
+    kept: Float[Array, "recorded runs p"]
+    participant: Int[np.ndarray, "queries runs"]
+    """Index of the participant that answered."""
+    members: tuple[tuple[int, ...], ...]
+    first: Events
+    """Events of the first run."""
+    clipped: float
+
+
+def play(problem: Problem, scales: Float[Array, " owners"], options: Options, streams: Sequence[Any]) -> Played:
+    """Run a batch with these noise scales. streams: `Options.streams`."""
+    agreement, participants = problem.agreement, Participants.of(problem.agreement)
+    rule = agreed_rule(
+        agreement,
+        participants,
+        problem.n_parameters,
+        # Owners with Poisson clocks answer in proportion to their rates.
+        shares_by_rate=agreement.agreement.schedule == "poisson",
+        shares=None if options.schedule is None else shares_of(options.schedule, len(participants.members)),
+        feature_bound=problem.feature_bound,
+    )
+    turns = _one_answer_each if agreement.one_answer else _many_answers
+    participant, events, answer, share_clipped = turns(problem, participants, scales, options, streams)
+    first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
+    recorded = _recorded(options.record_at, first, first + queries)
+    wanted, kept = set(recorded.tolist()), []
+    state = rule.start(np.tile(problem.start, (options.runs, 1)) if options.starts is None else options.starts)
+    if first in wanted:
+        kept.append(np.array(rule.model(state)))
+    for k, who in enumerate(participant):
+        state = rule.step(state, who, answer(k, who, rule.query(state, who)))
+        if k + 1 + first in wanted:
+            kept.append(np.array(rule.model(state)))
+        if options.progress is not None:
+            options.progress(k + 1, queries)
+    return Played(recorded, np.stack(kept), participant, participants.members, events, share_clipped())
+
+
+Turns = tuple[Int[np.ndarray, "queries runs"], Events, Answer, Callable[[], float]]
+"""Who answers each query of each run, the first run's events, what they answer, and the share clipped so far."""
+
+
+def _many_answers(
+    problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
+) -> Turns:
+    agreement, mechanism = problem.agreement, problem.agreement.mechanism
+    bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
+    gradients = batched_gradients(
+        problem.loss, _records(problem, participants), bound, options.threads, mechanism.order(agreement)
+    )
+    noise = np.zeros((len(participants.members), max(map(len, participants.members))))
+    for j, group in enumerate(map(list, participants.members)):
+        noise[j, : len(group)] = Aggregation(agreement.weights[group]).noise(scales[group])
+    events = [_events(agreement, participants, options.schedule, np.random.default_rng(s[0])) for s in streams]
+    queries, members = min(map(len, events)), noise.shape[1]
+    drawn = SimulatedNoise(mechanism.law(agreement), [s[1] for s in streams], (members, problem.n_parameters), queries)
+    draw: NoiseSource = options.noise or drawn
+
+    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs p"]:
+        scale, drawn = noise[who], draw(k)
+        added = scale * drawn[:, 0] if members == 1 else (scale[:, None, :] @ drawn)[:, 0]
+        return np.asarray(gradients(who, theta) + added)
+
+    who = np.stack([e.owner[:queries] for e in events], axis=1)
+    return who, events[0], answer, lambda: gradients.clipped / max(gradients.asked, 1.0)
+
+
+def _records(problem: Problem, participants: Participants) -> tuple[Records, ...]:
+    """Each participant's records; a group's answer Σ (w_i/w_G) Q_i is the mean over its rows under these weights."""
+    if problem.stand_in and problem.pooled is None:
+        return (problem.owners[0],) * len(participants.members)
+    together = []
+    for group in participants.members:
+        parts = [problem.owners[i] for i in group]
+        if len(parts) > 1:
+            n = np.array([part.total for part in parts])
+            share = Aggregation(problem.agreement.weights[list(group)]).shares
+            parts = [Records.concatenate(parts, scale=share / n * n.sum())]
+        together.append(parts[0])
+    return tuple(together)
+
+
+def _events(
+    agreement: Agreement, participants: Participants, schedule: Schedule | None, rng: np.random.Generator
+) -> Events:
+    if agreement.synchronous:
+        return Events(np.zeros(agreement.queries, dtype=np.intp), np.arange(1.0, agreement.queries + 1))
+    agreed: dict[str, Schedule] = {
+        "poisson": PoissonClocks(participants.rates),
+        "random-order": RandomOrder(agreement.answers),
+        "rounds": Rounds(),
+        "uniform": Uniform(),
+    }
+    schedule = schedule or agreed[agreement.agreement.schedule]
+    return run_events(schedule, rng, len(participants.members), agreement.agreement.horizon, agreement.answers)
+
+
+def _one_answer_each(
+    problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
+) -> Turns:
+    """Every owner answers once, in a random order; there is a model after any number of answers."""
+    if options.noise is not None or options.starts is not None or options.schedule is not None:
+        raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
+    N = len(participants.members)
+    given = one_answers(problem, [s[1] for s in streams], scales) if options.given is None else options.given
+
+    def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs answer"]:
+        return np.stack([given[i][r] for r, i in enumerate(who)])
+
+    who = np.stack([np.random.default_rng(s[0]).permutation(N) for s in streams], axis=1)
+    return who, Events(who[:, 0], np.arange(1.0, N + 1) / N), answer, lambda: 0.0
+
+
+def one_answers(
+    problem: Problem, streams: Sequence[np.random.SeedSequence], scales: Float[Array, " owners"]
+) -> list[Float[Array, "runs answer"]]:
+    """Each owner's private answers, one per run. Run r's noise depends on `streams[r]` and the owner alone."""
+    agreement, mechanism = problem.agreement, problem.agreement.mechanism
+    assert isinstance(mechanism, OneAnswer)
+    children = [stream.spawn(agreement.n_owners) for stream in streams]
+    answers = []
+    for i, owner in enumerate(agreement.owner):
+        draft = mechanism.draft(agreement, owner, problem.owners[i], problem.common)
+        # "own learners" change an owner's noise, all of it alike.
+        factor = float(scales[i]) / mechanism.scale(agreement, owner, problem.feature_bound)
+        drawn = []
+        for rng in (np.random.default_rng(owners[i]) for owners in children):
+            noise = [factor * made.scale * draws(rng, made.law, made.scale.shape) for made in draft.noises]
+            drawn.append(draft.answer(*noise))
+        answers.append(np.stack(drawn))
+    return answers
+
+
+def _recorded(record_at: Sequence[int] | None, first: int, last: int, most: int = 60) -> Int[np.ndarray, " recorded"]:
+    """Iterations to record: those asked for and the last; else about `most`, evenly spaced on a log axis."""
+    if record_at is not None:
+        return np.array(sorted({int(k) for k in record_at if first <= k <= last} | {last}))
+    if last - first < most:
+        return np.arange(first, last + 1)
+    inner = np.round(np.geomspace(max(first, 1), last, most)).astype(int)
+    return np.unique(np.concatenate([[first], inner, [last]]))

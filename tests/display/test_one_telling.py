@@ -1,0 +1,187 @@
+"""One forecast, told everywhere: terminal, page, JSON, notebook, pictures and a run's table say the same, from one place."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from copriv.agreement import Agreement
+from copriv.cli.show import forecast as screen
+from copriv.cli.show.console import tell
+from copriv.display import forecast as told
+from copriv.display.run import compared
+from copriv.forecast import Forecast, forecast
+from copriv.forecast.verdict import Answer, Verdict
+from copriv.formatting.numbers import json_ready, percent
+from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.ui import views
+
+TERMS: dict[str, Any] = {
+    "agreement": {
+        "name": "some",
+        "rule": "S2",
+        "communication": "synchronous",
+        "horizon": 5,
+        "answers": 4,
+        "step": 0.3,
+    },
+    "model": {"loss": "squared", "regularization": 0.05, "gradient_bound": 4.0},
+    "data": {"feature_bound": 0.0},
+    "owner": [{"name": f"owner {i}", "records": n, "epsilon": 1.0} for i, n in enumerate((4000, 600, 300))],
+}
+
+
+@pytest.fixture(scope="module")
+def outlook() -> Forecast:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2)) * [1.0, 0.4]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "ANSWERS", (1, 2, 4))
+        patch.setattr(clipping_bias, "GRADIENT_BOUNDS", 6)
+        patch.setattr(simulated_refinement, "FINALISTS", 2)
+        patch.setattr(simulated_refinement, "FINALIST_WORLDS", 2)
+        return forecast(Agreement.of(TERMS), (X, X @ [1.0, -2.0] + 0.7 * rng.normal(size=300)), runs=32)
+
+
+def three_ways(outlook: Forecast) -> Forecast:
+    """The same, were the first owner to gain, the second not, and the third's verdict open."""
+    answers: tuple[tuple[Answer, float], ...] = (("yes", 0.93), ("no", 0.1), ("open", 0.55))
+    owners = (
+        replace(
+            owner, verdict=answer, probability=probability, joining_pays_probability=probability,
+            joining_pays={"yes": True, "no": False, "open": None}[answer], close_call=answer == "open",
+            on_own=replace(owner.on_own, answer=answer, probability=probability),
+        )
+        for owner, (answer, probability) in zip(outlook.owners, answers, strict=True)
+    )  # fmt: skip
+    return replace(outlook, owners=tuple(owners))
+
+
+@pytest.fixture(params=["as it is", "three ways"])
+def said(request: pytest.FixtureRequest, outlook: Forecast) -> Forecast:
+    return outlook if request.param == "as it is" else three_ways(outlook)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def rows_of(text: str, owner: str) -> list[str]:
+    """The lines of tables that begin with an owner's name."""
+    return [line for line in text.splitlines() if re.match(rf"{owner}\s\s", line)]
+
+
+def view_of(outlook: Forecast) -> dict[str, Any]:
+    """What the page gets of this forecast, through JSON."""
+    document = {**TERMS, "owners": [{"terms": one, "joined": True} for one in TERMS["owner"]], "target": 0.01}
+    recommended = outlook.recommended.agreement
+    made = views.Prepared(
+        Agreement.of(TERMS), outlook.consortium, recommended, outlook.joining, json_ready(outlook.to_dict())
+    )
+    view: dict[str, Any] = json.loads(json.dumps(json_ready(views.exact(views.Question.of(document), made))))
+    return view
+
+
+def test_the_verdict_is_one_value(said: Forecast) -> None:
+    verdict = said.joining
+    owners, cost_others = {one.name: one.on_own for one in said.owners}, tuple(one.name for one in said.left_out)
+    assert verdict == Verdict("own", owners, cost_others, said.agreed.relative_fitness.end["median"] > said.public_only)
+    assert {name: one.answer for name, one in owners.items()} == {one.name: one.verdict for one in said.owners}
+    named = [*verdict.names("yes"), *verdict.names("no"), *verdict.names("open")]
+    assert sorted(named) == [owner.name for owner in said.owners]
+
+
+def test_every_screen_says_the_verdict_of_every_owner(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(*told.details(said))
+    details, short, card = capsys.readouterr().out, "\n".join(screen.lines(said)), repr(said)
+    page = {row["name"]: row for row in view_of(said)["owners"]}
+    document = {owner["name"]: owner for owner in json.loads(said.to_json())["owners"]}
+    for owner in said.owners:
+        alone, together = percent(owner.own.alone), percent(owner.own.together)
+        for text in (details, short, card):
+            line = next(line for line in rows_of(text, owner.name) if alone in line and together in line)
+            assert f" {owner.verdict}" in line, line
+        row, kept = page[owner.name], document[owner.name]
+        assert row["verdict"] == owner.verdict
+        assert (row["alone"], row["together"]) == (kept["alone"], kept["together"]) == (owner.alone, owner.together)
+        assert row["probability"] == (1.0 - owner.probability if owner.verdict == "no" else owner.probability)
+        assert row["sure"] == (row["probability"] >= views.SURE)
+        html = re.search(rf"<tr><td>{owner.name}</td>(.*?)</tr>", said._repr_html_())
+        assert html is not None
+        assert [f"<td>{cell}</td>" in html[1] for cell in (alone, together, owner.verdict)] == [True] * 3
+
+
+def test_every_screen_says_the_same_sentence(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = said.verdict
+    tell(*told.details(said))
+    assert verdict in capsys.readouterr().out
+    assert json.loads(said.to_json())["verdict"] == verdict
+    assert one_line(verdict)[:300] in one_line(repr(said))
+    assert one_line(verdict)[:300] in one_line(" ".join(screen.lines(said)))
+    gain, even, lose = (said.joining.names(answer) for answer in ("yes", "open", "no"))  # type: ignore[arg-type]
+    assert verdict.startswith("Joining pays for " if gain else "Open for " if even else "Joining does not pay")
+    named = (*gain, *even, *(lose if len(lose) <= 2 and (gain or even) else ()))
+    assert len(gain) == len(said.owners) or all(name in verdict for name in named)
+
+
+def test_pictures_say_it_too(said: Forecast, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    write = Figure.text
+
+    def remembered(figure: Figure, x: float, y: float, words: str, **options: Any) -> Any:
+        drawn.append(words)
+        return write(figure, x, y, words, **options)
+
+    monkeypatch.setattr(Figure, "text", remembered)
+    for picture in ("curves", "break-even"):
+        drawn.clear()
+        said.plot(picture)
+        assert one_line(said.verdict)[:300] in one_line(" ".join(drawn)), picture
+
+
+def test_the_models_cost_the_same_everywhere(said: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(*told.details(said))
+    details, short, card = capsys.readouterr().out, "\n".join(screen.lines(said)), repr(said)
+    view, document = view_of(said), json.loads(said.to_json())
+    assert view["together"]["median"] == document["recommended"]["relative_fitness"]["median"] == said.together
+    assert view["agreed"] == document["agreed"]
+    assert document["public_only"] == said.public_only == pytest.approx(view["public_only"])
+    for text in (details, short, card, said.verdict):
+        assert percent(said.together) in text
+        assert percent(said.public_only) in text
+    band = said.agreed.relative_fitness.end
+    expected = {"queries": 5, "answers": {}, "epsilon": {}, "relative_fitness": band, "kind": said.agreed.kind}
+    public = {"rows": 9, "low": 0.0, "high": 1.0, "fitness": 1.0, "least_fitness": 1.0, "heterogeneity_diagnosis": None}
+    of_run = compared({"queries": 5, "answers": {}, "epsilon": {}, "delta": {}, "public": public}, expected)
+    assert any(percent(band["median"]) in cell for row in of_run.rows for cell in row), "beside what came of a run"
+
+
+def test_terms_that_are_worse_than_none_are_praised_nowhere(outlook: Forecast) -> None:
+    """Joining may pay under the best terms found, and not as it is agreed: who reads the one reads the other."""
+    ψ = outlook.agreed.relative_fitness
+    bad = replace(outlook.agreed, relative_fitness=replace(ψ, median=np.full_like(ψ.median, 9.0)))
+    for public_only in (0.5, 10.0):
+        worse = replace(three_ways(outlook), agreed=bad, public_only=public_only)
+        said = "Not as it is agreed: those terms reach 900 %" in worse.verdict
+        assert said is (public_only < 9.0)
+        assert view_of(worse)["only_as_recommended"] is said
+
+
+def test_a_fair_share_is_of_the_gain_everywhere(outlook: Forecast, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(*told.details(outlook))
+    saved = sum(owner.shapley for owner in outlook.owners)
+    last = capsys.readouterr().out.split("best weight")[1]
+    for row in view_of(outlook)["owners"]:
+        assert f"{100 * row['share']:.1f} %" in rows_of(last, row["name"])[0]
+        assert row["share"] == pytest.approx(row["worth"] / saved)
+
+
+def test_better_weights_are_spoken_of_by_one_rule(outlook: Forecast) -> None:
+    for weights in (0.99, 0.97, 0.9, 0.5):
+        better = replace(outlook, best_weights=weights * min(outlook.together, outlook.best_subset))
+        in_words = any("Weights other than" in line for line in told.about_coalitions(better))
+        assert view_of(better)["weights_help"] is in_words
