@@ -71,9 +71,9 @@ test-oldest: setup
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --python-version 3.11 -o out/oldest.txt \
 	  --extra network --extra sql --extra model --extra approximate --extra ui pyproject.toml
 	$(BIN)/uv venv --quiet --clear $(OLDEST) --python $(BIN)/python
-	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest hypothesis beartype pandas polars
+	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python -r out/oldest.txt pytest pytest-xdist hypothesis beartype pandas polars
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --no-deps --editable . --editable ./papers
-	$(OLDEST)/bin/python -m pytest -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
+	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" README.md tests/test_public_surface.py tests/data tests/privacy \
 	  tests/model/test_solvers.py tests/test_owner.py tests/network/test_transports.py tests/estimators tests/cli/test_commands.py tests/formatting
 
 # The wheels and sources of a release, copriv's and the papers' plug-in's, checked: contents and licences, and each extra

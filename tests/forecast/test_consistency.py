@@ -120,7 +120,7 @@ def test_every_verdict_is_the_one_that_its_numbers_say(made):
                 assert max(said["probability"], 1.0 - said["probability"]) >= 0.8
             assert said["gain_low"] <= said["gain"] <= said["gain_high"]
         alternative, found = min(owner["alone"], document["public_only"]), owner["break_even_epsilon"]
-        if abs(together / alternative - 1.0) > 0.5:
+        if abs(together - alternative) > 0.5 * alternative:
             better = found is not None and found <= owner["epsilon"] * 1.002
             assert better == (together < alternative), owner["name"]
         low, high = owner["break_even_epsilon_low"], owner["break_even_epsilon_high"]
