@@ -398,3 +398,13 @@ def test_keys_that_the_agreement_does_not_name_are_said(left: Left) -> None:
     held = read_ledger(left.ledger, None, None)
     named = {"run": "r", "file": {}, "agreement": {"own_copy": True, "keys_named": True}}
     assert "Who the other owners are" not in [one["title"] for one in not_covered(held, [named])]
+
+
+def test_a_person_at_several_owners_loses_what_all_of_them_spend(tmp_path):
+    """Two owners of ε = 1 that may hold the same people: each spends a half, together they cost such a person 1."""
+    left = run_left_behind(tmp_path, agreement(horizon=9, answers=3, overlap=2))
+    text = " ".join(Read(page(told(left))).text.split())
+    assert (
+        "this one spends 1/2 of its budget only; the answers of all of them together may cost such a person ε = 1"
+        in text
+    )
