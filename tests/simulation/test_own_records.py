@@ -9,7 +9,7 @@ import copriv
 from copriv.agreement import Agreement
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.simulation.own_records import _held_out, on_own_records
+from copriv.simulation.engine import _a_fifth, on_own_records
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
 
@@ -36,7 +36,7 @@ def test_an_owner_is_told_which_model_serves_its_own_records() -> None:
     far = on_own_records(problem, 2, pooled[None], 3)
     assert far is not None
     assert far.held_out == 60
-    out = _held_out(problem.unbounded[2], np.random.default_rng([3, 2, 17]))
+    out = _a_fifth(problem.unbounded[2], np.random.default_rng([3, 2, 17]))
     x, y = parts[2]
     own = np.linalg.lstsq(x[~out], y[~out], rcond=None)[0]
     assert far.alone == pytest.approx(np.mean((x[out] @ own - y[out]) ** 2), rel=1e-4)
@@ -61,7 +61,7 @@ def test_a_person_is_held_out_whole_and_few_records_are_not_cut() -> None:
     rng = np.random.default_rng(2)
     persons = np.repeat(np.arange(20), 3)
     raw = Records.of_persons(rng.normal(size=(60, P)), rng.normal(size=60), persons)
-    out = _held_out(raw, rng)
+    out = _a_fifth(raw, rng)
     assert out.sum() == 12
     assert all(len(set(out[persons == k])) == 1 for k in range(20))
     agreed, parts = _consortium(np.zeros((2, P)), n=4)

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from copriv.agreement import Agreement
 from copriv.errors import NotCertified, UsageError
 from copriv.model.fitness import relative_fitness
+from copriv.model.records import Records
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
+from copriv.problem.personalization import Home, personalize
 from copriv.schedules import Schedule
-from copriv.simulation.own_records import on_own_records
-from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
+from copriv.simulation.result import OwnerOutcome, OwnOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import NoiseSource, Options, play
 from copriv.types import Array
 
@@ -77,7 +78,9 @@ def problem_of(
             )
         return agreement
     terms = Agreement.given(agreement)
-    return Problem.load(terms) if data is None else Problem.of(terms, data, public)
+    if data is None:
+        return Problem.load(terms)
+    return Problem.of(terms, data, public)
 
 
 @one_thread()  # products of a block are too small for several BLAS threads, which wait for each other by spinning
@@ -124,7 +127,9 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
 def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], threads: int) -> Float[Array, "recorded runs"]:
     """ψ of every model; a thread takes about 100 of them at a time."""
     fitness, flat = problem.fitness, theta.reshape(-1, theta.shape[-1])
-    parts = [flat] if fitness.quadratic is not None else np.array_split(flat, max(1, len(flat) // 100))
+    parts = [flat]
+    if fitness.quadratic is None:
+        parts = np.array_split(flat, max(1, len(flat) // 100))
     with ThreadPoolExecutor(threads) as pool:
         values = np.concatenate([*pool.map(fitness.value, parts)])
     psi: Array = relative_fitness(values, problem.optimum).reshape(theta.shape[:-1])
@@ -147,3 +152,45 @@ def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, "
     fitness = problem.fitness_of(problem.held_out)
     relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
     return relative
+
+
+def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], seed: int = 0) -> OwnOutcome | None:
+    """Compare three models on a fifth of owner i's records (of its persons, where they are the units).
+
+    The fifth is held out of the owner's own fit and of personalizing. models: the last θ of each run. None where the owner
+    has too few records to hold any out.
+    """
+    raw, rng = problem.unbounded[i], np.random.default_rng([seed, i, 17])
+    if min(len(raw), raw.units) < 5:
+        return None
+    out = _a_fifth(raw, rng)
+    test, rest = problem.owners[i], raw.taken(~out)
+    share = test.weight[out] / test.weight[out].sum()
+    loss, agreement = problem.loss, problem.agreement
+    x, y = test.features[out], test.target[out]
+
+    def lost(theta: Float[Array, " p"]) -> float:
+        return float(share @ loss.values(theta, x, y))
+
+    home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
+    seen, public = problem.unbounded_public, None
+    if seen is not None:
+        public = seen.features, seen.target
+    made = [personalize(agreement, theta, rest, public=public, seed=seed) for theta in models[:3]]
+    return OwnOutcome(
+        lost(home.fitted(problem.as_agreed(rest), 0.0, models[0])),
+        float(np.mean([lost(theta) for theta in models])),
+        float(np.mean([lost(theta) for theta in made])),
+        int(out.sum()),
+    )
+
+
+def _a_fifth(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows"]:
+    """Choose one row or person in five, at least one."""
+    unit = raw.person
+    if unit is None:
+        unit = np.arange(len(raw))
+    number = int(unit.max()) + 1
+    chosen = np.zeros(number, dtype=bool)
+    chosen[rng.permutation(number)[: max(round(0.2 * number), 1)]] = True
+    return np.asarray(chosen[unit])

@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from copriv.errors import InvalidInput
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
-from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 
 NOT_PRIVATE = (
@@ -24,6 +23,23 @@ NOT_FOR_RELEASE = (
     "They are not private, and not for release outside those who may see the records"
 )
 """Of everything that a simulation says: ψ, `alone` and `clipped` are exact statistics of the records."""
+
+
+@dataclass(frozen=True)
+class OwnOutcome:
+    """Mean loss on an owner's held-out records of its own model, of the common one, and of the common one personalized.
+
+    The common model was trained on these records too, so its loss is too low by about κ/n: n_i/n of the error of the owner's
+    own model.
+    """
+
+    alone: float
+    together: float
+    """Loss of the common model, averaged over runs."""
+    personalized: float
+    """Loss of the personalized model (`copriv.personalize`), averaged over the first 3 runs: each takes a cross-validation."""
+    held_out: int
+    """Rows."""
 
 
 @dataclass(frozen=True)
