@@ -113,14 +113,15 @@ def check_address(option: str, address: str, least_port: int) -> None:
 
 
 def check_target(option: str, file: Path | None, *read: Path) -> None:
-    """Refuse, before anything is computed, a file that cannot be written or that the command reads (`read`)."""
+    """Refuse, before anything is computed, a file that cannot be written or that the command reads or keeps (`read`)."""
     if file is None or str(file) == "-":
         return
     if file.is_dir():
         raise UsageError(f"{option}: {file} is a folder; give the name of a file in it")
     if not file.parent.is_dir():
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
-    if file.exists() and any(one.exists() and file.samefile(one) for one in read):
+    same = (file.resolve() == one.resolve() or (file.exists() and one.exists() and file.samefile(one)) for one in read)
+    if any(same):
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
 
 
