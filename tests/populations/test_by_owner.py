@@ -16,7 +16,7 @@ from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.forecast.verdict import Asked
+from copriv.problem.verdict import Asked
 from copriv.model.records import Records
 from copriv.network.setup import make_consortium
 from copriv.populations.by_owner import OwnerLaws, knows_owners

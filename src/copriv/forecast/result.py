@@ -13,7 +13,7 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.verdict import Goal, Outcome, Verdict
+from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import json_ready
