@@ -125,7 +125,7 @@ def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | Non
     private ones: that table is not opened.
     """
     if agreed.public is not None:
-        source = _public_table(agreed)
+        source = public_table(agreed)
         last = agreed.public_rows or len(source.table)
     else:
         kind, path = datasets.named(agreed.dataset), agreed.file
@@ -169,8 +169,11 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
     return tuple(label(one) for one in labels)
 
 
-def _public_table(agreed: DataSpecification) -> Source:
-    """Open the table of public rows, which need not have the column that names the person."""
+def public_table(agreed: DataSpecification) -> Source:
+    """Open the table of public rows, which need not have the column that names the person.
+
+    Raises DataError where its columns are not known.
+    """
     if isinstance(agreed.public, str | Path):
         source = replace(agreed, dataset=datasets.named(agreed.dataset).read_from, path=agreed.public).open(0)
     elif agreed.schema is None:

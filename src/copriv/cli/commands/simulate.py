@@ -37,11 +37,13 @@ def command(
     directory: Annotated[Path | None, out_folder("Also write simulation.json, .csv and .png there.")] = None,
 ) -> None:
     """Run an agreement many times with simulated noise: what the collaboration would give."""
-    problem = Problem.load(Agreement.load(agreement))
+    with progress("reading the records"):
+        problem = Problem.load(Agreement.load(agreement))
     planned = None
     if leaves_open(problem.terms):
         log('still "auto": planning on the public rows')
-        choice = plan(problem).choice
+        with progress("planning"):
+            choice = plan(problem).choice
         problem, planned = problem.under(choice.agreement), choice.describe()
         log(f"planned: {planned}")
     with progress("simulating") as report:
