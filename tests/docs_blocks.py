@@ -128,7 +128,13 @@ def _address() -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     beside = str(Path(sys.executable).parent)
-    shown = {"NO_COLOR": "1", "COLUMNS": "120", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "BROWSER": "true"}
+    shown = {
+        "NO_COLOR": "1",
+        "COLUMNS": "120",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "BROWSER": "true",
+    }
     return {**os.environ, **shown, "PATH": beside + os.pathsep + os.environ.get("PATH", "")}
 
 

@@ -256,6 +256,15 @@ def test_init_writes_the_documented_agreement(copriv, tmp_path):
     assert copriv("simulate", "agreement.toml", "--runs", 2, "--json").code == 0
 
 
+@pytest.mark.slow
+def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
+    assert copriv("init").code == 0
+    done = copriv("forecast", "agreement.toml")
+    assert done.code == 0
+    assert re.search(r"What is left open was planned: .+, \d+ answers? of each owner\.", done.out), done.out
+    assert len(done.out.splitlines()) < 24, "on one screen"
+
+
 def test_init_replaces_nothing_unasked(copriv, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("mine")

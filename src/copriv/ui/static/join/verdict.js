@@ -66,6 +66,12 @@ function heterogeneity({ value, low, high, source }) {
   return t(source === "stated" ? "join.differ.stated" : "join.differ", { value: percent(value), low: percent(low), high: percent(high) });
 }
 
+/** Public rows that are no random sample, by the level in which that shows most: the first one. */
+function mixture({ column, levels }) {
+  const [[level, shares]] = Object.entries(levels);
+  return t("join.mix", { column, level, rows: percent(shares.public), records: percent(shares.records) });
+}
+
 export function showVerdict(view, state) {
   const [verdict, numbers, notes, status] = ["verdict", "verdict-numbers", "verdict-notes", "status"].map(byId);
   status.dataset.kind = view.kind;
@@ -89,6 +95,7 @@ export function showVerdict(view, state) {
   if (view.only_as_recommended) said.push(t("join.agreed.worse", { agreed: percent(view.agreed.relative_fitness.median) }));
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
+  if (view.public_mix) said.push(t("join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
   if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
   notes.textContent = said.join(" ");
   notes.hidden = said.length === 0;
