@@ -122,6 +122,18 @@ def caution(outlook: Forecast) -> str | None:
     return " ".join(said) or None
 
 
+def assumption(outlook: Forecast) -> str:
+    """That the public rows are a random sample, and where they are seen not to be one."""
+    said = ["This holds if the public rows are a random sample of all owners' records."]
+    for mix in (one for one in outlook.public_mix if one.differs):
+        level = mix.levels[0]
+        said.append(
+            f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
+            f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
+        )
+    return " ".join(said)
+
+
 def advice(plan: Plan) -> str | None:
     """Why nobody should start with this plan, or why that is open; None where it is worth it."""
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best one"

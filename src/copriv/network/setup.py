@@ -30,7 +30,6 @@ from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import Sample, load_sample, strata_of
-from copriv.data.schema import Schema
 from copriv.data.specification import open_dataset
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
