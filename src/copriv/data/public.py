@@ -10,7 +10,9 @@ public number that some mechanisms need, and under which a record that is longer
 (docs/decisions/0005-long-records-count-less.md).
 """
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.data import datasets
+from copriv.data.cells import absent
 from copriv.data.dealing import Rows, public_rows_of
 from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
 from copriv.data.extreme_values import Tail
@@ -109,6 +112,8 @@ class Sample:
     """Which rows of which table."""
     strata: tuple[str, ...] | None = None
     """Whose each row is, where a column says it."""
+    levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Column → level → how many rows, of the columns whose mix is known."""
 
     @classmethod
     def of(cls, source: Source, rows: Rows, encoded: EncodedTable, agreed: DataSpecification) -> "Sample":
@@ -121,16 +126,19 @@ class Sample:
         return cls(source.table[rows.tolist()], source.schema, preparation, records, f"{which} of {source.words}")
 
 
-def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | None = None) -> Sample:
+def load_sample(
+    agreed: DataSpecification, *, beside: int = 1, strata: str | None = None, mix: Collection[str] = ()
+) -> Sample:
     """Read and prepare the public rows; no other row is encoded.
 
     beside: how many private rows a simulated table has besides.
     strata: the column that says whose each public row is.
+    mix: more columns whose levels are to be counted.
     Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
     private ones: that table is not opened.
     """
     if agreed.public is not None:
-        source = _public_table(agreed)
+        source = public_table(agreed)
         last = agreed.public_rows or len(source.table)
     else:
         kind, path = datasets.named(agreed.dataset), agreed.file
@@ -143,21 +151,29 @@ def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | Non
             raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
         last = agreed.public_rows or PUBLIC_ROWS
         source = agreed.open(last + beside)
-    if strata is not None and strata not in source.table.columns:
-        if source.file is None or strata not in column_names(source.file):
-            raise DataError(
-                f"data.strata: the public table has no column {strata!r}; name the one that says whose each row is"
-            )
-        source = replace(source, table=source.table.with_columns(read_table(source.file, [strata])[strata]))
+    wanted = dict.fromkeys(mix, "mix") | ({} if strata is None else {strata: "strata"})
+    for column, key in wanted.items():
+        if column in source.table.columns:
+            continue
+        if source.file is None or column not in column_names(source.file):
+            says = "says whose each row is" if key == "strata" else "has these levels"
+            raise DataError(f"data.{key}: the public table has no column {column!r}; name the one that {says}")
+        source = replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
     at = public_rows_of(source, last)
     try:
         encoded = source.schema.encode(source.table[at.tolist()])
     except DataError as error:
         raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
     sample = Sample.of(source, at, encoded, agreed)
+    levels = {column: Counter(map(_level, sample.table[column].to_list())) for column in mix}
     if strata is None:
-        return sample
-    return replace(sample, strata=strata_of(sample.table, strata))
+        return replace(sample, levels=levels)
+    return replace(sample, levels=levels, strata=strata_of(sample.table, strata))
+
+
+def _level(cell: object) -> str:
+    """A cell's level in `data.mix`; missing ones are of the level "missing"."""
+    return "missing" if absent(cell) else label(cell)
 
 
 def strata_of(source: object, column: str) -> tuple[str, ...] | None:
@@ -176,8 +192,11 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
     return tuple(label(one) for one in labels)
 
 
-def _public_table(agreed: DataSpecification) -> Source:
-    """Open the table of public rows, which need not have the column that names the person."""
+def public_table(agreed: DataSpecification) -> Source:
+    """Open the table of public rows, which need not have the column that names the person.
+
+    Raises DataError where its columns are not known.
+    """
     if isinstance(agreed.public, str | Path):
         source = replace(agreed, dataset=datasets.named(agreed.dataset).read_from, path=agreed.public).open(0)
     elif agreed.schema is None:

@@ -19,12 +19,22 @@ from typing import Any, cast
 import pyarrow as pa
 
 from copriv.errors import CoprivError, DataError
+from copriv.formatting.sanitize import printable
 
 SCHEMES = ("duckdb:", "postgresql:", "postgres:")
 
 
 def is_sql(source: str) -> bool:
-    """Whether an owner's `--data` is a data base's address rather than a file's path."""
+    """Whether an owner's `--data` is a data base's address rather than a file's path.
+
+    Raises DataError for the address of anything else; it may hold a password, so only its scheme is repeated.
+    """
+    scheme, address, _ = source.partition("://")
+    if address and scheme.isalnum() and not source.startswith(SCHEMES):
+        raise DataError(
+            f"{printable(scheme, 40)}://: copriv reads duckdb:FILE and postgresql://… with a query, and files; save the rows "
+            "as a .csv or .parquet file, and give its path"
+        )
     return source.startswith(SCHEMES)
 
 

@@ -217,6 +217,12 @@ class Records(Shown):
         return bool((self.weight == 1.0).all())
 
     @cached_property
+    def moments(self) -> tuple[Float[Array, "p p"], Float[Array, " p"]]:
+        """Weighted means of xxᵀ and of y·x, from which squared losses are minimised at once."""
+        weighted = self.features * (self.weight / self.total)[:, None]
+        return np.asarray(weighted.T @ self.features), np.asarray(weighted.T @ self.target)
+
+    @cached_property
     def clipping_limits(self) -> dict[tuple[float, int], Array]:
         """Largest |φ′| of each row, by bound and norm: a cache that `privacy.clipping` fills."""
         return {}

@@ -133,6 +133,8 @@ class OwnerAgent:
         self._heads: dict[str, str] = {}
         """What the learner's record stood at, by the identity of each query that was answered."""
         self._welcomed = self._worth_it = 0.0
+        self._counted = False
+        """Whether it signed how many answers it gave, after which it gives none."""
 
     async def serve(self) -> str:
         """Answer until the learner says that the run is over; gives its reason.
@@ -153,6 +155,9 @@ class OwnerAgent:
             except LearnerRefused:
                 raise
             except Unreachable as error:
+                # To dial again would let the learner ask once more beside the count that it has.
+                if self._counted:
+                    return "the learner took the count of answers, and closed the connection without a word"
                 if self._worth_it >= begun or time.monotonic() - begun >= _SERVED_SECONDS:
                     failures = 0
                 failures += 1
@@ -290,19 +295,13 @@ class OwnerAgent:
             self._log(f"refused: {printable(str(error), _LONGEST_REASON)}")
 
     async def _answering(self, link: Link, owner: Owner, welcome: Welcome, clock: Clock) -> str:
-        counted = False
         while True:
             try:
                 message = decode(await link.receive())
             except Malformed as error:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
-            except Unreachable:
-                # To dial again would let the learner ask once more beside the count that it has.
-                if counted:
-                    return "the learner took the count of answers, and closed the connection without a word"
-                raise
-            if isinstance(message, Query) and counted:
+            if isinstance(message, Query) and self._counted:
                 end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                 await link.send(encode(end))
             elif isinstance(message, Query):
@@ -331,7 +330,7 @@ class OwnerAgent:
             elif isinstance(message, Busy):
                 clock.served()
             elif isinstance(message, Closing):
-                counted, count = True, Closing(message.head, owner.ledger.answers)
+                self._counted, count = True, Closing(message.head, owner.ledger.answers)
                 content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
                 await link.send(encode(replace(count, signature=self._keys.sign(content))))
             elif isinstance(message, Finished):

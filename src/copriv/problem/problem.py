@@ -4,7 +4,8 @@
 which Ξ is a number: "proved" becomes the bound that follows from the declared bounds on x, y and Θ.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,6 +59,8 @@ class Problem(Shown):
     """Index of the owner or stratum of each public row, where known."""
     strata_names: tuple[str, ...] = ()
     """Names of the strata; an owner's is the one with its name, or the one that it names (`owner.stratum`)."""
+    public_levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Column → level → number of public rows, of the columns that data.mix names."""
     known_optimum: Optimum | None = None
     """θ* of these records under this fitness, where it was computed before."""
 
@@ -126,10 +129,11 @@ class Problem(Shown):
         """
         beside = sum(table.records * table.number for table in agreement.owner_tables)
         unbounded = replace(data_specification(agreement), feature_bound=0.0)
-        sample = load_sample(unbounded, beside=beside, strata=agreement.data.strata)
+        data = agreement.data
+        sample = load_sample(unbounded, beside=beside, strata=data.strata, mix=data.mix or ())
         problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
         words = f"{problem.description}: {sample.words}"
-        return replace(problem, target_bound=sample.schema.target_bound, description=words)
+        return replace(problem, target_bound=sample.schema.target_bound, description=words, public_levels=sample.levels)
 
     @classmethod
     def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":

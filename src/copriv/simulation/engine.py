@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import NotCertified, UsageError
 from copriv.model.fitness import relative_fitness
-from copriv.model.records import Records
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
-from copriv.problem.personalization import Home, personalize
 from copriv.schedules import Schedule
-from copriv.simulation.result import OwnerOutcome, OwnOutcome, RelativeFitness, Simulation
+from copriv.simulation.own_records import JUDGED, on_own_records
+from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import NoiseSource, Options, play
 from copriv.types import Array
 
@@ -37,7 +36,7 @@ def simulate(
     alone: bool = True,
     starts: Float[Array, "runs p"] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    own_records: bool = False,
+    own_records: bool | None = None,
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
 
@@ -51,7 +50,8 @@ def simulate(
     alone: whether to fit every owner's own model, which is an optimisation an owner.
     starts: where each run begins, in place of the agreement's start.
     progress: called with (iterations done, iterations in all).
-    own_records: also judge own, common and personalized models on each owner's own held-out records.
+    own_records: judge own, public, common and personalized models on each owner's own records, held out in turn. None: where
+        that is what the agreement's goal asks about, owners' models are fitted (`alone`) and owners are at most 20.
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
@@ -78,9 +78,7 @@ def problem_of(
             )
         return agreement
     terms = Agreement.given(agreement)
-    if data is None:
-        return Problem.load(terms)
-    return Problem.of(terms, data, public)
+    return Problem.load(terms) if data is None else Problem.of(terms, data, public)
 
 
 @one_thread()  # products of a block are too small for several BLAS threads, which wait for each other by spinning
@@ -94,6 +92,10 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
         answered[list(group)] = int((played.participant == j).sum(axis=0).max(initial=0))
+    judged = options.own_records
+    if judged is None:
+        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED
+    public = _public_model(problem) if known and (options.alone or judged) else None
     owners = [
         OwnerOutcome(
             owner.name,
@@ -102,7 +104,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
             int(answers),
             float(scale),
             _alone(problem, i) if options.alone and known else None,
-            on_own_records(problem, i, last, seed) if options.own_records and known else None,
+            on_own_records(problem, i, last, seed, public) if judged and known else None,
         )
         for i, (owner, answers, scale) in enumerate(zip(agreement.owner, answered, scales, strict=True))
     ]
@@ -121,15 +123,16 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
         held_out=_held_out(problem, last),
         seconds=time.perf_counter() - begun,
+        goal=agreement.goal,
+        worthwhile=agreement.worthwhile,
+        public_only=None if public is None else float(relative_fitness(problem.fitness.value(public), problem.optimum)),
     )
 
 
 def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], threads: int) -> Float[Array, "recorded runs"]:
     """ψ of every model; a thread takes about 100 of them at a time."""
     fitness, flat = problem.fitness, theta.reshape(-1, theta.shape[-1])
-    parts = [flat]
-    if fitness.quadratic is None:
-        parts = np.array_split(flat, max(1, len(flat) // 100))
+    parts = [flat] if fitness.quadratic is not None else np.array_split(flat, max(1, len(flat) // 100))
     with ThreadPoolExecutor(threads) as pool:
         values = np.concatenate([*pool.map(fitness.value, parts)])
     psi: Array = relative_fitness(values, problem.optimum).reshape(theta.shape[:-1])
@@ -145,6 +148,16 @@ def _alone(problem: Problem, i: int) -> float | None:
     return float(relative_fitness(problem.fitness.value(own.theta), problem.optimum))
 
 
+def _public_model(problem: Problem) -> Float[Array, " p"] | None:
+    """The public rows' own model; None where there are none, or they have no finite optimum."""
+    if problem.public is None:
+        return None
+    try:
+        return problem.fitness_of(problem.public).minimum(problem.optimum.theta).theta
+    except NotCertified:
+        return None
+
+
 def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, " runs"] | None:
     """f on held-out records, relative to the same θ* that ψ is relative to."""
     if problem.held_out is None:
@@ -152,45 +165,3 @@ def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, "
     fitness = problem.fitness_of(problem.held_out)
     relative: Array = fitness.value(theta) / float(fitness.value(problem.optimum.theta)) - 1.0
     return relative
-
-
-def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], seed: int = 0) -> OwnOutcome | None:
-    """Compare three models on a fifth of owner i's records (of its persons, where they are the units).
-
-    The fifth is held out of the owner's own fit and of personalizing. models: the last θ of each run. None where the owner
-    has too few records to hold any out.
-    """
-    raw, rng = problem.unbounded[i], np.random.default_rng([seed, i, 17])
-    if min(len(raw), raw.units) < 5:
-        return None
-    out = _a_fifth(raw, rng)
-    test, rest = problem.owners[i], raw.taken(~out)
-    share = test.weight[out] / test.weight[out].sum()
-    loss, agreement = problem.loss, problem.agreement
-    x, y = test.features[out], test.target[out]
-
-    def lost(theta: Float[Array, " p"]) -> float:
-        return float(share @ loss.values(theta, x, y))
-
-    home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
-    seen, public = problem.unbounded_public, None
-    if seen is not None:
-        public = seen.features, seen.target
-    made = [personalize(agreement, theta, rest, public=public, seed=seed) for theta in models[:3]]
-    return OwnOutcome(
-        lost(home.fitted(problem.as_agreed(rest), 0.0, models[0])),
-        float(np.mean([lost(theta) for theta in models])),
-        float(np.mean([lost(theta) for theta in made])),
-        int(out.sum()),
-    )
-
-
-def _a_fifth(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows"]:
-    """Choose one row or person in five, at least one."""
-    unit = raw.person
-    if unit is None:
-        unit = np.arange(len(raw))
-    number = int(unit.max()) + 1
-    chosen = np.zeros(number, dtype=bool)
-    chosen[rng.permutation(number)[: max(round(0.2 * number), 1)]] = True
-    return np.asarray(chosen[unit])
