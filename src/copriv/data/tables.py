@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from copriv.errors import DataError
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.model.records import BLOCK
 
@@ -149,8 +150,7 @@ def _odd_row(path: Path) -> str:
                 if reader.line_num > line:
                     return _not_one_line(line)
                 if len(row) != len(header):
-                    cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-                    return f"line {line} has {cells}, and the header {len(header)}"
+                    return f"line {line} has {counted(len(row), 'cell')}, and the header {len(header)}"
                 for name, cell in zip(header, row, strict=True):
                     if broken := re.search("[\udc80-\udcff]", cell):
                         return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"

@@ -1,6 +1,8 @@
 """What several commands take: options with one meaning, one help and one COPRIV_* variable, and checks of what was given."""
 
+import os
 import re
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,9 +122,21 @@ def check_target(option: str, file: Path | None, *read: Path) -> None:
         raise UsageError(f"{option}: {file} is a folder; give the name of a file in it")
     if not file.parent.is_dir():
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
+    if not _can_be_written(file):
+        raise UsageError(f"{option}: {file} cannot be written here; ask for the right to, or name a file elsewhere")
     same = (file.resolve() == one.resolve() or (file.exists() and one.exists() and file.samefile(one)) for one in read)
     if any(same):
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
+
+
+def _can_be_written(file: Path) -> bool:
+    if file.exists():
+        return os.access(file, os.W_OK)
+    try:  # rights alone do not tell: the disk may be for reading only
+        with tempfile.TemporaryFile(dir=file.parent):
+            return True
+    except OSError:
+        return False
 
 
 def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys":
