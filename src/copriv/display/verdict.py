@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
+from copriv.forecast.verdict import OwnerVerdict, Verdict
 from copriv.formatting.numbers import listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 from copriv.simulation import Simulation
@@ -12,15 +13,7 @@ from copriv.simulation import Simulation
 def of_forecast(outlook: Forecast) -> str:
     """For whom joining pays and by how much, for whom it is open and what would settle it, how sure that is, what to mind."""
     verdict = outlook.joining
-    gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
-    said = [_paying(outlook, gain)] if gain else []
-    said += [_open(outlook, even)] if even else []
-    if rest:
-        said.append(_not_paying(outlook, rest, alone=not gain and not even))
-    if not even:
-        least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
-        each = "That" if len(verdict.owners) == 1 else "For each owner that"
-        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
+    gain, said = verdict.names("yes"), _answers(verdict, outlook.agreed.agreement.worthwhile)
     said.append(
         f"On everybody's records: {percent(outlook.together)} above the best possible together, "
         f"{percent(outlook.public_only)} by the public rows alone."
@@ -34,32 +27,51 @@ def of_forecast(outlook: Forecast) -> str:
     return " ".join([*said, *([caution] if caution else [])])
 
 
-def _paying(outlook: Forecast, gain: Sequence[str]) -> str:
+def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
+    """The same for one owner, on its own records."""
+    return " ".join(_answers(Verdict("own", {name: found}), worthwhile))
+
+
+def _answers(verdict: Verdict, worthwhile: float) -> list[str]:
+    """For whom joining pays, for whom that is open, for whom it does not, and how sure that is."""
+    gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
+    said = [_paying(verdict, gain)] if gain else []
+    said += [_open(verdict, even)] if even else []
+    if rest:
+        said.append(_not_paying(verdict, rest, worthwhile, alone=not gain and not even))
+    if not even:
+        least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
+        each = "That" if len(verdict.owners) == 1 else "For each owner that"
+        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
+    return said
+
+
+def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
     """Who gains, on which records, by how much and by which model."""
-    won = [outlook.joining.owners[name] for name in gain]
-    who = "everybody" if len(gain) == len(outlook.joining.owners) > 1 else names(gain)
-    records = "everybody's" if outlook.goal == "common" else "their own" if len(gain) > 1 else "its own"
+    won = [verdict.owners[name] for name in gain]
+    who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
+    records = "everybody's" if verdict.goal == "common" else "their own" if len(gain) > 1 else "its own"
     at_home = ", with the common model personalized at home" if {one.by for one in won} == {"personalized"} else ""
     better = percent_range(*ends([one.gain for one in won]))
     return f"Joining pays for {who}: {records} records would be predicted {better} better{at_home}."
 
 
-def _not_paying(outlook: Forecast, rest: Sequence[str], alone: bool) -> str:
+def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone: bool) -> str:
     """Who gains nothing that counts."""
     if not alone:
         return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
-    who = "anybody" if len(outlook.joining.owners) > 1 else names(rest)
-    records = "everybody's" if outlook.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
-    least, would = percent(outlook.agreed.agreement.worthwhile), "would" if records == "nobody's own" else "would not"
+    who = "anybody" if len(verdict.owners) > 1 else names(rest)
+    records = "everybody's" if verdict.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
+    least, would = percent(worthwhile), "would" if records == "nobody's own" else "would not"
     return (
         f"Joining does not pay for {who}: {records} records {would} be predicted {least} better. Raise the budgets, bring more "
         "records, or do not train together."
     )
 
 
-def _open(outlook: Forecast, even: Sequence[str]) -> str:
+def _open(verdict: Verdict, even: Sequence[str]) -> str:
     """Who may gain, what that depends on, and what would settle it."""
-    found = [outlook.joining.owners[name] for name in even]
+    found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     if not pairs:
         chance = percent_range(*ends([one.probability for one in found]))

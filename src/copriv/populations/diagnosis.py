@@ -145,7 +145,7 @@ def diagnose(
 
 
 def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0.0) -> Distance:
-    """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all: p·raw/noise is noncentral χ².
+    """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all.
 
     wobble: relative error of A, and so of every distance in its metric.
     """
@@ -153,13 +153,18 @@ def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0
     expected_high = chance * float(chdtri(p, SURE)) / p
     if noise <= 0:
         return Distance(raw, raw / wide, raw * wide, chance, expected_high)
-    seen = p * raw / noise
+    low, high = distances(raw, noise, p, np.array([1.0 - SURE, SURE]))
+    return Distance(min(max(raw - noise, low / wide), high * wide), float(low) / wide, float(high) * wide, chance, expected_high)
 
-    def holding(probability: float) -> float:
-        """The distance at which a value up to the one seen has this probability."""
-        if chndtr(seen, p, 0.0) <= probability:
-            return 0.0
-        return float(chndtrinc(seen, p, probability)) * noise / p
 
-    low, high = holding(1.0 - SURE) / wide, holding(SURE) * wide
-    return Distance(min(max(raw - noise, low), high), low, high, chance, expected_high)
+def distances(
+    raw: Float[Array, "*draws"] | float, noise: float, p: int, probability: Float[Array, " draws"]
+) -> Float[Array, " draws"]:
+    """The distances at which a sum of p squares, up to the one seen, has these probabilities; 0 where none is so unlikely.
+
+    raw: what was seen, the squares of the distance and of noise with E = `noise` together: p·raw/noise is noncentral χ².
+    """
+    seen = p * np.asarray(raw) / max(noise, 1e-300)
+    inverse = chndtrinc(np.minimum(seen, 1e8), p, probability) * noise / p
+    # Beyond 1e8 noise is nothing beside what was seen, and the inverse is not found.
+    return np.asarray(np.where(seen >= 1e8, raw, np.where(chndtr(seen, p, 0.0) <= probability, 0.0, inverse)))

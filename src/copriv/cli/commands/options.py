@@ -124,6 +124,11 @@ def check_target(option: str, file: Path | None, *read: Path) -> None:
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
 
 
+def beside(agreement: Path, named: str | None) -> Path | None:
+    """A file that an agreement names, in the agreement's own folder where it is there."""
+    return None if named is None else next(filter(Path.exists, (agreement.parent / named,)), Path(named))
+
+
 def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys":
     """The keys in a folder, which must be those of this role and name. Raises KeysRefused."""
     from copriv.network.keys import Keys, KeysRefused
