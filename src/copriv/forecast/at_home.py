@@ -212,7 +212,8 @@ class _AtHand:
         (shares, wide), tiny = self._shares, np.finfo(float).tiny
         middle = np.log(max(float(losses.mean()), tiny))
         off = np.log(np.maximum(shares @ losses, tiny)) - middle
-        return np.asarray(np.exp(middle + wide * off) * len(losses) / self.records.total)
+        # Of two units Student's t has no end; e³⁰ times as much is as good as that.
+        return np.asarray(np.exp(middle + np.clip(wide * off, -30.0, 30.0)) * len(losses) / self.records.total)
 
     @cached_property
     def _means(self) -> tuple[Float[Array, " tried"], float]:
