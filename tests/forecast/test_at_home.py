@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.verdicts import WORTHWHILE, Consortium, _fit, measured
 
 import copriv
-from benchmarks.verdicts import WORTHWHILE, Consortium, _fit, measured
 from copriv.display.at_home import card
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.forecast.at_home import VerdictAtHome
@@ -69,7 +69,11 @@ def test_the_value_says_that_it_is_not_for_release_with_a_forecasts_keys_and_wor
 
 
 def test_before_a_run_the_public_rows_at_home_say_how_far_the_owner_is() -> None:
-    ahead = {**AHEAD, "public_only": 0.2, "recommended": {"relative_fitness": {"median": 0.005, "low": 0.003, "high": 0.01}}}
+    ahead = {
+        **AHEAD,
+        "public_only": 0.2,
+        "recommended": {"relative_fitness": {"median": 0.005, "low": 0.003, "high": 0.01}},
+    }
 
     def asked(seed: int, away: float) -> VerdictAtHome:
         return copriv.owner_verdict(_terms(40), "a", _rows(40, seed, TRUTH + away), ahead, public=_rows(25, 2))

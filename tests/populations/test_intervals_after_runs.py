@@ -1,4 +1,4 @@
-"""Intervals that a run's report gives hold what they are of, over 300 simulated runs with noise, clipping and few public rows."""
+"""Intervals of a run's report hold what they are of, over 300 simulated runs with noise, clipping and few public rows."""
 
 import numpy as np
 import pytest
@@ -84,9 +84,7 @@ def test_90_percent_intervals_hold_in_300_runs() -> None:
             for seed in range(20):
                 found, judged, (u, far, reached) = _run(seed, *scene)
                 h, d = found.heterogeneity, found.distance
-                held.append(
-                    (h.low <= u <= h.high, d.low <= far <= d.high, judged["low"] <= reached <= judged["high"])
-                )
+                held.append((h.low <= u <= h.high, d.low <= far <= d.high, judged["low"] <= reached <= judged["high"]))
                 if scene[1] == 20.0 and scene[3] == 40.0:
                     widths.append(d.high / max(far, 1e-3))
     # Of 300 at 90 %, 26 more than 30 outside would have a chance of 4e-6; the seeds are fixed.
@@ -127,7 +125,7 @@ def test_clipping_of_owners_like_the_public_rows_is_not_taken_for_a_distance() -
 
 
 def test_directions_that_no_record_tells_of_do_not_blow_up_noise() -> None:
-    """Two columns that are always the same: the regulariser alone says how they share their coefficient, 1e-3 of the curvature."""
+    """Two columns that are always the same: the regulariser alone says how they share their coefficient."""
     for seed in range(3):
         with_flat, plain = (_run(seed, 0.5, 20.0, 80, 40.0, flat)[0] for flat in (True, False))
         assert with_flat.heterogeneity.high < 1.5 * plain.heterogeneity.high

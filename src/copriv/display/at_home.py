@@ -27,8 +27,10 @@ def told(found: VerdictAtHome) -> Iterator[str | Table]:
             lambda one: (one[0], plain_number(one[1]), f"{'+' if one[1] > own else ''}{percent(one[1] / own - 1.0)}"),
             "models",
         )
-        yield "The common model is the released one." if found.after_run else (
-            "The common model is the one that is forecast for the recommended terms, typically."
+        yield (
+            "The common model is the released one."
+            if found.after_run
+            else ("The common model is the one that is forecast for the recommended terms, typically.")
         )
     yield NOT_FOR_RELEASE
 

@@ -4,8 +4,8 @@ An owner holds what nobody else may see: its records. It holds against them, exa
 
 * its own model, by cross-validation: with R the loss of rows held out and r that of rows seen, fitted to a share s of its n
   records, the least possible loss is about (R + r)/2, and fitting to all n costs a = s(R − r)/2 more, times χ²_p/p;
-* the public model, where it has the public rows: its loss is seen with an error of a, so that its cost is found as a distance in
-  noise is (a noncentral χ², `populations.diagnosis`);
+* the public model, where it has the public rows: its loss is seen with an error of a, so that its cost is found as a distance
+  in noise is (a noncentral χ², `populations.diagnosis`);
 * after a run the released θ, in the same way. It has learned from these records too, by which it looks better on them than on
   new ones by 2a times the owner's share of all records;
 * before a run, what a forecast says of the model to come. Its cost on own records is taken to be u + ψ + 2z√(uψ/p), with ψ
@@ -33,7 +33,6 @@ from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
-from copriv.forecast.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import json_ready
 from copriv.model.records import Records
@@ -42,6 +41,7 @@ from copriv.populations.diagnosis import distances
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.problem.personalization import DRAWS, CrossValidated, Home, by_unit, home_of
+from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 from copriv.validation import count
@@ -269,7 +269,7 @@ class _AtHand:
         return distances(seen, rest * (cost + error), p - 1, self._chance)
 
     def further(self, u: Float[Array, " draws"], psi: Float[Array, " draws"], but: int = 0) -> Float[Array, " draws"]:
-        """The cost of a model that costs psi on the records of all, for an owner that is u from all; but for so many parameters."""
+        """The cost here of a model that costs psi on all records, u from them; in all parameters `but` so many."""
         across = 2.0 * np.sqrt(u * psi / (len(self.home.centre) - but)) * self.rng.normal(size=DRAWS)
         return np.asarray(np.maximum(u + psi + across, 0.0))
 
@@ -313,11 +313,11 @@ class _Ahead:
         """Raises InvalidInput for what is no forecast's JSON."""
         try:
             ψ = document["recommended"]["relative_fitness"]
-            numbers = [float(document[key]) for key in ("optimum", "public_only")]
-            numbers += [float(ψ[key]) for key in ("median", "low", "high")]
-            if not all(0 < one < np.inf for one in numbers):
+            numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
+            numbers |= {key: float(ψ[key]) for key in ("median", "low", "high")}
+            if not all(0 < one < np.inf for one in numbers.values()):
                 raise ValueError("a cost in it is not above 0")
-            return cls(*numbers, Heterogeneity(**document["heterogeneity"]))
+            return cls(heterogeneity=Heterogeneity(**document["heterogeneity"]), **numbers)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"forecast: not the JSON of a forecast ({error}); give what copriv forecast --json or --out wrote"

@@ -180,7 +180,7 @@ def verdict(
     ] = None,
     forecast: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The forecast's JSON, as it was handed out; made here from the public rows otherwise."),
+        typer.Option(metavar="FILE", help="The forecast's JSON; made here from the public rows otherwise."),
     ] = None,
     model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="After a run: the model's file that copriv learner wrote.")
@@ -256,8 +256,9 @@ def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
     """An owner's records, in memory unless they take more of it than `memory` megabytes."""
+    from copriv.agreement.data_terms import schema_of
     from copriv.data.sql import is_sql, read_sql
-    from copriv.network.setup import declared_schema, memory_needed, n_parameters, owner_records, streamed_records
+    from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
 
     if memory is not None and name in agreement.owner_names:
         needed = memory_needed(agreement, name, n_parameters(agreement, dictionary)) / 1e6
@@ -266,7 +267,7 @@ def _own_records(
                 f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
-    declared = declared_schema(agreement)
+    declared = schema_of(agreement, agreement.owner[0].unit)
     source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
     return owner_records(agreement, name, source, dictionary)
 
