@@ -16,9 +16,9 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from copriv.losses import OfMargin, OfPrediction
+from copriv.losses import OfMargin
 from copriv.privacy.noise import Order
-from copriv.types import Array
+from copriv.types import Array, LinearLoss
 
 DECAYS = (0.0, 1.0, 2.0)
 """Eigenvalues of the features fall as j^−decay: features that are independent, and such that few directions hold them."""
@@ -46,7 +46,7 @@ SCALES = (1.0, 0.2, 0.04, 0.008)
 class Declared:
     """What is known of a fit without rows: ranges scaled to [−1, 1], and budgets. Nobody starts from a public model."""
 
-    loss: OfPrediction
+    loss: LinearLoss
     smoothing: float
     """Of a hinge."""
     regularization: float
