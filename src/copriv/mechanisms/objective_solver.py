@@ -244,9 +244,10 @@ class Prepared:
     def _by_newton_steps(self, theta: Array, tilt: Array, goal: float, factors: Factors | None) -> Array | None:
         """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes.
 
-        A Hessian costs as much as many gradients. It serves for as long as each step leaves at most KEPT of the gradient.
+        A Hessian costs as much as many gradients. Where one is at hand, each serves for as long as a step leaves at most KEPT
+        of the gradient; without one each step has its own, and the last ends far below the goal.
         """
-        v, passes = self.gradient(theta, tilt), 1
+        v, passes, serves = self.gradient(theta, tilt), 1, factors is not None
         while np.linalg.norm(v) > goal:
             if passes > FEW - LINE - 2:
                 return None
@@ -256,7 +257,7 @@ class Prepared:
             step: Array = np.asarray(-lu_solve(factors, v), dtype=np.float64)
             there, passes = self.gradient(theta + step, tilt), passes + 1
             size, left = np.linalg.norm(v), np.linalg.norm(there)
-            if not left <= KEPT * size:
+            if not (serves and left <= KEPT * size):
                 factors = None
             if not left <= 0.9 * size:
                 if old:
