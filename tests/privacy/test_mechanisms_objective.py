@@ -207,6 +207,23 @@ def test_the_solver_finds_the_minimum(surface: Surface) -> None:
         np.testing.assert_allclose(theta, found.x, atol=1e-4 * (1 + np.abs(theta).max()))
 
 
+@pytest.mark.parametrize("surface", SURFACES, ids=lambda s: s.name)
+def test_a_hessian_at_hand_changes_how_a_minimum_is_found_and_not_which(surface: Surface, monkeypatch) -> None:
+    """Near ones are used again; one of another place (a multiple of what it is) is left, and the end is the same."""
+    rng, p, made_anew = np.random.default_rng(12), 5, []
+    made = agreed(surface, p)
+    solver = made.tied(200, 1.0).prepared(dataset(200, p, rng, isinstance(surface, Logistic | SmoothedHinge)))
+    plain, hessian = solver.minimum(np.full(p, 0.02)), Prepared.hessian
+    near, far = solver.factored(plain + 1e-3), (1e-3 * solver.factored(plain)[0], np.arange(p))
+    monkeypatch.setattr(Prepared, "hessian", lambda self, θ: made_anew.append(1) or hessian(self, θ))
+    for factors, anew in ((near, False), (far, True)):
+        made_anew.clear()
+        theta = solver.minimum(np.full(p, 0.02), plain + 1e-4, factors=factors)
+        assert np.linalg.norm(solver.gradient(theta, np.full(p, 0.02))) <= 0.5 * made.residual
+        np.testing.assert_allclose(theta, plain, atol=1e-9)
+        assert bool(made_anew) is anew
+
+
 def test_a_solver_that_stops_short_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Perturbation, "residual", -1.0)
     solver = agreed().tied(50, 1.0).prepared(dataset(50, 2, np.random.default_rng(4), True))

@@ -173,11 +173,11 @@ class Objective(OneAnswer):
         scales = base.by_owner([noise_scale(one.records, *one.budget) for one in base.owner_tables])
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
-        near = solver.minimum(np.zeros(p), patient=setting.patient)
-        models, rest = [], agreed.remainder_scale(n, ε)
+        near = solver.minimum(np.zeros(p), plain.start, setting.patient)
+        models, rest, factors = [], agreed.remainder_scale(n, ε), solver.factored(near)
         for _ in range(runs // 2):
             tilt, v = typical * draw(self.law(base), p), rest * draw(Law.LAPLACE, p)
-            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient) for sign in (1.0, -1.0)]
+            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient, factors) for sign in (1.0, -1.0)]
         return np.array(models), (effective / typical) ** 2
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
