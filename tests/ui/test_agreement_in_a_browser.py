@@ -81,8 +81,8 @@ def test_what_was_entered_goes_from_page_to_page(visitor):
 
 
 TABLE = "age,stage,seen,smoker,income,who,rate\n" + "".join(
-    f"{20 + k % 60},{('I', 'II', 'III')[k % 3]},201{k % 5}-03-04,{('yes', 'no')[k % 2]},{'NA' if k % 9 == 0 else 1000 + 37 * k},"
-    f"m{k // 3},{k % 7}.5\n"
+    f"{20 + k % 60},{('I', 'II', 'III')[k % 3]},201{k % 5}-03-04,{('yes', 'no')[k % 2]},"
+    f"{'NA' if k % 9 == 0 else 1000 + 37 * k},m{k // 3},{k % 7}.5\n"
     for k in range(180)
 )
 
