@@ -22,7 +22,6 @@ NotCertified when it exceeds the accuracy asked for.
 from copriv.errors import NotCertified
 from copriv.losses import Hinge, Logistic, SmoothedHinge
 from copriv.model.objective import Objective, Optimum
-from copriv.model.solvers.kinked import bundle_minimum, linear_programme_minimum, programme_minimum, rounded_minimum
 from copriv.model.solvers.smooth import quadratic_minimum, quasi_newton_minimum, smooth_minimum
 from copriv.model.threads import one_thread
 from copriv.types import Array
@@ -40,6 +39,8 @@ def minimum(f: Objective, near: Array | None, accuracy: float) -> Optimum:
         elif isinstance(f.loss, Hinge):
             best = _hinge_minimum(f, near, accuracy)
         else:
+            from copriv.model.solvers.kinked import bundle_minimum  # its libraries are for losses with kinks
+
             best = bundle_minimum(f)
     free = f.regularizer.strength == 0
     if free and isinstance(f.loss, Logistic) and (f.records.target * (f.records.features @ best.theta) > 0).all():
@@ -64,6 +65,8 @@ def _hinge_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimum
 
     ψ needs a gap relative to f(θ*), unless that is as good as 0.
     """
+
+    from copriv.model.solvers.kinked import linear_programme_minimum, programme_minimum, rounded_minimum
 
     def to_scale(found: Optimum) -> bool:
         return found.gap <= accuracy * found.value or found.value <= 1e-12
