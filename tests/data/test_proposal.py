@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copriv.agreement.data_terms import declared_schema
 from copriv.data import check_table, read_table
-from copriv.data.declared import declared_schema
 from copriv.data.proposal import as_declared, outward, proposals
 
 ROWS = 60

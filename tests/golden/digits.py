@@ -18,7 +18,7 @@ machine's. Relative tolerances, of an excess ψ over an optimum."""
 
 def of_simulation(problem: copriv.Problem) -> dict[str, Any]:
     """`simulate` in few runs: its JSON, the models, and who talked when in the first run."""
-    result = copriv.simulate(problem, runs=RUNS, workers=1)
+    result = copriv.simulate(problem, runs=RUNS, workers=1, own_records=False)
     events = result.schedule
     talk = events if isinstance(events, list | tuple) else list(events)
     return plain({**result.to_dict(), "theta": result.theta, "schedule": talk})

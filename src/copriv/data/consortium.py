@@ -27,6 +27,7 @@ from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
+from copriv.formatting.numbers import counted
 from copriv.model.records import Records
 from copriv.validation import count, non_negative
 
@@ -97,7 +98,9 @@ def load_consortium(
     >>> load_consortium("lending-embedded", [300], components=3, public_rows=200).owners[0].n_parameters
     3
     """
-    agreed = replace(DataSpecification(dataset) if isinstance(dataset, str) else dataset, **options)
+    if isinstance(dataset, str):
+        dataset = DataSpecification(dataset)
+    agreed = replace(dataset, **options)
     sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
     count("held_out", held_out, least=0)
     if not sizes:
@@ -135,13 +138,17 @@ def load_consortium(
         parts = [preparation.records(mapped.at(rows[times == one])) for one in often]
         return Records.concatenate(parts, often.astype(np.float64)).distinct()
 
-    names = source.schema.feature_names if preparation.dictionary is None else preparation.dictionary.names
+    names = source.schema.feature_names
+    if preparation.dictionary is not None:
+        names = preparation.dictionary.names
+    kind: Literal["real", "resampled", "simulated"] = source.kind
     how = "in disjoint slices, not resampled"
     if dealt.resampled:
+        if kind == "real":
+            kind = "resampled"
         how = f"resampled: drawn with replacement from {dealt.units:,} {source.kind} ones, seed {agreed.seed}"
     table = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
     what = "records" if source.schema.unit is None else "persons"
-    owners = f"{len(sizes)} {'owner' if len(sizes) == 1 else 'owners'}"
     here = ""
     if stand_in:
         here = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
@@ -151,9 +158,9 @@ def load_consortium(
         public_table=sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
-        feature_names=(*names, "intercept") if preparation.intercept else names,
-        source="simulated" if source.kind == "simulated" else "resampled" if dealt.resampled else "real",
-        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {owners}, {how}.{here}",
+        feature_names=names + ("intercept",) * preparation.intercept,
+        source=kind,
+        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {counted(len(sizes), 'owner')}, {how}.{here}",
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )

@@ -29,7 +29,7 @@ from copriv.data.source import Source, is_published
 from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table, column_names, read_table, rows_of
 from copriv.errors import DataError
-from copriv.formatting.sanitize import label
+from copriv.formatting.sanitize import label, says_nothing
 from copriv.model.records import Records
 from copriv.types import Array
 from copriv.validation import non_negative
@@ -77,8 +77,9 @@ class Preparation:
         if agreed.fourier_features is not None and (dictionary is None or dictionary.waves is None):
             plain = dictionary or PublicDictionary.identity(rows.shape[1])
             dictionary = plain.with_waves(rows, agreed.fourier_features, agreed.fourier_width, agreed.seed)
-        made = cls(dictionary, None, agreed.intercept, agreed.unit_records)
-        longest = np.inf if dictionary is None else dictionary.longest
+        made, longest = cls(dictionary, None, agreed.intercept, agreed.unit_records), np.inf
+        if dictionary is not None:
+            longest = dictionary.longest
         return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
@@ -89,9 +90,12 @@ class Preparation:
 
     def records(self, mapped: EncodedTable) -> Records:
         """Make records of mapped rows; rows of one person share a weight."""
-        x, y, unit = mapped.features, mapped.target, mapped.unit
-        made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
-        return made.with_intercept() if self.intercept else made
+        made = Records.of(mapped.features, mapped.target)
+        if mapped.unit is not None:
+            made = Records.of_persons(mapped.features, mapped.target, mapped.unit, self.unit_records)
+        if self.intercept:
+            made = made.with_intercept()
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +120,9 @@ class Sample:
         """Made of these rows of a table. Raises DataError where they are too few for the components."""
         preparation = Preparation.from_public(encoded, agreed)
         records = preparation.records(preparation.mapped(encoded))
-        whole = len(source.table)
-        which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"
+        which = f"all {len(rows):,} rows"
+        if len(rows) < len(source.table):
+            which = f"the last {len(rows):,} of {len(source.table):,} rows"
         return cls(rows_of(source.table, rows), source.schema, preparation, records, f"{which} of {source.words}")
 
 
@@ -161,7 +166,9 @@ def load_sample(
         raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
     sample = Sample.of(source, at, encoded, agreed)
     levels = {column: Counter(map(_level, sample.table[column].to_list())) for column in mix}
-    return replace(sample, levels=levels, strata=None if strata is None else strata_of(sample.table, strata))
+    if strata is None:
+        return replace(sample, levels=levels)
+    return replace(sample, levels=levels, strata=strata_of(sample.table, strata))
 
 
 def _level(cell: object) -> str:
@@ -177,7 +184,7 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
     if column not in column_names(source):
         return None
     labels = read_table(source, [column])[column].to_list()
-    silent = [k for k, one in enumerate(labels) if one is None or one != one or one == ""]
+    silent = [k for k, one in enumerate(labels) if says_nothing(one)]
     if silent:
         raise DataError(
             f"data.strata: public row {silent[0] + 1} has no {column} ({len(silent)} in all); leave such rows out"

@@ -23,7 +23,6 @@ from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.forecast.verdict import Asked
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
@@ -31,6 +30,7 @@ from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import psi
 from copriv.problem import Problem
+from copriv.problem.verdict import Asked
 from copriv.types import Loss
 from copriv.validation import count
 

@@ -13,7 +13,6 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.verdict import Goal, Outcome, Verdict
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import json_ready
@@ -21,6 +20,7 @@ from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_mix import PublicMix
+from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity

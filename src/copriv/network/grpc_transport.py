@@ -6,6 +6,7 @@ is certified as the learner, whatever the host is called. Without keys nothing i
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import tempfile
@@ -14,7 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import grpc
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said by an error; read when grpc is imported
+import grpc  # noqa: E402
 
 from copriv.errors import Unreachable
 from copriv.formatting.sanitize import reason

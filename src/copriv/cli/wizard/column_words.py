@@ -3,7 +3,7 @@
 import re
 from datetime import date
 
-from copriv.data.declared import declared_schema
+from copriv.agreement.data_terms import declared_schema
 from copriv.data.proposal import LARGEST, Kind, Proposal, as_declared
 from copriv.errors import InvalidInput
 
