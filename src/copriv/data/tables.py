@@ -61,9 +61,9 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
 
 def rows_of(table: Table, rows: Int[np.ndarray, "_"]) -> Table:
     """Some rows of a table, in this order. Rows that follow each other are cut out: picking them would import pandas."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
-        return table[int(rows[0]) : int(rows[-1]) + 1]
-    return table[rows.tolist()]
+    following = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+    picked: Table = table[int(rows[0]) : int(rows[-1]) + 1] if following else table[rows.tolist()]
+    return picked
 
 
 def column_names(source: object) -> list[str]:
