@@ -10,8 +10,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run
-from copriv.cli.commands import steps
-from copriv.cli.commands.column_words import read_column, said_of
+from copriv.cli.wizard import steps
+from copriv.cli.wizard.column_words import read_column, said_of
 from copriv.data.proposal import Proposal
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.problem import Problem

@@ -27,7 +27,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
@@ -320,4 +319,6 @@ class Home:
                 slope + self.strength * theta + pull @ away,
             )
 
-        return np.asarray(scipy.optimize.minimize(objective, near, jac=True, method="L-BFGS-B").x)
+        from scipy.optimize import minimize  # for losses that it knows nothing of
+
+        return np.asarray(minimize(objective, near, jac=True, method="L-BFGS-B").x)

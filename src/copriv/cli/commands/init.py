@@ -13,9 +13,9 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import packaged_text
-from copriv.cli.commands.steps import asked, taken, written
 from copriv.cli.show.console import log, tell
 from copriv.cli.show.output import save
+from copriv.cli.wizard.steps import asked, taken, written
 from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable
 
