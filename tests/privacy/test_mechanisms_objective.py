@@ -402,13 +402,12 @@ def exact_gradient(solver: Prepared, theta: Array) -> list[Fraction]:
     return total
 
 
-def test_a_model_too_large_for_its_rounding_is_not_released() -> None:
+def test_of_a_model_too_large_for_its_rounding_the_start_is_released() -> None:
     made = agreed(Squared(), p=2, start=np.zeros(2), anchor=1e-9, regularization=0.0)
     answer = ObjectiveAnswer(made, Fraction(10**6), 0.0, 50)
     x = np.random.default_rng(0).normal(size=(50, 2))
     y = x @ [1.0, -2.0]
-    with pytest.raises(NotCertified, match="features in larger units"):
-        answer.answer(Squared(), Records.of(1e-4 * x, y), np.zeros(2))
+    assert not answer.answer(Squared(), Records.of(1e-4 * x, y), np.zeros(2)).any()
     assert np.abs(answer.answer(Squared(), Records.of(x, y), np.zeros(2))).max() < 10
 
 

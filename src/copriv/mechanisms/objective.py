@@ -4,6 +4,7 @@ How its noise is made, and why it is private, stands in `objective_noise`; how i
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -11,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.losses import Hinge, by_name
+from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
+from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import (
     STEPS,
@@ -128,6 +130,27 @@ class Objective(OneAnswer):
                         yield Setting(Ξ, choosing.steps(steps), {**shape, "anchor": λ}, smoothing)
                     elif share == SPENT[0]:  # the regulariser is enough of an anchor
                         yield Setting(Ξ, choosing.steps(STEPS), shape, smoothing)
+
+    def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The anchor of the least expected gap, among those under which an owner certainly has an answer."""
+        surface, law = surface_of(declared.loss, declared.smoothing), Law.NORMAL if declared.order == 2 else Law.LAPLACE
+        plain = Perturbation(
+            surface=surface, bound=declared.gradient_bound, order=declared.order, intercept=declared.intercept,
+            feature_bound=declared.feature_bound * ROUNDED, start=np.zeros(declared.n_parameters),
+            regularization=declared.regularization, reach=declared.longest,
+        )  # fmt: skip
+        tables, best = declared.tables(surface.curvature), (np.inf, 0.0)
+        owners = set(declared.owners)
+        for λ in FIRMNESSES.tolist():
+            tried = replace(plain, anchor=λ)
+            if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
+                continue
+            variance = law.variance * declared.averaged({owner: tried.noise_scale(*owner) for owner in owners})
+            gap = tables.tied(λ + declared.regularization, variance)
+            if gap < best[0] and all(tried.certain(*owner, declared.whole) for owner in owners):
+                best = gap, λ
+        terms = {"anchor": best[1], "reach": declared.longest}
+        yield best[0], Setting(declared.gradient_bound, (1.0,), terms)
 
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw

@@ -121,6 +121,8 @@ class Tilt:
     @cached_property
     def inverse(self) -> Float[Array, "p p"]:
         """P⁻¹."""
+        if self.metric is None:
+            return self.matrix
         inverse = np.linalg.inv(self.matrix)
         return np.asarray(0.5 * (inverse + inverse.T))
 
