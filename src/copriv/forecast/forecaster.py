@@ -23,13 +23,13 @@ from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.problem.verdict import Asked
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import psi
 from copriv.problem import Problem
+from copriv.problem.verdict import Asked
 from copriv.types import Loss
 from copriv.validation import count
 
@@ -164,6 +164,9 @@ def forecast(
         at_heterogeneity=tuple(at_levels),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
+        problem=problem,
+        worlds=worlds,
+        options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
 
 

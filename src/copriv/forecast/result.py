@@ -13,13 +13,15 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import json_ready
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
+from copriv.populations.world import World
+from copriv.problem import Problem
+from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
@@ -89,6 +91,12 @@ class Forecast(Shown, Framed, Drawn):
     """The same costs on new records of the owners."""
     unseen: Unseen | None
     """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
+    problem: Problem
+    """The agreement as it was given, on the public rows."""
+    worlds: tuple[World, ...]
+    """What the owners' records may be; all runs are in these."""
+    options: Mapping[str, Any]
+    """What else `forecast` was told."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""

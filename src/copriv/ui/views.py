@@ -20,8 +20,8 @@ from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.shapley import shapley_values
 from copriv.forecast.standalone_models import enough, personalized_cost
-from copriv.problem.verdict import Verdict
 from copriv.formatting.numbers import json_ready
+from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
