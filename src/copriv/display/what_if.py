@@ -66,8 +66,8 @@ def about_without(outlook: Forecast, found: Without) -> list[str]:
     if found.together > others.public_only:
         instead = f"; the public rows alone would be better: {percent(others.public_only)}"
     said.append(
-        f"The others' common model would be {percent(found.worse)} worse on their records, with a probability of {chance:.0f} % "
-        f"({there}{instead}). What is lost is worth {rounded(found.worth_in_records)} pooled records."
+        f"The others' common model would be {percent(found.worse)} worse on their records, with a probability of {chance:.0f} "
+        f"% ({there}{instead}). What is lost is worth {rounded(found.worth_in_records)} pooled records."
     )
     if found.times_epsilon is None:
         return [*said, "No larger budget of theirs would make up for it."]

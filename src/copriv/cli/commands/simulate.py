@@ -29,7 +29,7 @@ def command(
         bool | None,
         typer.Option(
             "--own-records/--no-own-records",
-            help="Judge each model on records that each owner holds out. Default: where that is what the agreement's goal asks.",
+            help="Judge models on each owner's own records, held out in turn. Default: where the agreement's goal asks for it.",
             envvar="COPRIV_OWN_RECORDS",
         ),
     ] = None,
@@ -40,7 +40,7 @@ def command(
     problem = Problem.load(Agreement.load(agreement))
     planned = None
     if leaves_open(problem.terms):
-        log('still "auto": planning on the public rows')
+        log('still "auto": planning on the public rows, which anybody may read')
         seen = problem if problem.terms.data.strata is None else Problem.load_public(problem.terms)
         choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known
         problem, planned = problem.under(choice.agreement), choice.describe()

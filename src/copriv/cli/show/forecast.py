@@ -34,14 +34,13 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     if question:
         said, more = [], [*said, *more]
     table = [] if question else _aligned(owners(outlook), min(6, outlook.n_owners), width)
-    models, told = [], []
+    models: list[str] = []
+    told = [line for note in notes(outlook) for line in _wrapped(note, width)]
 
     def screen() -> list[str]:
         parts = [head, question, _wrapped(" ".join(said), width), models, table, [*told, *_wrapped(MORE, width)]]
         return [line for part in parts if part for line in ("", *part)][1:]
 
-    for note in notes(outlook):
-        told += _wrapped(note, width)
     if question:
         models = _aligned(costs(outlook), HEIGHT, width)
     for sentence in more:
@@ -59,12 +58,14 @@ def _aligned(table: Table, most: int, width: int) -> list[str]:
     """The first column to the left, the others to the right; at most so many rows (one more, where that is the last)."""
     rows, more = table.first(most)
     others = [max(map(cell_len, column)) for column in list(zip(table.head, *rows, strict=True))[1:]]
+    while len(others) > 1 and width - sum(others) - 2 * len(others) < 14:
+        others.pop()  # a narrow screen has fewer columns, none of them cut
     gap = 3 if cell_len(table.head[0]) + sum(others) + 3 * len(others) <= width else 2
     room = max(width - sum(others) - gap * len(others), 8)
     names = [_cut(row[0], room) for row in (table.head, *rows)]
     first, made = max(map(cell_len, names)), []
     for name, (_, *rest) in zip(names, (table.head, *rows), strict=True):
-        right = (" " * (size - cell_len(cell)) + cell for cell, size in zip(rest, others, strict=True))
+        right = (" " * (size - cell_len(cell)) + cell for cell, size in zip(rest, others, strict=False))
         made.append((" " * gap).join([set_cell_size(name, first), *right]).rstrip())
     return made + (_wrapped(f"{more}: --details, or --json", width) if more else [])
 
