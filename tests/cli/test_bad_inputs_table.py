@@ -229,7 +229,7 @@ CALLS = {
     "a table without an owner": ("data check people.csv --agreement own.toml", 2, "--owner"),
     "a table without an agreement": ("data check people.csv", 2, "--agreement"),
     "a network over a file": ("init --network good.toml file", 1, "file"),
-    "a ledger that is an agreement": ("ledger show good.toml", 1, "good.toml"),
+    "a ledger that is an agreement": ("ledger show good.toml", 4, "give the path of an owner's ledger"),
     "a run that is an agreement": ("verify good.toml", 1, "good.toml"),
     "a model that is an agreement": ("predict good.toml people.csv", 3, "it is no JSON"),
     "a table of a stranger": ("data check people.csv --agreement own.toml --owner z", 2, "name one of"),

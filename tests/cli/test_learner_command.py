@@ -1,6 +1,7 @@
 """`copriv learner`, at the end of a run: the model is on the disk before anything else is tried."""
 
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -65,6 +66,20 @@ def over(tmp_path: Path) -> list[Any]:
     store.close()
     said = ["--store", tmp_path / "run.db", "--keys", tmp_path / "keys" / "learner", "--listen", "127.0.0.1:0"]
     return [str(word) for word in ("learner", tmp_path / "agreement.toml", *said, "--resume")]
+
+
+@pytest.mark.parametrize("option", ["--model", "--skops", "--events"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nothing_is_written_over_the_run_that_it_is_about(
+    over: list[Any], option: str, is_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Path(over[over.index("--store") + 1])
+    kept = store.read_bytes()
+    if not is_there:
+        store.unlink()
+    assert run([*over, option, str(store)]) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert (store.read_bytes() if store.exists() else None) == (kept if is_there else None)
 
 
 def test_a_screen_that_breaks_does_not_take_the_model_with_it(
@@ -216,3 +231,28 @@ def test_a_run_that_nobody_joins_is_no_success_and_its_model_is_not_used(
             assert run(use) == 3
             assert "did not finish (no answer for 0.2 s" in capsys.readouterr().err
     assert not skops.exists()
+
+
+def test_a_port_that_is_taken_is_said_in_one_line_without_grpcs_own(over: list[str], tmp_path: Path) -> None:
+    (tmp_path / "run.db").unlink()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = [listen if word == "127.0.0.1:0" else word for word in over if word != "--resume"]
+        command = [sys.executable, "-c", "from copriv.cli import main; main()", *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (5, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: cannot listen at {listen}")
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder here is closed to everybody")
+def test_what_cannot_be_written_at_the_end_is_said_before_the_run(
+    over: list[str], capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("copriv.network.store.RunStore.resume", lambda *_: pytest.fail("the run was opened"))
+    assert run([*over, "--skops", "/proc/model.skops"]) == 2
+    assert "--skops: /proc/model.skops cannot be written here" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "skops", None)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    assert run([*over, "--skops", "model.skops"]) == 1
+    assert "skops is not installed" in capsys.readouterr().err

@@ -518,7 +518,7 @@ def test_a_budget_that_is_no_fraction_is_refused_at_once(tmp_path: Path, said: s
 def test_what_is_no_ledger_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "notes.txt"
     wrong.write_text("not a database" * 100)
-    with pytest.raises(LedgerFailed, match="cannot be used as a ledger"):
+    with pytest.raises(LedgerDamaged, match="cannot be used as a ledger"):  # exit code 4: no service tries again
         opened(wrong, "bank-1", ONE)
     with pytest.raises(LedgerFailed, match="no such ledger"):
         verify(tmp_path / "missing")

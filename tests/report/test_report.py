@@ -25,7 +25,7 @@ from copriv.report.evidence import read_ledger
 from network_parties import agreement
 from report_parties import OWNER, Left, run_left_behind, with_record
 
-PUBLIC = {"estimate": 0.0123}
+PUBLIC = {"rows": 500, "estimate": 0.0123, "low": 0.0011, "high": 0.0234}
 FORECAST = {
     "queries": 9, "answers": {OWNER: 3}, "epsilon": {OWNER: 1.0},
     "relative_fitness": {"mean": 0.0456, "median": 0.04, "low": 0.011, "high": 0.0991},
@@ -105,8 +105,9 @@ def test_an_honest_run_is_in_order_and_everything_is_said(honest: Left) -> None:
         totals.head,
         "the loans of Lund",
         "The model beside it is the run's.",
-        "0.04 (0.011 to 0.0991)",
-        "0.0123",
+        "4.0 % (1.1 % to 9.9 %)",
+        "0.11 % to 2.3 %, by 500 public rows",
+        "with 2, for example, that is 2,",
         "What this does not cover",
         "docs/proofs/laplace.md",
         "docs/explanation/security.md",
@@ -133,8 +134,84 @@ def test_what_epsilon_means_in_guesses() -> None:
         δ = 0.01  # with probability δ everything is shown, else randomised response: (ε, δ)-private
         assert meaning(Fraction(ε), Fraction(δ))["guess"] >= δ + (1 - δ) * honest - 1e-12
     assert meaning(Fraction(1), Fraction(0))["factor"] == pytest.approx(math.e)
-    assert meaning(Fraction(0), Fraction(0)) == {"factor": 1.0, "guess": 0.5, "fails": 0.0}
+    nothing = {"epsilon": 0.0, "factor": 1.0, "guess": 0.5, "rare": pytest.approx(0.01), "fails": 0.0}
+    assert meaning(Fraction(0), Fraction(0)) == nothing
     assert meaning(Fraction(1000), Fraction(0))["factor"] is None
+
+
+def test_what_epsilon_means_for_several_records() -> None:
+    """Against randomised response that reaches the bound on every one of k records, and Bayes' rule."""
+    from copriv.report.build import meaning
+
+    for ε in (0.1, 1.0, 3.0):
+        for k in (1, 2, 5):
+            p = math.exp(ε) / (1 + math.exp(ε))
+            told, untold = p**k, (1 - p) ** k  # all of k answers say "yes", of somebody of whom all or none are so
+            said = meaning(Fraction(ε), Fraction(0), k)
+            assert said["epsilon"] == pytest.approx(k * ε)
+            assert said["factor"] == pytest.approx(told / untold)
+            assert said["guess"] == pytest.approx(told / (told + untold))
+            assert said["rare"] == pytest.approx(0.01 * told / (0.01 * told + 0.99 * untold))
+    # δ goes along: one record after the other, each step e^ε times what failed before and δ more.
+    failed, ε, δ = 0.0, 0.5, 1e-6
+    for _ in range(4):
+        failed = failed * math.exp(ε) + δ
+    assert meaning(Fraction(ε), Fraction(δ), 4)["fails"] == pytest.approx(failed)
+    assert meaning(Fraction(900), Fraction(1, 10**6), 3)["fails"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("terms", "there", "not_there"),
+    [
+        (
+            {"epsilon": 10.0},
+            ("by at most 22,000.", "in at most 99.9955 % of cases", "1 in 100 can hold it for 99.56 %", "protects little",
+             "with 2, for example, that is 20,", "at most more than a million"),
+            ("nearly the same", "one person may have 2"),
+        ),
+        (
+            {"epsilon": 10.0, "unit_records": 3},
+            ("The agreement says that one person may have 3: that is 30,",), ("for example", "nearly the same"),
+        ),
+        ({"epsilon": 0.1}, ("by at most 1.11.", "in at most 52.5 % of cases"), ("protects little", "nearly the same")),
+    ],
+)  # fmt: skip
+def test_the_odds_are_said_for_one_record_and_for_several(
+    tmp_path: Path, terms: dict[str, Any], there: tuple[str, ...], not_there: tuple[str, ...]
+) -> None:
+    agreed = agreement(horizon=9, answers=3).replace(owner=terms)
+    text = Read(page(told(run_left_behind(tmp_path, agreed, lifetime=Fraction(30))))).text
+    for said in there:
+        assert said in text, said
+    for said in not_there:
+        assert said not in text, said
+
+
+def test_of_a_person_all_records_count_together(honest: Left) -> None:
+    """Where the unit is a person, there is no k."""
+    from copriv.report.build import _of_several
+
+    totals = verify(honest.ledger)
+    record, person = ({"agreement": {"unit": unit, "unit_records": 4}} for unit in ("record", "person"))
+    assert _of_several(totals, [person, {"agreement": None}]) is None
+    assert _of_several(totals, [person, record])["epsilon"] == 4.0  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0.5, "50 %"),
+        (0.7310585, "73.2 %"),
+        (0.99995460, "99.9955 %"),
+        (1.0, "100 %"),
+        (1 - 1e-12, "100 %"),
+        (0.9, "90 %"),
+    ],
+)
+def test_a_share_is_rounded_up_and_never_to_all_of_them_too_early(share: float, said: str) -> None:
+    from copriv.report.page import _sure
+
+    assert _sure(share) == said
 
 
 def test_an_answer_that_was_lost_stays_paid_for_and_is_said(tmp_path: Path) -> None:
@@ -367,12 +444,34 @@ def test_the_command_writes_a_page_or_json(left: Left, capsys: pytest.CaptureFix
     assert written.exists()
 
 
+@pytest.mark.parametrize("read", ["ledger", "run", "agreement"])
+@pytest.mark.parametrize("by", ["its name", "a link"])
+def test_a_page_is_not_written_over_what_it_is_about(
+    left: Left, read: str, by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip in --out replaced the ledger, which is the only one."""
+    file = out = getattr(left, read)
+    before = file.read_bytes()
+    if by == "a link":
+        out = file.with_name("report.html")
+        out.symlink_to(file)
+    given = [str(left.ledger), str(left.run), "--agreement", str(left.agreement), "--out", str(out)]
+    assert copriv(["report", *given]) == 2
+    assert "is read by this command and would be overwritten" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_a_page_is_for_the_account_that_has_the_ledger(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copriv(["report", str(left.ledger)]) == 0
+    assert left.ledger.with_name("data.ledger.report.html").stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
         (["nothing.ledger"], 1), (["{ledger}", "nothing.db"], 1), (["{ledger}", "--head", "x"], 2),
         (["{ledger}", "--out", "no-such-folder/r.html"], 2), (["{ledger}", "--keys", "no-such-folder"], 3),
-        (["{ledger}", "--agreement", "nothing.toml"], 3), (["{ledger}", "--head", "0" * 64], 4), (["{run}"], 1),
+        (["{ledger}", "--agreement", "nothing.toml"], 3), (["{ledger}", "--head", "0" * 64], 4), (["{run}"], 4),
         (["{ledger}", "{ledger}"], 1),
     ],
 )  # fmt: skip
@@ -398,3 +497,13 @@ def test_keys_that_the_agreement_does_not_name_are_said(left: Left) -> None:
     held = read_ledger(left.ledger, None, None)
     named = {"run": "r", "file": {}, "agreement": {"own_copy": True, "keys_named": True}}
     assert "Who the other owners are" not in [one["title"] for one in not_covered(held, [named])]
+
+
+def test_a_person_at_several_owners_loses_what_all_of_them_spend(tmp_path):
+    """Two owners of ε = 1 that may hold the same people: each spends a half, together they cost such a person 1."""
+    left = run_left_behind(tmp_path, agreement(horizon=9, answers=3, overlap=2))
+    text = " ".join(Read(page(told(left))).text.split())
+    assert (
+        "this one spends 1/2 of its budget only; the answers of all of them together may cost such a person ε = 1"
+        in text
+    )

@@ -130,12 +130,14 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     def to_toml(self) -> str:
         """The text of a file that `load` reads back with the same fingerprint."""
-        document = self.to_dict()
+        return "\n".join("\n".join([head, *table.values(), ""]) for head, table in self.lines(self.to_dict()))
+
+    @staticmethod
+    def lines(document: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+        """The tables of such a file: the head of each, and the line of each of its keys."""
         tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
         tables += [("[[owner]]", owner) for owner in document["owner"]]
-        return "\n".join(
-            "\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables
-        )
+        return [(head, {key: f"{key} = {_toml(value)}" for key, value in table.items()}) for head, table in tables]
 
     def _card(self) -> Card:
         terms, model, data = self.agreement, self.model, self.data
@@ -172,7 +174,10 @@ class Agreement(Shown, Framed, AgreedTerms):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def __hash__(self) -> int:
-        return hash(self.fingerprint)  # bounds and categories of a table's columns are in dictionaries, which have none
+        # A few numbers that plans vary: bounds of columns are in dictionaries, which have no hash, and a preconditioner of
+        # hundreds of rows is not worth reading for one.
+        terms, bound = self.agreement, self.model.gradient_bound
+        return hash((terms.rule, terms.mechanism, terms.horizon, terms.answers, terms.step, bound, self.n_owners))
 
     @property
     def synchronous(self) -> bool:

@@ -19,12 +19,22 @@ from typing import Any, cast
 import pyarrow as pa
 
 from copriv.errors import CoprivError, DataError
+from copriv.formatting.sanitize import printable
 
 SCHEMES = ("duckdb:", "postgresql:", "postgres:")
 
 
 def is_sql(source: str) -> bool:
-    """Whether an owner's `--data` is a data base's address rather than a file's path."""
+    """Whether an owner's `--data` is a data base's address rather than a file's path.
+
+    Raises DataError for the address of anything else; it may hold a password, so only its scheme is repeated.
+    """
+    scheme, address, _ = source.partition("://")
+    if address and scheme.isalnum() and not source.startswith(SCHEMES):
+        raise DataError(
+            f"{printable(scheme, 40)}://: copriv reads duckdb:FILE and postgresql://… with a query, and files; save the rows "
+            "as a .csv or .parquet file, and give its path"
+        )
     return source.startswith(SCHEMES)
 
 
@@ -45,12 +55,14 @@ def stream_sql(
     address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
 ) -> Callable[[], Iterator[pa.Table]]:
     """Passes over the rows of a query, `rows` at a time (None: all); each pass asks the data base anew. As `read_sql`."""
-    passed = _duckdb if address.startswith("duckdb:") else _postgresql
+    passed = _postgresql
+    if address.startswith("duckdb:"):
+        passed = _duckdb
 
     def one_pass() -> Iterator[pa.Table]:
         for table in passed(address, query, rows):
-            names = table.column_names
-            yield table if columns is None else table.select([name for name in names if name in set(columns)])
+            chosen = [name for name in table.column_names if columns is None or name in set(columns)]
+            yield table.select(chosen)
 
     return one_pass
 

@@ -3,8 +3,9 @@
 import textwrap
 from collections.abc import Sequence
 
-from copriv.display.verdict import advice, names, of_forecast
+from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
+from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
@@ -65,8 +66,11 @@ def owners(outlook: Forecast) -> Table:
 
 
 def notes(outlook: Forecast) -> list[str]:
-    """What was assumed because nobody has said otherwise, and what the agreed terms do not keep."""
-    agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, []
+    """What was planned and assumed because nobody has said otherwise, and what the agreed terms do not keep."""
+    agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
+    if outlook.agreed.words != AS_AGREED:
+        answers = counted(agreed.answers, "answer")
+        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (

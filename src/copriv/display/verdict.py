@@ -6,7 +6,7 @@ from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import Verdict
+from copriv.problem.verdict import OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
@@ -35,6 +35,11 @@ def qualified(outlook: Forecast) -> list[str]:
             said.append(f"Not as it is agreed: those terms reach {agreed}.")
         said += _at_whose_expense(outlook)
     return said
+
+
+def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
+    """The same for one owner, on its own records."""
+    return _answer(Verdict("own", {name: found}), worthwhile)
 
 
 def _answer(verdict: Verdict, worthwhile: float) -> str:
@@ -121,6 +126,18 @@ def caution(outlook: Forecast) -> str | None:
             "whether there are any."
         )
     return " ".join(said) or None
+
+
+def assumption(outlook: Forecast) -> str:
+    """That the public rows are a random sample, and where they are seen not to be one."""
+    said = ["This holds if the public rows are a random sample of all owners' records."]
+    for mix in (one for one in outlook.public_mix if one.differs):
+        level = mix.levels[0]
+        said.append(
+            f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
+            f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
+        )
+    return " ".join(said)
 
 
 def advice(plan: Plan) -> str | None:

@@ -19,6 +19,7 @@ from copriv.formatting.numbers import json_ready
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
+from copriv.populations.public_mix import PublicMix
 from copriv.populations.world import World
 from copriv.problem import Problem
 from copriv.problem.verdict import Goal, Outcome, Verdict
@@ -89,6 +90,8 @@ class Forecast(Shown, Framed, Drawn):
     """The fitness is a mean squared error, which has a root that people know."""
     generalisation: Generalisation
     """The same costs on new records of the owners."""
+    public_mix: tuple[PublicMix, ...]
+    """Columns in which the public rows can be held against the owners' records."""
     unseen: Unseen | None
     """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
     problem: Problem
@@ -174,6 +177,11 @@ class Forecast(Shown, Framed, Drawn):
         return said
 
     @property
+    def assumption(self) -> str:
+        """What must hold of the public rows, and the evidence against it that is at hand."""
+        return str(above("copriv.display.verdict:assumption")(self))
+
+    @property
     def verdict(self) -> str:
         """A few sentences for the people who decide."""
         return str(above("copriv.display.verdict:of_forecast")(self))
@@ -206,6 +214,7 @@ class Forecast(Shown, Framed, Drawn):
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
+            "optimum": self.optimum,
             "bounds": [
                 {
                     "source": bound.source, "value": self.shown(bound), "holds_for": bound.holds_for,
@@ -216,6 +225,8 @@ class Forecast(Shown, Framed, Drawn):
             "owners": [
                 {**vars(o), "own": vars(o.own), "on_own": _told(o.on_own), "on_all": _told(o.on_all)} for o in self.owners
             ],
+            "assumption": self.assumption,
+            "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),

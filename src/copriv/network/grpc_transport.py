@@ -6,6 +6,7 @@ is certified as the learner, whatever the host is called. Without keys nothing i
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import tempfile
@@ -14,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said by an error; read when grpc is imported
 import grpc
 
 from copriv.errors import Unreachable

@@ -19,6 +19,7 @@
 A file that is not given allows what the agreement says, once: the lifetime budget is then the agreement's ε.
 """
 
+import re
 import tomllib
 from datetime import datetime, time
 from pathlib import Path
@@ -29,8 +30,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.formatting.sanitize import reason
+from copriv.terms.explain import problems_of
 
 _Names = tuple[str, ...]
+_TIME = r"([01]\d|2[0-3]):[0-5]\d"
 
 
 class PolicyRefused(AgreementError):
@@ -55,7 +58,7 @@ class Policy(BaseModel):
     lifetime_delta: Annotated[float, Field(ge=0, lt=1)] | None = None
     least_records: Annotated[int, Field(ge=1)] = 1
     most_runs: Annotated[int, Field(ge=1)] = 20
-    hours: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d$")] | None = None
+    hours: str | None = None
 
     @field_validator("certificates", "agreements", "rules", "losses", "mechanisms", "features", mode="before")
     @classmethod
@@ -63,6 +66,15 @@ class Policy(BaseModel):
         if value == []:
             raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("hours")
+    @classmethod
+    def _two_times(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(rf"{_TIME}-{_TIME}", value):
+            raise ValueError(f"{value!r} is not from one time to another")
+        if value is not None and value[:5] == value[6:]:
+            raise ValueError(f"{value!r} begins and ends at the same time; leave the key out to answer always")
+        return value
 
     @field_validator("highest_epsilon", "lifetime_epsilon", "highest_delta", "lifetime_delta", mode="before")
     @classmethod
@@ -77,14 +89,12 @@ class Policy(BaseModel):
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise PolicyRefused(f"{path}: cannot read the policy ({reason(error)}); give a TOML file") from None
         if set(document) != {"policy"} or not isinstance(document["policy"], dict):
-            raise PolicyRefused(f"{path}: a policy file has one table, [policy]")
+            raise PolicyRefused(f"{path}: a policy file has one table, [policy]; write it above its keys")
         try:
             return cls.model_validate(document["policy"])
         except ValidationError as error:
-            first = error.errors()[0]
-            raise PolicyRefused(
-                f"{path}: policy.{'.'.join(map(str, first['loc']))}: {first['msg']}, not {first['input']!r}"
-            ) from None
+            found = [{**one, "loc": ("policy", *one["loc"])} for one in error.errors()]
+            raise PolicyRefused(f"{path}: {'; '.join(problems_of(found, document, {'policy': cls}))}") from None
 
     def lifetime(self, agreement: Agreement, owner: str) -> tuple[float, float]:
         """The owner's budget over all runs on its data: ε and δ."""

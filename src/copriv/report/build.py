@@ -17,7 +17,7 @@ from copriv.display.run import verdict_fields
 from copriv.errors import CoprivError, UsageError
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
-from copriv.privacy.ledger.lines import RunTotals, text_of
+from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
 from copriv.report.caveats import not_covered
 from copriv.report.evidence import LedgerRead, Paid, RunFile, RunRead, read_ledger, read_run
 from copriv.version import __version__
@@ -46,8 +46,8 @@ def document(
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
     unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
-    Raises LedgerFailed, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong* with a
-    ledger or a run stands in the report, under "problems", and "ok" is false then.
+    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong*
+    with a ledger or a run stands in the report, under "problems", and "ok" is false then.
     """
     if docs and not docs.startswith(_ADDRESSES):
         raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
@@ -100,21 +100,48 @@ def document(
             "delta": _budget(totals.lifetime_delta, totals.spent_delta),
         },
         "meaning": meaning(totals.committed, totals.spent_delta),
+        "meaning_of_several": _of_several(totals, entries),
         "runs": entries,
         "not_covered": not_covered(held, entries),
         "docs": docs,
     }
 
 
-def meaning(epsilon: Fraction, delta: Fraction) -> dict[str, float | None]:
-    """What (ε, δ) says without symbols. `factor`: how much likelier anything can be, for a unit replaced; None beyond floats.
+def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:
+    """What (ε, δ) says without symbols, of somebody with so many units: kε, and δ(e^{kε} − 1)/(e^ε − 1).
 
-    `guess`: of two things that one unit may be, equally likely before, how often who sees everything can be right, at most:
-    (e^ε + δ)/(1 + e^ε), since a test's advantage is at most (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015).
+    `factor`: by how much the odds between two things that they may be can change; None beyond floats. `guess`: of two such
+    things, equally likely before, how often who sees everything can be right, at most: (e^ε + δ)/(1 + e^ε), since a test's
+    advantage is at most (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015). `rare`: the most that whoever held a
+    thing for 1 in 100 can hold it for afterwards, where the guarantee does not fail. Several units are replaced one after
+    the other (Dwork and Roth 2014, Theorem 2.2 and its proof, for δ summed over the steps).
     """
-    ε, δ = float(epsilon), float(delta)
+    ε, δ = float(records * epsilon), float(delta)
+    if records > 1 and δ > 0:
+        δ = min(δ * sum(math.exp(min(j * float(epsilon), 700.0)) for j in range(records)), 1.0)
     guess = (1.0 + δ * math.exp(-ε)) / (1.0 + math.exp(-ε))
-    return {"factor": math.exp(ε) if ε < 700 else None, "guess": min(guess, 1.0), "fails": δ}
+    return {
+        "epsilon": ε,
+        "factor": math.exp(ε) if ε < 700 else None,
+        "guess": min(guess, 1.0),
+        "rare": 1.0 / (1.0 + 99.0 * math.exp(-ε)),
+        "fails": δ,
+    }
+
+
+def _of_several(totals: Totals | RunTotals, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What was spent means for somebody with several records; None where no run is known to protect single records.
+
+    records: the most that these runs' agreements say one person may have; 2, as an example, where one does not say.
+    """
+    agreed = [
+        run["agreement"]["unit_records"] for run in runs if run["agreement"] and run["agreement"]["unit"] == "record"
+    ]
+    if not agreed:
+        return None
+    said = None not in agreed
+    k = max(agreed) if said else 2
+    return {"records": k, "agreed": said, **meaning(totals.committed, totals.spent_delta, k)}
 
 
 def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), before: Fraction = Fraction(0)) -> Any:
@@ -153,6 +180,7 @@ def _run(
             "released": totals.answered,
             "lost": totals.charged - totals.answered,
         },
+        "meaning_of_several": None,
         "agreement": None,
         "file": None,
         "compared": None,
@@ -161,6 +189,7 @@ def _run(
     if agreement is not None:
         wrong += _not_as_agreed(agreement, owner, totals)
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
+        entry["meaning_of_several"] = _of_several(totals, [entry])
         entry["beside"] = _beside(agreement, owner, totals, file)
     if file is None:
         return entry, [_of_run("run", run, what) for what in wrong]
@@ -207,12 +236,15 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "mechanism": mechanism.name,
         "guarantee": "approximate" if terms.delta > 0 else "pure",
         "unit": "person" if terms.unit else "record",
+        "unit_records": terms.unit_records,
         "unit_column": None if terms.unit is None else printable(terms.unit),
         "units": terms.records,
         "what": printable(what),
         "noise": printable(noise),
         "noise_scale": scale,
         "overlap": terms.overlap,
+        "shared_epsilon": agreement.shared_budget(terms)[0],
+        "shared_delta": agreement.shared_budget(terms)[1],
         "loss": agreement.model.loss,
         "rule": agreement.agreement.rule,
         "owners": [printable(name) for name in agreement.owner_names],
@@ -280,6 +312,9 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
     )
     said = [dict(zip(("what", "agreed", "forecast", "realised", "source"), row, strict=True)) for row in rows]
     said[-1]["band"] = None if None in band else band
+    interval = [_number(record, "realised", "public", end) for end in ("low", "high")]
+    said[-1]["interval"] = None if None in interval else interval
+    said[-1]["rows"] = _number(record, "realised", "public", "rows")
     return said
 
 

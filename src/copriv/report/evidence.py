@@ -70,7 +70,10 @@ class LedgerRead:
 
 
 def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRead:
-    """Check a ledger and read it. Raises LedgerFailed for what is none; a damaged one is read up to the damage."""
+    """Check a ledger and read it. A damaged one is read up to the damage.
+
+    Raises LedgerFailed for a file that cannot be read, LedgerDamaged for one of which no line is a ledger's.
+    """
     problem = ""
     try:
         verify(path, head, witness)
@@ -85,6 +88,8 @@ def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRea
             if line.run:
                 runs.setdefault(line.run, Paid()).note(line)
     except LedgerDamaged as error:
+        if not times:
+            raise
         problem = problem or str(error)
     first, last = (times[0], times[-1]) if times else ("", "")
     return LedgerRead(

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from copriv.errors import AgreementError
 from copriv.formatting.sanitize import printable
-from copriv.terms import AgreedTerms, DataTerms, ModelTerms, OwnerTerms, Terms
+from copriv.terms import DataTerms, ModelTerms, OwnerTerms, Terms
 
 _TABLES: dict[str, type[BaseModel]] = {
     "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,
@@ -32,6 +32,14 @@ _REMEDIES = {
     "data.bounds": "declare [low, high] for each column",
     "data.dates": "declare the first and the last day of each column, such as 2020-01-01",
     "data.missing": 'say what a missing value counts as: a number, a level, a day, or "yes" or "no"',
+    "policy.learner": "give the name on the learner's certificate",
+    "policy.highest_epsilon": "it is the most that one run may take; give a number above 0",
+    "policy.lifetime_epsilon": "it is the most that all runs may take; give a number above 0",
+    "policy.highest_delta": "give 0, or a number far below one over the records",
+    "policy.lifetime_delta": "give 0, or a number far below one over the records",
+    "policy.least_records": _WHOLE,
+    "policy.most_runs": _WHOLE,
+    "policy.hours": 'write two times of a day, such as "08:00-18:00"',
     "owner.name": "give every owner a name of its own, in quotes",
     "owner.records": f"it is how many records the owner holds; {_WHOLE}",
     "owner.epsilon": "it is the owner's whole privacy budget; agree on a number such as 1.0",
@@ -41,10 +49,12 @@ _REMEDIES = {
 }
 
 
-def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]:
+def problems_of(
+    errors: Sequence[Mapping[str, Any]], document: Any, tables: Mapping[str, type[BaseModel]] = _TABLES
+) -> list[str]:
     """All that the checks of values found, each under its path.
 
-    errors: as pydantic lists them. document: the mapping that was checked.
+    errors: as pydantic lists them. document: the mapping that was checked. tables: those that it may have.
     """
     by_place: dict[tuple[str | int, ...], list[Mapping[str, Any]]] = {}
     for error in errors:
@@ -55,7 +65,7 @@ def problems_of(errors: Sequence[Mapping[str, Any]], document: Any) -> list[str]
         # The path as it stands in the file: without the names of the checks that pydantic puts into it.
         place = (*loc[:2], *(part for part in loc[2:] if not _CHECK.search(str(part))))
         by_place.setdefault(place, []).append(error)
-    return [_problem(place, found, document) for place, found in by_place.items()]
+    return [_problem(place, found, document, tables) for place, found in by_place.items()]
 
 
 def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str], Any]]) -> list[str]:
@@ -73,7 +83,12 @@ def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str
     return found
 
 
-def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], document: Any) -> str:
+def _problem(
+    place: tuple[str | int, ...],
+    errors: Sequence[Mapping[str, Any]],
+    document: Any,
+    tables: Mapping[str, type[BaseModel]],
+) -> str:
     """ "owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is …"."""
     first = errors[0]
     if not place:
@@ -86,10 +101,10 @@ def _problem(place: tuple[str | int, ...], errors: Sequence[Mapping[str, Any]], 
         return f"{whose}: missing; every agreement must give it{_remedy(place)}"
     if first["type"] == "extra_forbidden":
         table, key = _key(place)
-        known = list((_TABLES[table] if key and table in _TABLES else AgreedTerms).model_fields)
+        known = list(tables[table].model_fields) if key and table in tables else list(tables)
         near = difflib.get_close_matches(key or table, known, n=1)
         spelling = f"did you mean {near[0]}?" if near else f"check its spelling; known are {', '.join(known)}"
-        return f"{whose}: not a key of the agreement; {spelling}"
+        return f"{whose}: not a key of the {next(iter(tables))}; {spelling}"
     if first["type"] == "value_error":
         said = str(first["msg"]).removeprefix("Value error, ")
         return f"{whose}: {said}{_remedy(place) if _key(place)[1] else ''}"

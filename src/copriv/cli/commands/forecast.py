@@ -21,6 +21,12 @@ from copriv.forecast.what_if import without as without_owners
 from copriv.formatting.cards import Table
 from copriv.formatting.numbers import listed
 
+_STAGES = (
+    "planning the best terms", "planning what is left open", "running the agreed terms", "running the best ones",
+    "asking for whom it pays",
+)  # fmt: skip
+"""What `forecast` is at after each of its reports."""
+
 
 def command(
     agreement: AgreementFile,
@@ -56,10 +62,11 @@ def command(
         raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(known[:12])}")
     if without and len(set(without)) == len(known):
         raise UsageError("--without: nobody would be left; leave at least one owner in")
-    with progress("forecasting") as report:
+    with progress(_STAGES[0]) as report:
         outlook = forecast(
-            terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner, progress=report
-        )
+            terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner,
+            progress=lambda done, total: report(done, total, _STAGES[done]),
+        )  # fmt: skip
     asked: list[str] = []
     headline: list[str] = []
     added: dict[str, Any] = {}

@@ -1,6 +1,8 @@
 """What several commands take: options with one meaning, one help and one COPRIV_* variable, and checks of what was given."""
 
+import os
 import re
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,15 +115,33 @@ def check_address(option: str, address: str, least_port: int) -> None:
 
 
 def check_target(option: str, file: Path | None, *read: Path) -> None:
-    """Refuse, before anything is computed, a file that cannot be written or that the command reads (`read`)."""
+    """Refuse, before anything is computed, a file that cannot be written or that the command reads or keeps (`read`)."""
     if file is None or str(file) == "-":
         return
     if file.is_dir():
         raise UsageError(f"{option}: {file} is a folder; give the name of a file in it")
     if not file.parent.is_dir():
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
-    if file.exists() and any(one.exists() and file.samefile(one) for one in read):
+    if not _can_be_written(file):
+        raise UsageError(f"{option}: {file} cannot be written here; ask for the right to, or name a file elsewhere")
+    same = (file.resolve() == one.resolve() or (file.exists() and one.exists() and file.samefile(one)) for one in read)
+    if any(same):
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
+
+
+def beside(agreement: Path, named: str | None) -> Path | None:
+    """A file that an agreement names, in the agreement's own folder where it is there."""
+    return None if named is None else next(filter(Path.exists, (agreement.parent / named,)), Path(named))
+
+
+def _can_be_written(file: Path) -> bool:
+    if file.exists():
+        return os.access(file, os.W_OK)
+    try:  # rights alone do not tell: the disk may be for reading only
+        with tempfile.TemporaryFile(dir=file.parent):
+            return True
+    except OSError:
+        return False
 
 
 def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys":

@@ -37,12 +37,14 @@ def command(
     directory: Annotated[Path | None, out_folder("Also write simulation.json, .csv and .png there.")] = None,
 ) -> None:
     """Run an agreement many times with simulated noise: what the collaboration would give."""
-    problem = Problem.load(Agreement.load(agreement))
+    with progress("reading the records"):
+        problem = Problem.load(Agreement.load(agreement))
     planned = None
     if leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
         seen = problem if problem.terms.data.strata is None else Problem.load_public(problem.terms)
-        choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known
+        with progress("planning"):
+            choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known
         problem, planned = problem.under(choice.agreement), choice.describe()
         log(f"planned: {planned}")
     with progress("simulating") as report:

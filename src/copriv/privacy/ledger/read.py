@@ -24,7 +24,7 @@ def verify(path: str | Path, head: str | None = None, witness: str | Path | None
     """Check every line of a ledger file, and that it goes on from `head`, a head that was written down elsewhere.
 
     witness: the folder of the owner's keys, or that of the witness alone, to hold the ledger against its witness too.
-    Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that is no ledger.
+    Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that cannot be read.
     """
     path, totals, heads = Path(path), Totals(), {START: 0}
     for line in read_lines(path):
@@ -54,12 +54,15 @@ def raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def parsed(path: Path, raw: bytes, number: int) -> Line:
-    """One line. Raises LedgerDamaged, or LedgerFailed for a first line, where the file is probably something else."""
+    """One line. Raises LedgerDamaged."""
     try:
         return Line.from_bytes(raw)
     except ValueError as error:
         if number == 1:
-            raise LedgerFailed(f"{path}: cannot be used as a ledger: its first line is none ({error})") from None
+            raise LedgerDamaged(
+                f"{path}: cannot be used as a ledger: its first line is none ({error}); give the path of an owner's ledger, "
+                "or restore its newest copy"
+            ) from None
         raise LedgerDamaged(f"ledger: line {number} cannot be read ({error}); restore the newest copy") from None
 
 
