@@ -232,7 +232,9 @@ def test_a_port_that_is_taken_is_said_in_one_line_without_grpcs_own(over: list[s
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder here is closed to everybody")
-def test_what_cannot_be_written_at_the_end_is_said_before_the_run(over: list[str], capsys: Any, monkeypatch: Any) -> None:
+def test_what_cannot_be_written_at_the_end_is_said_before_the_run(
+    over: list[str], capsys: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("copriv.network.store.RunStore.resume", lambda *_: pytest.fail("the run was opened"))
     assert run([*over, "--skops", "/proc/model.skops"]) == 2
     assert "--skops: /proc/model.skops cannot be written here" in capsys.readouterr().err

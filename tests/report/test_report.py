@@ -199,7 +199,14 @@ def test_of_a_person_all_records_count_together(honest: Left) -> None:
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(0.5, "50 %"), (0.7310585, "73.2 %"), (0.99995460, "99.9955 %"), (1.0, "100 %"), (1 - 1e-12, "100 %"), (0.9, "90 %")],
+    [
+        (0.5, "50 %"),
+        (0.7310585, "73.2 %"),
+        (0.99995460, "99.9955 %"),
+        (1.0, "100 %"),
+        (1 - 1e-12, "100 %"),
+        (0.9, "90 %"),
+    ],
 )
 def test_a_share_is_rounded_up_and_never_to_all_of_them_too_early(share: float, said: str) -> None:
     from copriv.report.page import _sure

@@ -226,7 +226,7 @@ class Category(Column, Shown):
         return (values + 1) / K if self.ordered else (values[:, None] == np.arange(K)).astype(np.float64)
 
 
-_TRUE, _FALSE = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
+TRUE, FALSE = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
 
 
 @dataclass(frozen=True)
@@ -240,12 +240,12 @@ class Boolean(Column):
     @staticmethod
     def truth(name: str, text: str) -> bool:
         """What a text says. Raises DataError for one that says neither."""
-        if text.lower() not in (*_TRUE, *_FALSE):
+        if text.lower() not in (*TRUE, *FALSE):
             raise DataError(f"{name}: missing counts as {text!r}, which is neither true nor false")
-        return text.lower() in _TRUE
+        return text.lower() in TRUE
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
-        codes = {**dict.fromkeys(_FALSE, 0.0), **dict.fromkeys(_TRUE, 1.0)}
+        codes = {**dict.fromkeys(FALSE, 0.0), **dict.fromkeys(TRUE, 1.0)}
         missing = None if self.missing is None else str(self.missing).lower()
         return levels_of(self.name, series, codes, missing, str.lower)
 

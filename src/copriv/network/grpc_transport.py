@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what fails is said by an error; read when grpc is imported
-import grpc  # noqa: E402
+import grpc
 
 from copriv.errors import Unreachable
 from copriv.formatting.sanitize import reason

@@ -3,7 +3,7 @@
 The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
 run went (`record`). `verify` makes it anew from the run and compares every value. One that an owner made at home from its
 own records (`Model.at_home`) is the exception: it says so, and is not logged.
-`to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
+`to_sklearn` gives the same model to those who work in scikit-learn; `exports` writes it for other programs.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from copriv.agreement.data_terms import own_table
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
-from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import reason
 from copriv.losses import OfMargin
 from copriv.model.records import Records
 from copriv.network.store import refuse_too_many_owners
 from copriv.problem.personalization import personalized
-from copriv.types import Array
+from copriv.types import Array, Loss
 from copriv.validation import finite_array
 
 _FORMAT = "copriv.model/1"
@@ -169,32 +169,30 @@ class Model(Shown):
         return [target.positive if z > 0 else target.negative for z in scores]
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them."""
-        from sklearn.linear_model import LinearRegression, LogisticRegression
-        from sklearn.svm import LinearSVC
+        """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them.
 
-        model, θ = self.agreement.model, self.theta
-        loss = losses.named(model.loss, model.threshold)
-        if not isinstance(loss, OfMargin):
-            regression = LinearRegression(fit_intercept=False)
-            regression.coef_, regression.intercept_, regression.n_features_in_ = θ.copy(), 0.0, len(θ)
-            return regression
-        classifier: Any = LogisticRegression(fit_intercept=False) if loss.smooth else LinearSVC()
-        classifier.coef_, classifier.intercept_ = θ[None, :].copy(), np.zeros(1)
-        classifier.classes_, classifier.n_features_in_ = np.array([-1, 1]), len(θ)
-        return classifier
-
-    def save_skops(self, path: str | Path) -> None:
-        """Write `to_sklearn` in skops' format, which runs no code when it is read. Needs the extra [model]."""
-        try:
-            import skops.io
-        except ImportError:
-            raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
-        skops.io.dump(self.to_sklearn(), path)
+        `copriv.network.exports.pipeline_of` gives one for tables.
+        """
+        return estimator(losses.named(self.agreement.model.loss), self.theta, 0.0, (-1, 1))
 
     def _table(self, table: object, unit: str | None = None) -> tuple[nw.DataFrame[Any], Schema]:
         found, schema = own_table(self.agreement, table, unit)
         return read_table(found, schema.names), schema
+
+
+def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes: tuple[Any, Any] | None) -> Any:
+    """The scikit-learn estimator of a loss with these coefficients; `classes`: what a score of at most 0 says, and above."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    if not isinstance(loss, OfMargin):
+        regression = LinearRegression()
+        regression.coef_, regression.intercept_, regression.n_features_in_ = weights.copy(), intercept, len(weights)
+        return regression
+    classifier: Any = LogisticRegression() if loss.smooth else LinearSVC()
+    classifier.coef_, classifier.intercept_ = weights[None, :].copy(), np.array([intercept])
+    classifier.classes_, classifier.n_features_in_ = np.array(classes), len(weights)
+    return classifier
 
 
 def read_document(path: str | Path) -> Any:
