@@ -37,6 +37,10 @@ class OwnRecords:
     joining_close: bool
     """See `close_call`."""
     personalizing_close: bool
+    alone_band: tuple[float, float]
+    """Where 90 % of worlds are; of the other two, 90 % of runs."""
+    together_band: tuple[float, float]
+    personalized_band: tuple[float, float]
 
 
 def answer(pays: bool, close: bool) -> Answer:
@@ -151,6 +155,7 @@ class WithoutJoining:
         both = personalized_cost(a, t)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
         alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
+        bands = (quantiles(each.reshape(len(each), -1)) for each in (a, t, both))
         return OwnRecords(
             alone,
             common,
@@ -161,6 +166,7 @@ class WithoutJoining:
             personalizing,
             close_call(pays, common < alone),
             close_call(personalizing, personalized < alone),
+            *((float(low), float(high)) for low, high in bands),
         )
 
 

@@ -199,8 +199,8 @@ def _as_pandas_reads(column: TextColumn) -> list[int]:
     if any((column.features[i] != column.features[lost[0]]).any() for i in lost):
         among = ", ".join(column.texts[i] for i in lost if column.texts[i])
         raise CoprivError(
-            f"--skops: {column.name} has a level that pandas takes for missing, among {among}; rename it in the agreement, or use "
-            "--onnx"
+            f"--skops: {column.name} has a level that pandas takes for missing, among {among}; rename it in the agreement, or "
+            "use --onnx"
         )
     return [i for i in range(len(column.texts)) if i not in lost] + lost[:1]
 
