@@ -8,6 +8,7 @@ What a block is stands in its fence; what a test needs to know stands in comment
     <!-- exit: 3 -->                                the commands end with this code
     <!-- file: agreement.toml -->                   the block is that file, for the commands below it
     <!-- together -->                               commands that are started at the same time, on several machines
+    <!-- until: WORDS -->                           the same, of commands that serve: Ctrl-C ends each, once all have said WORDS
 
 `sh` is commands whose output is not shown; in `console` they follow a `$`, and what is below is compared with what they
 print as their result, or as an error where they fail (spaces count as one, `...` stands for anything). `python` blocks are
@@ -17,6 +18,7 @@ doctests, which pytest collects by itself.
 import doctest
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -28,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^(?P=indent)```\s*$", re.M | re.S)
-_COMMENT = re.compile(r"<!-- *(no-run|slow|before|exit|file|together)(?:: *(.*?))? *-->\s*$")
+_COMMENT = re.compile(r"<!-- *(no-run|slow|before|exit|file|together|until)(?:: *(.*?))? *-->\s*$")
 _SAME = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 _PATIENCE = 240.0
 
@@ -99,6 +101,10 @@ def run_page(page: Path, folder: Path, slow: bool) -> int:
             _together([command for command, _ in block.commands], folder, block, addresses)
             ran += len(block.commands)
             continue
+        if "until" in block.said:
+            _until(block.said["until"][0], [command for command, _ in block.commands], folder, block, addresses)
+            ran += len(block.commands)
+            continue
         for command, output in block.commands:
             printed = _one(command, folder, block, addresses, wanted)
             ran += 1
@@ -122,7 +128,13 @@ def _address() -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     beside = str(Path(sys.executable).parent)
-    shown = {"NO_COLOR": "1", "COLUMNS": "120", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    shown = {
+        "NO_COLOR": "1",
+        "COLUMNS": "120",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "BROWSER": "true",
+    }
     return {**os.environ, **shown, "PATH": beside + os.pathsep + os.environ.get("PATH", "")}
 
 
@@ -151,6 +163,27 @@ def _together(commands: list[str], folder: Path, block: Block, addresses: dict[s
         for command, process in zip(commands, processes, strict=True):
             said = "\n".join(process.communicate(timeout=max(1.0, until - time.monotonic())))
             assert process.returncode == 0, f"{block.place}: `{command}` ends with {process.returncode}:\n{said}"
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _until(words: str, commands: list[str], folder: Path, block: Block, addresses: dict[str, str]) -> None:
+    logs = [folder / f".log-{block.line}-{i}" for i in range(len(commands))]
+    # `exec`: the signal is for the command, not for the shell that it was typed into.
+    quiet = [f"exec {command} >{log} 2>&1" for command, log in zip(commands, logs, strict=True)]
+    processes = [_start(command, folder, addresses) for command in quiet]
+    until = time.monotonic() + _PATIENCE
+    try:
+        for command, process, log in zip(commands, processes, logs, strict=True):
+            while not log.is_file() or words not in log.read_text(encoding="utf-8"):
+                ended = process.poll() is not None or time.monotonic() > until
+                assert not ended, f"{block.place}: `{command}` does not say {words!r}:\n{log.read_text('utf-8')}"
+                time.sleep(0.05)
+        for command, process, log in zip(commands, processes, logs, strict=True):
+            process.send_signal(signal.SIGINT)
+            code = process.wait(60)
+            assert code in (0, 130), f"{block.place}: `{command}` ends with {code}:\n{log.read_text('utf-8')}"
     finally:
         for process in processes:
             process.kill()

@@ -164,6 +164,25 @@ def test_owners_that_are_alike_are_one_table_with_their_number():
     assert short.fingerprint != long.fingerprint  # it is the text that is signed
 
 
+def test_a_shared_record_loses_what_all_of_its_owners_spend():
+    """Erratum 17: ε_i/κ of one owner says nothing of what the others spend on the same record."""
+    budgets = (0.1, 10.0, 2.0)
+    owners = [
+        {"name": f"bank {i}", "records": 100, "epsilon": ε, "delta": 1e-6 * ε, "overlap": 2}
+        for i, ε in enumerate(budgets)
+    ]
+    agreed = Agreement.of({**GOOD, "owner": owners})
+    for i, owner in enumerate(agreed.owner_tables):
+        largest = max(ε for j, ε in enumerate(budgets) if j != i)
+        assert agreed.shared_budget(owner) == pytest.approx(
+            ((budgets[i] + largest) / 2, 1e-6 * (budgets[i] + largest) / 2)
+        )
+    alike = Agreement.of({**BRANCHES, "owner": [{**BRANCHES["owner"][0], "overlap": 3}]})
+    assert alike.shared_budget(alike.owner_tables[0]) == pytest.approx((alike.owner_tables[0].epsilon, 0.0))
+    alone = Agreement.of(GOOD)
+    assert alone.shared_budget(alone.owner_tables[1]) == (alone.owner_tables[1].epsilon, alone.owner_tables[1].delta)
+
+
 def test_a_number_of_owners_is_read_back_and_one_is_no_number():
     short = Agreement.of(BRANCHES)
     assert Agreement.of(tomllib.loads(short.to_toml())).fingerprint == short.fingerprint

@@ -23,7 +23,19 @@ from copriv.formatting import numbers as words
 
 KEYS = {"schema", "rule", "horizon", "runs", "seed", "dataset", "records", "seconds", "relative_fitness", "owners"}
 SERIES = {"k", "p25", "median", "p75", "mean", "final"}
-OWNER = {"name", "records", "epsilon", "answers", "noise_scale", "alone"}
+OWNER = {
+    "name",
+    "records",
+    "epsilon",
+    "answers",
+    "noise_scale",
+    "alone",
+    "own",
+    "verdict",
+    "probability",
+    "on_own",
+    "on_all",
+}
 
 
 def process(*arguments, **environment):
@@ -90,7 +102,8 @@ def test_words_for_people(copriv, agreement):
         "together, with privacy",
     ):
         assert said in done.out
-    assert "Joining pays for" in done.out
+    assert 'Asked (goal = "own")' in done.out
+    assert re.search("Joining pays for|oining pays is open for|Joining does not pay for", done.out)
 
 
 def test_out_writes_the_three_files_and_says_so_on_standard_error(copriv, agreement, tmp_path):
@@ -196,11 +209,12 @@ def test_the_demos_sentence_follows_from_its_numbers(shown):
     assert [owner["epsilon"] for owner in document["owners"]] == [1.0, 1.0, 1.0]
     assert document["source"] == "real"
     together = document["relative_fitness"]["final"]["median"]
-    paid = [owner["name"] for owner in document["owners"] if owner["alone"] > together]
+    paid = [owner["name"] for owner in document["owners"] if owner["verdict"] == "yes"]
     # The story that the demo is there to tell: smaller owners gain, the largest does not.
     assert 0 < len(paid) < 3
     assert "bank-1" not in paid
-    assert document["conclusion"].startswith(f"Joining pays for {words.listed(paid)}, not for ")
+    assert document["conclusion"].startswith(f"Joining pays for {words.listed(paid)}: ")
+    assert document["conclusion"] == document["verdict"]
     assert together < 0.01  # an order of magnitude below the 8.5 % of terms that nobody planned
     assert together == pytest.approx(document["forecast"]["together"], rel=1.0)
     for owner in document["owners"]:
@@ -254,6 +268,15 @@ def test_init_writes_the_documented_agreement(copriv, tmp_path):
     assert (terms.goal, terms.worthwhile) == ("own", 0.005)
     assert terms.owner_names == ("bank-1", "bank-2", "bank-3")
     assert copriv("simulate", "agreement.toml", "--runs", 2, "--json").code == 0
+
+
+@pytest.mark.slow
+def test_the_first_forecast_of_the_template_says_what_was_planned(copriv):
+    assert copriv("init").code == 0
+    done = copriv("forecast", "agreement.toml")
+    assert done.code == 0
+    assert re.search(r"What is left open was planned: .+, \d+ answers? of each owner\.", done.out), done.out
+    assert len(done.out.splitlines()) < 24, "on one screen"
 
 
 def test_init_replaces_nothing_unasked(copriv, tmp_path):
@@ -358,19 +381,25 @@ def test_percent(ratio, said):
 @pytest.mark.parametrize(
     ("alone", "start"),
     [
-        ([0.1, 0.2], "Joining pays for every owner: together, with privacy, they get a model that is 5.0 % worse"),
-        ([0.01, 0.02], "Joining pays for none of the owners: together, with privacy, they get a model that is 5.0 %"),
-        ([0.01, 0.2], "Joining pays for o1, not for o0:"),
-        ([0.01, 0.2, 0.3, 0.4, 0.5, 0.6], "Joining pays for o1, o2, o3 and 2 others, not for o0:"),
+        ([0.1, 0.2], "Joining pays for everybody: everybody's records would be predicted 4.5 % to 13 % better."),
+        ([0.01, 0.02], "Joining does not pay for anybody: everybody's records would not be predicted 0.50 % better."),
+        (
+            [0.01, 0.2],
+            "Joining pays for o1: everybody's records would be predicted 13 % better. For o0 it does not pay",
+        ),
+        ([0.01, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], "Joining pays for o1, o2, o3, o4, o5 and o6: "),
+        ([None, None], "Whether joining pays was not judged. On everybody's records: 5.0 % above the best possible"),
     ],
 )
 def test_the_conclusion_follows_the_numbers(alone, start):
     owners = tuple(library.OwnerOutcome(f"o{i}", 10, 1.0, 1, 0.1, a) for i, a in enumerate(alone))
     ψ = library.RelativeFitness(np.array([0, 1]), np.array([[1.0, 0.05]]))
     result = library.Simulation(
-        "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, bound_enforced=True, clipped=0.0
-    )
+        "A2", 1, 0, "given", "given", "", 0.0, ψ, np.zeros((1, 2)), owners, True, 0.0, goal="common"
+    )  # fmt: skip
     assert result.verdict.startswith(start)
+    paid = [name for name, owner in result.joining.owners.items() if owner.answer == "yes"]
+    assert paid == result.better_together
 
 
 def test_the_app_names_its_commands():
@@ -420,7 +449,7 @@ def test_init_asks_step_by_step_and_takes_defaults():
 def test_init_asks_again_where_an_answer_cannot_stand():
     said = []
     ask, _heard = steps(
-        "hospitals", "mine", "own", "age, stage", "age", "days", "120..0", "0..120", "one", "I, II", "0..60", "",
+        "hospitals", "mine", "own", "age, stage", "age", "days", "120..0", "0..120", "one", "I, II", "0..60", "", "",
         "0", "2", "north", "many", "2,000", "-1", "0.5", "north", "south", "", "", "unlike", "very unlike",
     )  # fmt: skip
     agreement = init.asked(ask, said.append)
@@ -439,7 +468,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
     """Or all answers would be lost with the last one."""
     said = []
     ask, _ = steps(
-        "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "",
+        "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "", "",
         "2", " \u200b", "a\x1b[2J", "n" * 300, "north", "20", "1e300", "1e-300", "1", "south", "", "", "unknown",
     )  # fmt: skip
     assert init.asked(ask, said.append).owner_names == ("north", "south")
@@ -451,7 +480,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
 
 
 def test_init_of_two_classes_takes_a_loss_for_them():
-    ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "1")
+    ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "", "1")
     agreement = init.asked(ask, lambda _: None)
     assert agreement.model.loss == "logistic"
     assert agreement.n_owners == 1

@@ -68,6 +68,20 @@ def over(tmp_path: Path) -> list[Any]:
     return [str(word) for word in ("learner", tmp_path / "agreement.toml", *said, "--resume")]
 
 
+@pytest.mark.parametrize("option", ["--model", "--skops", "--events"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nothing_is_written_over_the_run_that_it_is_about(
+    over: list[Any], option: str, is_there: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Path(over[over.index("--store") + 1])
+    kept = store.read_bytes()
+    if not is_there:
+        store.unlink()
+    assert run([*over, option, str(store)]) == 2
+    assert "would be overwritten" in capsys.readouterr().err
+    assert (store.read_bytes() if store.exists() else None) == (kept if is_there else None)
+
+
 def test_a_screen_that_breaks_does_not_take_the_model_with_it(
     over: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

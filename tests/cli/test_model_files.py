@@ -44,6 +44,20 @@ def column(text: str) -> set[str]:
     return {row["prediction"] for row in csv.DictReader(StringIO(text))}
 
 
+@pytest.mark.parametrize("command", ["predict --out", "export --skops", "export --onnx"])
+def test_what_a_command_reads_is_not_written_over(
+    folder: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, option = command.split()
+    (folder / "model.json").write_text(model().to_json(), encoding="utf-8")
+    tables = [folder / "rows.csv"] if name == "predict" else []
+    for read in (folder / "model.json", *tables):
+        before = read.read_bytes()
+        assert run([name, str(folder / "model.json"), *map(str, tables), option, str(read)]) == 2
+        assert "would be overwritten" in capsys.readouterr().err
+        assert read.read_bytes() == before
+
+
 # Names of classes -------------------------------------------------------------------------------------------------
 
 HOSTILE = {

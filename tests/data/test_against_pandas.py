@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder
 
-from copriv.data.declared import declared_schema
+from copriv.agreement.data_terms import declared_schema
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

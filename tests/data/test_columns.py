@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import copriv
+from copriv.agreement.data_terms import declared_schema
 from copriv.data import Schema
 from copriv.data.columns import Boolean, Category, Date, Number, TwoClasses
 from copriv.data.datasets import lending
-from copriv.data.declared import declared_schema
 from copriv.errors import AgreementError, DataError
 from copriv.network.model import Model
 from copriv.network.setup import make_consortium, n_parameters, owner_records

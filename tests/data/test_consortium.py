@@ -306,3 +306,22 @@ def test_a_specification_is_its_keywords_and_options_change_it(load, tmp_path):
         load_consortium(agreed, [50], public_rows=0)
     with pytest.raises(TypeError, match="compnents"):
         load_consortium(agreed, [50], compnents=3)
+
+
+def test_public_rows_stand_in_for_tables_that_are_not_here(tmp_path):
+    pa.parquet.write_table(pa.table(cells(60)), tmp_path / "public.parquet")
+    given = {"schema": SCHEMA, "public": tmp_path / "public.parquet", "components": 0, "feature_bound": 0}
+    found = load_consortium("table", [500, 70], **given)
+    assert [owner.units for owner in found.owners] == [500, 70]
+    assert found.source == "resampled"
+    for owner in found.owners:
+        rows = ids(owner)
+        assert set(rows) <= set(range(60))
+        np.testing.assert_array_equal(owner.target, np.array(cells(60)["y"])[rows])
+    assert found.public.units == 60
+    assert "stand in for them, as if all owners were alike" in found.description
+    few = load_consortium("table", [20, 30], held_out=10, **given)
+    whole = np.concatenate([ids(records) for records in (*few.owners, few.held_out)])
+    assert sorted(whole) == list(range(60)), "where they are enough, each row is one owner's"
+    by_person = load_consortium("table", [40], unit="person", **given)
+    assert by_person.owners[0].units == 40

@@ -9,8 +9,8 @@ import pyarrow.parquet
 import pytest
 
 import copriv
+from copriv.agreement.data_terms import declared_schema
 from copriv.data import load_consortium, tables
-from copriv.data.declared import declared_schema
 from copriv.data.public import strata_of
 from copriv.errors import AgreementError, DataError
 from copriv.network.setup import make_consortium, public_records

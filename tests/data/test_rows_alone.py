@@ -343,6 +343,21 @@ def test_a_quote_that_is_never_closed_is_refused_by_its_line(way: Any, folder: P
             assert len(way(path)) == 90_008
 
 
+@pytest.mark.parametrize("way", [read_table, lambda path: stream(path)])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\r\n"])
+@pytest.mark.parametrize("cell", STRAY)
+def test_a_row_that_is_taken_as_the_last_one_is_taken_anywhere(way: Any, cell: str, end: str, folder: Path) -> None:
+    """Arrow closes a quote where the file ends, so that such a row was refused unless it was the last."""
+    path, said, begun = folder / "last.csv", list[int | str](), f"x,note\n1,a\n1,{cell}"
+    for text in (begun + end, f"{begun}\n2,b\n"):
+        path.write_text(text, newline="")
+        try:
+            said.append(len(way(path)))
+        except CoprivError as error:
+            said.append(re.split("line ", str(error))[1][0])
+    assert said in ([2, 3], ["3", "3"])
+
+
 def test_persons_are_told_apart_whoever_else_is_there(folder: Path) -> None:
     persons = []
     for other in ("7", "A7"):

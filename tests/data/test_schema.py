@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copriv.agreement.data_terms import declared_schema
 from copriv.data import Category, Number, Schema, TwoClasses, check_table
-from copriv.data.declared import declared_schema
 from copriv.errors import AgreementError, DataError
 
 SCHEMA = Schema(

@@ -15,9 +15,9 @@ from copriv.cli.show.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
 from copriv.forecast import Forecast, forecast
-from copriv.forecast.verdict import Answer, Verdict
 from copriv.formatting.numbers import json_ready, percent
 from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.problem.verdict import Answer, Verdict
 from copriv.ui import views
 
 TERMS: dict[str, Any] = {

@@ -20,9 +20,9 @@ from copriv.display import what_if
 from copriv.forecast import forecast
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.forecast.verdict import Asked
 from copriv.forecast.what_if import reach, without
 from copriv.plan import candidates, clipping_bias, simulated_refinement
+from copriv.problem.verdict import Asked
 
 
 @pytest.fixture(autouse=True, scope="module")

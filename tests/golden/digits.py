@@ -18,7 +18,7 @@ machine's. Relative tolerances, of an excess ψ over an optimum."""
 
 def of_simulation(problem: copriv.Problem) -> dict[str, Any]:
     """`simulate` in few runs: its JSON, the models, and who talked when in the first run."""
-    result = copriv.simulate(problem, runs=RUNS, workers=1)
+    result = copriv.simulate(problem, runs=RUNS, workers=1, own_records=False)
     events = result.schedule
     talk = events if isinstance(events, list | tuple) else list(events)
     return plain({**result.to_dict(), "theta": result.theta, "schedule": talk})
@@ -34,7 +34,10 @@ def of_forecast(problem: copriv.Problem) -> dict[str, Any]:
     terms = [one.agreement.to_dict() for one in (found.agreed, found.recommended)]
     for document in terms:
         del document["data"]["heterogeneity"]
-    return plain({**found.to_dict(), "measured": measured, "considered": found.plan.considered, "terms": terms})
+    document = found.to_dict()
+    for owner in document["owners"]:
+        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith("_band")}  # came later
+    return plain({**document, "measured": measured, "considered": found.plan.considered, "terms": terms})
 
 
 def of_figure(path: Path) -> dict[str, Any]:

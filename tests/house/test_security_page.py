@@ -1,4 +1,4 @@
-"""Every claim of the page on security names a test, and every test that it names is there."""
+"""Every claim of the page on security names a test, and every test and every file that it names is there."""
 
 import ast
 import re
@@ -50,6 +50,13 @@ def claims(text: str) -> list[str]:
 def test_every_test_that_is_named_is_there(file: str, name: str) -> None:
     assert (TESTS / file).is_file(), file
     assert name in named_in(TESTS / file), f"{file} has no {name}"
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", TEXT))
+    assert len(named) > 10
+    places = (TESTS.parent / "src" / "copriv", TESTS, TESTS.parent)
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
 
 
 def test_every_section_makes_claims_or_says_why_not() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
+from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import OwnerAgent
 from copriv.network.keys import Keys
@@ -26,7 +27,7 @@ from copriv.network.verify import Verdict, verify_run
 from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
-from memory_network import MemoryNetwork
+from memory_network import MemoryLink, MemoryNetwork
 from network_parties import NAMES, QUICK, Consortium, agreement, finished, keys, records, welcome
 from signed_run import signed_run
 
@@ -188,9 +189,24 @@ def lines(path: Path) -> list[tuple[str]]:
         return file.execute("SELECT kind FROM events ORDER BY number").fetchall()
 
 
-def test_an_owner_that_has_signed_its_count_answers_nothing_more(tmp_path: Path) -> None:
-    """Else a learner would take the count while its query is on its own record only, and ask then."""
+@pytest.mark.parametrize("ending", ["with a word", "while it speaks", "while it counts"])
+def test_an_owner_that_has_signed_its_count_answers_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Else a learner would take the count while its query is on its own record only, and ask then.
+
+    It may read nothing of what the owner says, and close the connection then: an owner that is not heard does not go on.
+    """
     held, agreed, heard, sessions = keys(tmp_path), agreement(), list[Message](), list[Link]()
+    unheard = {"with a word": (), "while it speaks": (Refusal,), "while it counts": (Closing,)}[ending]
+    sends = MemoryLink.send
+
+    async def breaks(self: MemoryLink, frame: bytes) -> None:
+        await sends(self, frame)
+        if self.peer == "learner" and isinstance(decode(frame), unheard):
+            raise Unreachable("the link broke")
+
+    monkeypatch.setattr(MemoryLink, "send", breaks)
 
     async def learner(link: Link) -> None:
         sessions.append(link)
@@ -198,7 +214,7 @@ def test_an_owner_that_has_signed_its_count_answers_nothing_more(tmp_path: Path)
         assert isinstance(hello, Hello)
         await link.send(encode(welcome(held["learner"], hello)))
         query = signed_query(held["learner"], "run", Query("q", agreed.fingerprint, "bank-1", np.zeros(3)))
-        for message in (Closing("a" * 64, 0), query):
+        for message in (Closing("a" * 64, 0), query)[len(sessions) - 1 :]:
             await link.send(encode(message))
             heard.append(decode(await link.receive()))
         await link.close()
@@ -217,9 +233,9 @@ def test_an_owner_that_has_signed_its_count_answers_nothing_more(tmp_path: Path)
 
     assert "took the count" in asyncio.run(session())
     assert len(sessions) == 1, "it does not dial again"
-    count, refusal = heard
-    assert isinstance(count, Closing)
-    assert (count.answered, isinstance(refusal, Refusal)) == (0, True)
+    assert isinstance(heard[0], Closing)
+    assert heard[0].answered == 0
+    assert [type(message) for message in heard[1:]] == ([] if ending == "while it counts" else [Refusal])
 
 
 @pytest.mark.parametrize("wrong", ["fewer", "more", "unsigned", "another head", "another's"])

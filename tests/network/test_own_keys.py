@@ -300,6 +300,22 @@ def test_a_key_that_came_with_its_certificate_becomes_nobodys_own(tmp_path: Path
     assert not Keys.load(tmp_path / "made" / "bank-1").own
 
 
+def test_a_secret_key_that_came_without_a_certificate_becomes_nobodys_own(tmp_path: Path) -> None:
+    """It looked as if a kill had left it, and whoever sent it could have signed in the party's name."""
+    made_elsewhere = tmp_path / "coordinator"
+    make_key(made_elsewhere, "bank-1")
+    for mark in (None, b"", b"ab" * 32 + b"\n"):
+        folder = tmp_path / f"own {mark!r:.5}"
+        folder.mkdir()
+        (folder / "key.pem").write_bytes((made_elsewhere / "key.pem").read_bytes())
+        if mark is not None:
+            (folder / "own-key.txt").write_bytes(mark)
+        before = sorted(each.name for each in folder.iterdir())
+        with pytest.raises(KeysRefused, match="already holds a key; move it away"):
+            make_key(folder, "bank-1")
+        assert sorted({each.name for each in folder.iterdir()} - {"key.pem.lock"}) == before
+
+
 def test_a_request_that_cannot_be_taken_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     draft = agreement().replace(data={"dataset": "lending-embedded", "public_rows": 50})
     make_key(tmp_path / "a", "bank-1")

@@ -16,7 +16,6 @@ from copriv.cli.commands.learner import _public_rows
 from copriv.errors import AgreementError, CoprivError, DataError, UsageError
 from copriv.forecast.assessment import Assessment, Band
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.forecast.verdict import Asked
 from copriv.model.records import Records
 from copriv.network.setup import make_consortium
 from copriv.populations.by_owner import OwnerLaws, knows_owners
@@ -25,6 +24,7 @@ from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import best_on, psi
 from copriv.problem import Problem
+from copriv.problem.verdict import Asked
 from copriv.terms.heterogeneity import unknown
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])

@@ -444,6 +444,28 @@ def test_the_command_writes_a_page_or_json(left: Left, capsys: pytest.CaptureFix
     assert written.exists()
 
 
+@pytest.mark.parametrize("read", ["ledger", "run", "agreement"])
+@pytest.mark.parametrize("by", ["its name", "a link"])
+def test_a_page_is_not_written_over_what_it_is_about(
+    left: Left, read: str, by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slip in --out replaced the ledger, which is the only one."""
+    file = out = getattr(left, read)
+    before = file.read_bytes()
+    if by == "a link":
+        out = file.with_name("report.html")
+        out.symlink_to(file)
+    given = [str(left.ledger), str(left.run), "--agreement", str(left.agreement), "--out", str(out)]
+    assert copriv(["report", *given]) == 2
+    assert "is read by this command and would be overwritten" in capsys.readouterr().err
+    assert file.read_bytes() == before
+
+
+def test_a_page_is_for_the_account_that_has_the_ledger(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copriv(["report", str(left.ledger)]) == 0
+    assert left.ledger.with_name("data.ledger.report.html").stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -475,3 +497,13 @@ def test_keys_that_the_agreement_does_not_name_are_said(left: Left) -> None:
     held = read_ledger(left.ledger, None, None)
     named = {"run": "r", "file": {}, "agreement": {"own_copy": True, "keys_named": True}}
     assert "Who the other owners are" not in [one["title"] for one in not_covered(held, [named])]
+
+
+def test_a_person_at_several_owners_loses_what_all_of_them_spend(tmp_path):
+    """Two owners of ε = 1 that may hold the same people: each spends a half, together they cost such a person 1."""
+    left = run_left_behind(tmp_path, agreement(horizon=9, answers=3, overlap=2))
+    text = " ".join(Read(page(told(left))).text.split())
+    assert (
+        "this one spends 1/2 of its budget only; the answers of all of them together may cost such a person ε = 1"
+        in text
+    )

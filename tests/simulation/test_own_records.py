@@ -1,15 +1,18 @@
-"""Own, common and finished models on an owner's own held-out records: what a simulation reports, against least squares."""
+"""Own, common and personalized models on an owner's own held-out records: what a simulation reports, against least squares."""
 
 import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import copriv
 from copriv.agreement import Agreement
+from copriv.display.simulation import details
+from copriv.formatting.cards import Table
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.simulation.own_records import _held_out, on_own_records
+from copriv.simulation.own_records import on_own_records
 
 P, TRUTH = 3, np.array([1.0, -1.0, 0.5])
 
@@ -28,41 +31,123 @@ def _consortium(away: np.ndarray, n: int = 300) -> tuple[Agreement, list[tuple[n
     return Agreement.of(terms), parts
 
 
+def _by_fifths(x: np.ndarray, y: np.ndarray, seed: list[int]) -> np.ndarray:
+    """Squared errors of least squares on four fifths, each fifth held out in turn."""
+    part, lost = np.random.default_rng(seed).permutation(len(y)) % 5, np.zeros(len(y))
+    for k in range(5):
+        fit = np.linalg.lstsq(x[part != k], y[part != k], rcond=None)[0]
+        lost[part == k] = (x[part == k] @ fit - y[part == k]) ** 2
+    return lost
+
+
 def test_an_owner_is_told_which_model_serves_its_own_records() -> None:
-    """Two alike, one far: the common model (given here: their pooled fit) serves the far one badly, finishing mends it."""
+    """Two alike, one far: the common model (given here: their pooled fit) serves the far one badly, its own mends it."""
     agreed, parts = _consortium(np.array([[0.0, 0, 0], [0.0, 0, 0], [2.0, -2.0, 0]]))
     problem = Problem.of(agreed, parts)
     pooled = np.linalg.lstsq(np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts]), rcond=None)[0]
     far = on_own_records(problem, 2, pooled[None], 3)
     assert far is not None
-    assert far.held_out == 60
-    out = _held_out(problem.unbounded[2], np.random.default_rng([3, 2, 17]))
     x, y = parts[2]
-    own = np.linalg.lstsq(x[~out], y[~out], rcond=None)[0]
-    assert far.alone == pytest.approx(np.mean((x[out] @ own - y[out]) ** 2), rel=1e-4)
-    assert far.together == pytest.approx(np.mean((x[out] @ pooled - y[out]) ** 2), rel=1e-9)
+    own = _by_fifths(x, y, [3, 2, 17])
+    assert far.held_out == 300
+    assert far.alone == pytest.approx(own.mean(), rel=1e-4)
+    assert far.together == pytest.approx(np.mean((x @ pooled - y) ** 2), rel=1e-9)
+    assert far.public is None
     assert far.together > 2.0 * far.alone
     assert far.personalized < 1.1 * far.alone
+    assert far.verdict.answer == "no"
 
 
-def test_it_is_reported_where_it_is_asked_for_and_only_there() -> None:
+def test_a_verdict_is_as_sure_as_the_records_and_the_runs_make_it() -> None:
+    """Against the normal law of the mean of paired differences, in each run; half of the runs are of no use."""
+    agreed, parts = _consortium(np.zeros((2, P)), n=60)
+    problem, (x, y) = Problem.of(agreed, parts), parts[0]
+    own, good = _by_fifths(x, y, [0, 0, 17]), (x @ TRUTH - y) ** 2
+    saved = own - good - 0.005 * own
+    expected = norm.cdf(saved.mean() / (saved.std() / np.sqrt(60)))
+    said = on_own_records(problem, 0, np.tile(TRUTH, (20, 1)))
+    assert said is not None
+    assert said.verdict.by == "common"
+    assert said.verdict.probability == pytest.approx(expected, abs=0.05)
+    assert said.verdict.gain == pytest.approx(1.0 - good.mean() / own.mean(), rel=0.2)
+    half = on_own_records(problem, 0, np.repeat([TRUTH, TRUTH + 3.0], 10, axis=0))
+    assert half is not None
+    assert half.together > 5.0 * said.together
+    assert half.verdict.by == "personalized" or half.verdict.probability == pytest.approx(expected / 2, abs=0.05)
+
+
+def test_the_public_rows_are_something_to_do_without_joining() -> None:
+    agreed, parts = _consortium(np.zeros((2, P)), n=25)
+    problem, x, y = Problem.of(agreed, parts), *parts[0]
+    alone = on_own_records(problem, 0, np.tile(TRUTH, (4, 1)))
+    beside = on_own_records(problem, 0, np.tile(TRUTH, (4, 1)), 0, TRUTH)
+    assert alone is not None
+    assert beside is not None
+    assert (alone.public, beside.public) == (None, beside.together)
+    assert alone.verdict.gain > 0.01
+    # What is left to gain is by personalizing the very model that the public rows give.
+    assert beside.verdict.gain <= 1e-9 + max(0.0, 1.1 * (1.0 - beside.personalized / beside.public))
+    own = _by_fifths(x, y, [0, 0, 17]).mean()
+    assert own > beside.public, "the public model is the better one of the two"
+
+
+def test_it_is_reported_where_the_goal_asks_for_it_or_somebody_does() -> None:
     agreed, parts = _consortium(np.zeros((2, P)), n=40)
-    plain = copriv.simulate(agreed, data=parts, runs=2, seed=1)
-    told = copriv.simulate(agreed, data=parts, runs=2, seed=1, own_records=True)
+    plain = copriv.simulate(agreed, data=parts, runs=2, seed=1, own_records=False)
+    told = copriv.simulate(agreed, data=parts, runs=2, seed=1)
     np.testing.assert_array_equal(plain.theta, told.theta)
-    assert "own" not in json.loads(plain.to_json())["owners"][0]
-    said = json.loads(told.to_json())["owners"][0]["own"]
-    assert set(said) == {"alone", "together", "personalized", "held_out"}
-    assert all(np.isfinite(value) for value in said.values())
+    silent, said = (json.loads(one.to_json())["owners"][0] for one in (plain, told))
+    assert "own" not in silent
+    assert silent["verdict"] is silent["probability"] is silent["on_own"] is None
+    assert set(said["own"]) == {"alone", "together", "personalized", "held_out", "public"}
+    assert said["own"]["public"] is None
+    assert (said["verdict"], said["probability"]) == (said["on_own"]["answer"], said["on_own"]["probability"])
     assert "own" in json.loads(told.merge([told]).to_json())["owners"][0]
+    for_all = agreed.replace(agreement={"goal": "common"})
+    common = copriv.simulate(for_all, data=parts, runs=2, seed=1)
+    asked = json.loads(common.to_json())
+    assert "own" not in asked["owners"][0]
+    assert asked["owners"][0]["verdict"] == asked["owners"][0]["on_all"]["answer"]
+    assert copriv.simulate(for_all, data=parts, runs=2, seed=1, own_records=True).owners[0].own is not None
+    many, tables = _consortium(np.zeros((21, P)), n=6)
+    assert copriv.simulate(many, data=tables, runs=1).owners[0].own is None, (
+        "each takes a while: only where it is asked for"
+    )
+
+
+@pytest.mark.parametrize("goal", ["own", "common"])
+def test_the_screen_names_the_question_and_every_answer(goal: str) -> None:
+    agreed, parts = _consortium(np.array([[0.0, 0, 0], [0.0, 0, 0], [2.0, -2.0, 0]]))
+    result = copriv.simulate(agreed.replace(agreement={"goal": goal}), data=parts, runs=3, seed=1)
+    said = [part for part in details(result) if isinstance(part, str)]
+    assert f'Asked (goal = "{goal}")' in said[1]
+    assert said[2] == result.verdict
+    assert "On everybody's records: " in result.verdict
+    table = next((part for part in details(result) if isinstance(part, Table) and "held out" in part.head), None)
+    assert (table is not None) is (goal == "own")
+    for owner in result.owners:
+        verdict = result.joining.owners[owner.name]
+        assert verdict == (result.on_own(owner) if goal == "own" else result.on_all(owner))
+        if table is not None:
+            row = next(row for row in table.rows if row[0] == owner.name)
+            assert row[-2] == f"{verdict.answer}, {100 * verdict.probability:.0f} %"
+    on_all = [result.on_all(owner) for owner in result.owners]
+    ψ = result.relative_fitness.runs[:, -1]
+    for owner, one in zip(result.owners, on_all, strict=True):
+        assert one is not None
+        assert owner.alone is not None
+        assert one.probability == np.mean((owner.alone - ψ) / (1.0 + owner.alone) >= 0.005)
 
 
 def test_a_person_is_held_out_whole_and_few_records_are_not_cut() -> None:
+    """Each person's rows are all alike and no other's: a model that saw one of them would know the others."""
     rng = np.random.default_rng(2)
-    persons = np.repeat(np.arange(20), 3)
-    raw = Records.of_persons(rng.normal(size=(60, P)), rng.normal(size=60), persons)
-    out = _held_out(raw, rng)
-    assert out.sum() == 12
-    assert all(len(set(out[persons == k])) == 1 for k in range(20))
+    persons = np.repeat(np.arange(40), 5)
+    X, y = rng.normal(size=(40, P))[persons], (10.0 * rng.normal(size=40))[persons]
+    agreed, _ = _consortium(np.zeros((1, P)), n=40)
+    agreed = agreed.replace(owner={"unit": "id"})
+    told = on_own_records(Problem.of(agreed, [Records.of_persons(X, y, persons)]), 0, np.zeros((1, P)))
+    assert told is not None
+    assert (told.held_out, told.alone > y.var()) == (200, True)
     agreed, parts = _consortium(np.zeros((2, P)), n=4)
     assert on_own_records(Problem.of(agreed, parts), 0, np.zeros((1, P))) is None

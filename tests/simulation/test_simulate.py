@@ -1,6 +1,7 @@
 """The simulation as a user meets it: repeatable, divisible into batches, honest about what it did."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,15 +42,16 @@ def agreed(rule: str = "A2", loss: str = "squared", **terms: object) -> Agreemen
 @pytest.mark.parametrize("loss", ["squared", "hinge"])
 def test_same_seed_same_result_and_batches_make_the_whole(rule, loss):
     agreement, tables = agreed(rule, loss), data(labels=loss == "hinge")
-    whole = simulate(agreement, tables, runs=7)
-    again = simulate(agreement, tables, runs=7, workers=1)
+    once = partial(simulate, agreement, tables, own_records=False)
+    whole = once(runs=7)
+    again = once(runs=7, workers=1)
     np.testing.assert_allclose(whole.theta, again.theta, atol=1e-10)
-    parts = [simulate(agreement, tables, runs=n, first_run=f) for f, n in ((0, 2), (2, 4), (6, 1))]
+    parts = [once(runs=n, first_run=f) for f, n in ((0, 2), (2, 4), (6, 1))]
     merged = parts[0].merge(parts[1:])
     np.testing.assert_allclose(merged.theta, whole.theta, atol=1e-10)
     np.testing.assert_allclose(merged.relative_fitness.runs, whole.relative_fitness.runs, atol=1e-10)
     assert merged.clipped == pytest.approx(whole.clipped)
-    assert not np.allclose(simulate(agreement, tables, runs=7, seed=6).theta, whole.theta)
+    assert not np.allclose(once(runs=7, seed=6).theta, whole.theta)
 
 
 def test_noise_has_the_agreed_scale_and_is_fresh_everywhere():
@@ -72,7 +74,20 @@ def test_json_has_the_contract_and_is_finite():
     assert required <= document.keys()
     assert {"k", "p25", "median", "p75", "mean", "final"} == document["relative_fitness"].keys()
     assert {"p25", "median", "p75", "mean"} == document["relative_fitness"]["final"].keys()
-    assert {"name", "records", "epsilon", "answers", "noise_scale", "alone"} == document["owners"][0].keys()
+    owner = {
+        "name",
+        "records",
+        "epsilon",
+        "answers",
+        "noise_scale",
+        "alone",
+        "verdict",
+        "probability",
+        "on_own",
+        "on_all",
+    }
+    assert owner <= document["owners"][0].keys() <= owner | {"own"}
+    assert {"goal", "worthwhile", "verdict", "public_only"} <= document.keys()
     assert document["owners"][0]["answers"] == 6
 
 

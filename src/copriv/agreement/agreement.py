@@ -130,12 +130,14 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     def to_toml(self) -> str:
         """The text of a file that `load` reads back with the same fingerprint."""
-        document = self.to_dict()
+        return "\n".join("\n".join([head, *table.values(), ""]) for head, table in self.lines(self.to_dict()))
+
+    @staticmethod
+    def lines(document: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+        """The tables of such a file: the head of each, and the line of each of its keys."""
         tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
         tables += [("[[owner]]", owner) for owner in document["owner"]]
-        return "\n".join(
-            "\n".join([head, *(f"{k} = {_toml(v)}" for k, v in table.items()), ""]) for head, table in tables
-        )
+        return [(head, {key: f"{key} = {_toml(value)}" for key, value in table.items()}) for head, table in tables]
 
     def _card(self) -> Card:
         terms, model, data = self.agreement, self.model, self.data

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from jaxtyping import Int
 
 from copriv.errors import DataError
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.types import Array
 
@@ -136,7 +137,9 @@ def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
             except (TypeError, ValueError, OverflowError, NotImplementedError):  # the last: days of pandas after 9999
                 wrong[k] = True
     rows = np.flatnonzero(wrong[place])
-    return values[place], (int(rows[0]), cells[place[rows[0]]]) if len(rows) else None
+    if not len(rows):
+        return values[place], None
+    return values[place], (int(rows[0]), cells[place[rows[0]]])
 
 
 def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
@@ -163,9 +166,10 @@ def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
 
 def day_of(value: Any) -> float:
     """Days since 1970-01-01 of one cell. Raises ValueError or OverflowError for a cell that is not a day."""
+    if not isinstance(value, date | str):
+        value = reading(value) or value
     if not isinstance(value, date):
-        text = None if isinstance(value, str) else reading(value)
-        value = datetime.fromisoformat(str(value).strip() if text is None else text)
+        value = datetime.fromisoformat(str(value).strip())
     if isinstance(value, datetime) and value.utcoffset() is not None:
         value = value.astimezone(UTC)
     return float(value.toordinal() - EPOCH)
@@ -183,13 +187,14 @@ def reading(value: object) -> str | None:
     if not isinstance(value, str | int | float | Decimal | np.integer | np.bool_):
         return None
     text = str(value).strip()
-    if text.lower() in ("true", "false"):
-        return "1" if text.lower() == "true" else "0"
+    text = {"true": "1", "false": "0"}.get(text.lower(), text)
     if whole := _WHOLE.fullmatch(text):
         return f"-{whole[2]}" if whole[1] == "-" and whole[2] != "0" else whole[2]
     if _PLAIN.fullmatch(text):
         number = float(text)
-        return str(int(number)) if number.is_integer() else repr(number)
+        if number.is_integer():
+            return str(int(number))
+        return repr(number)
     return text
 
 
@@ -249,12 +254,15 @@ def levels_of(
 
 def at(name: str, rows: np.ndarray, what: str) -> str:
     """Word a fault: names the first of these rows and counts the others."""
-    more = int(rows.sum()) - 1
-    others = f" (and {more} more {'row' if more == 1 else 'rows'})" if more else ""
-    return f"{name}, row {int(np.argmax(rows)) + 1}{others}: {what}"
+    first, more = f"{name}, row {int(np.argmax(rows)) + 1}", int(rows.sum()) - 1
+    if more:
+        first += f" (and {counted(more, 'more row')})"
+    return f"{first}: {what}"
 
 
 def shortened(names: Sequence[str]) -> str:
     """The first twelve names, and how many more."""
-    shown = ", ".join(printable(name, 60) for name in names[:12])
-    return shown if len(names) <= 12 else f"{shown}, and {len(names) - 12} more"
+    shown = [printable(name, 60) for name in names[:12]]
+    if len(names) > 12:
+        shown.append(f"and {len(names) - 12} more")
+    return ", ".join(shown)

@@ -57,8 +57,10 @@ class Column:
     def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
         """Its features, one column each; at most 1 in size unless the scaling is "none"."""
         read = self.read(series, on_violation)
-        made = read.values if scaling == "none" else self._scaled(read.values)
-        return replace(read, values=made if made.ndim == 2 else made[:, None])
+        made = read.values
+        if scaling != "none":
+            made = self._scaled(made)
+        return replace(read, values=made.reshape(len(made), -1))
 
     def _scaled(self, values: Array) -> Array:
         return values
@@ -124,8 +126,11 @@ class Number(Column):
             advice = "fill it in, leave the row out, or declare what missing counts as"
             problems.append(at(self.name, absent, f"is missing; {advice}"))
         # Infinity is no number that has a nearest bound: it is refused below, as is NaN above.
-        clamp = self.clamp or on_violation == "clamp"
-        low, high = self.low if clamp else -math.inf, self.high if clamp or self.cap else math.inf
+        low, high = -math.inf, math.inf
+        if self.cap:
+            high = self.high
+        if self.clamp or on_violation == "clamp":
+            low, high = self.low, self.high
         kept = np.where(np.isfinite(values), np.clip(values, low, high), values)
         for outside, side, bound in ((kept < self.low, "below", self.low), (kept > self.high, "above", self.high)):
             if outside.any():
@@ -223,7 +228,9 @@ class Category(Column, Shown):
 
     def _scaled(self, values: Array) -> Array:
         K = len(self.levels)
-        return (values + 1) / K if self.ordered else (values[:, None] == np.arange(K)).astype(np.float64)
+        if self.ordered:
+            return (values + 1) / K
+        return np.asarray(values[:, None] == np.arange(K), dtype=np.float64)
 
 
 TRUE, FALSE = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")

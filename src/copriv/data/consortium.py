@@ -20,13 +20,14 @@ from copriv.data import datasets
 from copriv.data.cells import persons
 from copriv.data.dealing import Rows, deal
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample
+from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample, public_table
 from copriv.data.schema import EncodedTable, OnViolation, Schema
 from copriv.data.source import Source
 from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
+from copriv.formatting.numbers import counted
 from copriv.model.records import Records
 from copriv.validation import count, non_negative
 
@@ -88,6 +89,7 @@ def load_consortium(
     held_out: so many private rows, or persons, are no owner's. A person who has a public row, or one held out, is left
         out of the owners' records.
     opened: the same data set at the same path, where it is at hand: it is not read again.
+    A table of one's own of which there are public rows alone is simulated on these: all owners' records are drawn from them.
     options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
     Raises DataError, naming the column and row, or what does not fit the table.
@@ -96,7 +98,9 @@ def load_consortium(
     >>> load_consortium("lending-embedded", [300], components=3, public_rows=200).owners[0].n_parameters
     3
     """
-    agreed = replace(DataSpecification(dataset) if isinstance(dataset, str) else dataset, **options)
+    if isinstance(dataset, str):
+        dataset = DataSpecification(dataset)
+    agreed = replace(dataset, **options)
     sizes = [count(f"records[{i}]", n) for i, n in enumerate(records)]
     count("held_out", held_out, least=0)
     if not sizes:
@@ -104,7 +108,10 @@ def load_consortium(
     shown = agreed.public_rows or PUBLIC_ROWS
     if agreed.public is not None:
         shown = 0
-    if opened is None:
+    stand_in = agreed.public is not None and agreed.path is None and datasets.named(agreed.dataset).own_columns
+    if opened is None and stand_in:
+        opened = Opened.of(public_table(agreed))
+    elif opened is None:
         opened = Opened.of(agreed.open(shown + held_out + sum(sizes)))
     if agreed.public is None and agreed.public_rows is None and datasets.named(agreed.dataset).own_columns:
         raise DataError(
@@ -118,7 +125,8 @@ def load_consortium(
         which = f"the last {len(dealt.public):,} public"
     else:
         sample = load_sample(agreed)
-        dealt = deal(source, encoded.unit, sizes, 0, held_out, agreed.seed, _known(source, sample))
+        known = None if stand_in else _known(source, sample)
+        dealt = deal(source, encoded.unit, sizes, 0, held_out, agreed.seed, known)
         which = f"public are {sample.words}"
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)
@@ -130,22 +138,29 @@ def load_consortium(
         parts = [preparation.records(mapped.at(rows[times == one])) for one in often]
         return Records.concatenate(parts, often.astype(np.float64)).distinct()
 
-    names = source.schema.feature_names if preparation.dictionary is None else preparation.dictionary.names
+    names = source.schema.feature_names
+    if preparation.dictionary is not None:
+        names = preparation.dictionary.names
+    kind: Literal["real", "resampled", "simulated"] = source.kind
     how = "in disjoint slices, not resampled"
     if dealt.resampled:
+        if kind == "real":
+            kind = "resampled"
         how = f"resampled: drawn with replacement from {dealt.units:,} {source.kind} ones, seed {agreed.seed}"
     table = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
     what = "records" if source.schema.unit is None else "persons"
-    owners = f"{len(sizes)} {'owner' if len(sizes) == 1 else 'owners'}"
+    here = ""
+    if stand_in:
+        here = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
     return Consortium(
         owners=tuple(hand(*dealt_to) for dealt_to in dealt.hands),
         public=sample.records,
         public_table=sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
-        feature_names=(*names, "intercept") if preparation.intercept else names,
-        source="simulated" if source.kind == "simulated" else "resampled" if dealt.resampled else "real",
-        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {owners}, {how}.",
+        feature_names=names + ("intercept",) * preparation.intercept,
+        source=kind,
+        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {counted(len(sizes), 'owner')}, {how}.{here}",
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )

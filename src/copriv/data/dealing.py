@@ -78,7 +78,9 @@ def deal(
 def _order(source: Source) -> Rows:
     """Rows in the order in which they are dealt: files that come sorted are shuffled by one seed, whatever the run's seed."""
     rows = len(source.table)
-    return np.random.default_rng(20_151_231).permutation(rows) if source.shuffled else np.arange(rows)
+    if source.shuffled:
+        return np.random.default_rng(20_151_231).permutation(rows)
+    return np.arange(rows)
 
 
 def _cut(
@@ -113,8 +115,10 @@ def _cut(
 def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
     """The half-open range of units, [from, to), that each owner's are taken from."""
     ends = np.cumsum([0, *sizes])
+    if not grouped and ends[-1] > units:
+        return [(0, units)] * len(sizes)
     if not grouped:
-        return list(pairwise(ends.tolist())) if ends[-1] <= units else [(0, units)] * len(sizes)
+        return list(pairwise(ends.tolist()))
     # Rows sorted by group: shares in proportion to the owners' sizes, so that owners cover all groups and differ.
     if ends[-1] <= units:
         return list(pairwise((ends * units // ends[-1]).tolist()))

@@ -80,7 +80,9 @@ class PublicDictionary(Shown):
         count("components", components)
         positive("mean_square", mean_square)
         rows, columns = z.shape
-        mean = z.mean(axis=0) if centred else np.zeros(columns)
+        mean = np.zeros(columns)
+        if centred:
+            mean = z.mean(axis=0)
         z = z - mean
         eigenvalues, vectors = np.linalg.eigh(z.T @ z / rows)
         largest = np.argsort(-eigenvalues, kind="stable")[:components]

@@ -36,7 +36,7 @@ class Tail:
         """The upper tail of a sample: of its largest tenth, but at least ten rows and at most a hundred."""
         order = np.sort(np.asarray(sizes, dtype=np.float64))
         k = int(np.clip(len(order) // 10, min(10, max(len(order) // 2, 1)), 100))
-        u = float(order[-k - 1]) if len(order) > k else float(order[0])
+        u = float(order[max(len(order) - k - 1, 0)])
         y = order[-k:] - u
         a0 = float(y.mean())
         if not a0 > 0:

@@ -73,7 +73,9 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
     if source is None and not again and found(name) is not None:
         check_record(kept)
         return kept
-    address = remote.address if source is None else str(source)
+    address = remote.address
+    if source is not None:
+        address = str(source)
     if address is None:
         raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
@@ -167,8 +169,11 @@ def _card_table(raw: Path, made: Path) -> None:
                     names.append(words[1].strip("'\""))
                 if words and words[0].lower() == "@data":
                     break
-            read = pa.csv.ReadOptions(column_names=names, skip_rows=header) if names else pa.csv.ReadOptions()
-            table = pa.csv.read_csv(raw, read, pa.csv.ParseOptions(quote_char="'" if names else '"'))
+            read, parse = pa.csv.ReadOptions(), pa.csv.ParseOptions()
+            if names:
+                read = pa.csv.ReadOptions(column_names=names, skip_rows=header)
+                parse = pa.csv.ParseOptions(quote_char="'")
+            table = pa.csv.read_csv(raw, read, parse)
     column = table.column("Class")
     if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type):
         text = pa.compute.utf8_trim(column.cast(pa.string()), "'\" ")

@@ -68,7 +68,9 @@ def _difference(have: Sequence[str], wanted: Sequence[str]) -> str:
     lacking, strange = [repr(n) for n in wanted if n not in have], [repr(n) for n in have if n not in wanted]
     if lacking:
         return f"lacks {listed(lacking, 8)}"
-    return f"has {listed(strange, 8)}" if strange else ""
+    if strange:
+        return f"has {listed(strange, 8)}"
+    return ""
 
 
 def _frame(name: str, part: Any) -> nw.DataFrame[Any] | None:
@@ -94,7 +96,9 @@ def _column(cells: nw.Series[Any]) -> Array:
             f"{cells.name}: is not a column of numbers ({cells.dtype}); encode it first, or declare the columns in the "
             "agreement's [data] and give tables as files"
         )
-    return numbers(cells.cast(nw.Int8) if cells.dtype == nw.Boolean else cells)[0]
+    if cells.dtype == nw.Boolean:
+        cells = cells.cast(nw.Int8)
+    return numbers(cells)[0]
 
 
 def _shown(value: Any) -> str:

@@ -10,7 +10,9 @@ public number that some mechanisms need, and under which a record that is longer
 (docs/decisions/0005-long-records-count-less.md).
 """
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.data import datasets
+from copriv.data.cells import absent
 from copriv.data.dealing import Rows, public_rows_of
 from copriv.data.dictionary import MEAN_SQUARE, PublicDictionary
 from copriv.data.extreme_values import Tail
@@ -26,7 +29,7 @@ from copriv.data.source import Source, is_published
 from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table, column_names, read_table
 from copriv.errors import DataError
-from copriv.formatting.sanitize import label
+from copriv.formatting.sanitize import label, says_nothing
 from copriv.model.records import Records
 from copriv.types import Array
 from copriv.validation import non_negative
@@ -74,8 +77,9 @@ class Preparation:
         if agreed.fourier_features is not None and (dictionary is None or dictionary.waves is None):
             plain = dictionary or PublicDictionary.identity(rows.shape[1])
             dictionary = plain.with_waves(rows, agreed.fourier_features, agreed.fourier_width, agreed.seed)
-        made = cls(dictionary, None, agreed.intercept, agreed.unit_records)
-        longest = np.inf if dictionary is None else dictionary.longest
+        made, longest = cls(dictionary, None, agreed.intercept, agreed.unit_records), np.inf
+        if dictionary is not None:
+            longest = dictionary.longest
         return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
@@ -86,9 +90,12 @@ class Preparation:
 
     def records(self, mapped: EncodedTable) -> Records:
         """Make records of mapped rows; rows of one person share a weight."""
-        x, y, unit = mapped.features, mapped.target, mapped.unit
-        made = Records.of(x, y) if unit is None else Records.of_persons(x, y, unit, self.unit_records)
-        return made.with_intercept() if self.intercept else made
+        made = Records.of(mapped.features, mapped.target)
+        if mapped.unit is not None:
+            made = Records.of_persons(mapped.features, mapped.target, mapped.unit, self.unit_records)
+        if self.intercept:
+            made = made.with_intercept()
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,27 +112,33 @@ class Sample:
     """Which rows of which table."""
     strata: tuple[str, ...] | None = None
     """Whose each row is, where a column says it."""
+    levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Column → level → how many rows, of the columns whose mix is known."""
 
     @classmethod
     def of(cls, source: Source, rows: Rows, encoded: EncodedTable, agreed: DataSpecification) -> "Sample":
         """Made of these rows of a table. Raises DataError where they are too few for the components."""
         preparation = Preparation.from_public(encoded, agreed)
         records = preparation.records(preparation.mapped(encoded))
-        whole = len(source.table)
-        which = f"all {whole:,} rows" if len(rows) == whole else f"the last {len(rows):,} of {whole:,} rows"
+        which = f"all {len(rows):,} rows"
+        if len(rows) < len(source.table):
+            which = f"the last {len(rows):,} of {len(source.table):,} rows"
         return cls(source.table[rows.tolist()], source.schema, preparation, records, f"{which} of {source.words}")
 
 
-def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | None = None) -> Sample:
+def load_sample(
+    agreed: DataSpecification, *, beside: int = 1, strata: str | None = None, mix: Collection[str] = ()
+) -> Sample:
     """Read and prepare the public rows; no other row is encoded.
 
     beside: how many private rows a simulated table has besides.
     strata: the column that says whose each public row is.
+    mix: more columns whose levels are to be counted.
     Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
     private ones: that table is not opened.
     """
     if agreed.public is not None:
-        source = _public_table(agreed)
+        source = public_table(agreed)
         last = agreed.public_rows or len(source.table)
     else:
         kind, path = datasets.named(agreed.dataset), agreed.file
@@ -138,19 +151,29 @@ def load_sample(agreed: DataSpecification, *, beside: int = 1, strata: str | Non
             raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
         last = agreed.public_rows or PUBLIC_ROWS
         source = agreed.open(last + beside)
-    if strata is not None and strata not in source.table.columns:
-        if source.file is None or strata not in column_names(source.file):
-            raise DataError(
-                f"data.strata: the public table has no column {strata!r}; name the one that says whose each row is"
-            )
-        source = replace(source, table=source.table.with_columns(read_table(source.file, [strata])[strata]))
+    wanted = dict.fromkeys(mix, "mix") | ({} if strata is None else {strata: "strata"})
+    for column, key in wanted.items():
+        if column in source.table.columns:
+            continue
+        if source.file is None or column not in column_names(source.file):
+            says = "says whose each row is" if key == "strata" else "has these levels"
+            raise DataError(f"data.{key}: the public table has no column {column!r}; name the one that {says}")
+        source = replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
     at = public_rows_of(source, last)
     try:
         encoded = source.schema.encode(source.table[at.tolist()])
     except DataError as error:
         raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
     sample = Sample.of(source, at, encoded, agreed)
-    return sample if strata is None else replace(sample, strata=strata_of(sample.table, strata))
+    levels = {column: Counter(map(_level, sample.table[column].to_list())) for column in mix}
+    if strata is None:
+        return replace(sample, levels=levels)
+    return replace(sample, levels=levels, strata=strata_of(sample.table, strata))
+
+
+def _level(cell: object) -> str:
+    """A cell's level in `data.mix`; missing ones are of the level "missing"."""
+    return "missing" if absent(cell) else label(cell)
 
 
 def strata_of(source: object, column: str) -> tuple[str, ...] | None:
@@ -161,7 +184,7 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
     if column not in column_names(source):
         return None
     labels = read_table(source, [column])[column].to_list()
-    silent = [k for k, one in enumerate(labels) if one is None or one != one or one == ""]
+    silent = [k for k, one in enumerate(labels) if says_nothing(one)]
     if silent:
         raise DataError(
             f"data.strata: public row {silent[0] + 1} has no {column} ({len(silent)} in all); leave such rows out"
@@ -169,8 +192,11 @@ def strata_of(source: object, column: str) -> tuple[str, ...] | None:
     return tuple(label(one) for one in labels)
 
 
-def _public_table(agreed: DataSpecification) -> Source:
-    """Open the table of public rows, which need not have the column that names the person."""
+def public_table(agreed: DataSpecification) -> Source:
+    """Open the table of public rows, which need not have the column that names the person.
+
+    Raises DataError where its columns are not known.
+    """
     if isinstance(agreed.public, str | Path):
         source = replace(agreed, dataset=datasets.named(agreed.dataset).read_from, path=agreed.public).open(0)
     elif agreed.schema is None:

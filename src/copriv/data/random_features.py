@@ -120,8 +120,9 @@ def _median_distance(rows: Float[Array, "records columns"]) -> float:
     some = rows[:: max(1, -(-len(rows) // 1_000))]
     squares = np.square(some).sum(axis=1)
     apart = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
-    pairs = apart[np.triu_indices(len(some), 1)]
-    found = float(np.median(np.sqrt(np.maximum(pairs, 0.0)))) if len(pairs) else 0.0
+    pairs, found = apart[np.triu_indices(len(some), 1)], 0.0
+    if len(pairs):
+        found = float(np.median(np.sqrt(np.maximum(pairs, 0.0))))
     if not found > 0:
         raise DataError(
             "data.fourier_width: most public rows are alike, so no width follows from them; give it as a number"

@@ -107,9 +107,8 @@ def sha256(path: Path) -> str:
 
 def data_folder() -> Path:
     """COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
-    given = os.environ.get("COPRIV_DATA_FOLDER")
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(given) if given else (Path(cache) if cache else Path.home() / ".cache") / "copriv"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("COPRIV_DATA_FOLDER") or cache / "copriv")
 
 
 def record_of(path: Path) -> Path:

@@ -55,12 +55,14 @@ def stream_sql(
     address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
 ) -> Callable[[], Iterator[pa.Table]]:
     """Passes over the rows of a query, `rows` at a time (None: all); each pass asks the data base anew. As `read_sql`."""
-    passed = _duckdb if address.startswith("duckdb:") else _postgresql
+    passed = _postgresql
+    if address.startswith("duckdb:"):
+        passed = _duckdb
 
     def one_pass() -> Iterator[pa.Table]:
         for table in passed(address, query, rows):
-            names = table.column_names
-            yield table if columns is None else table.select([name for name in names if name in set(columns)])
+            chosen = [name for name in table.column_names if columns is None or name in set(columns)]
+            yield table.select(chosen)
 
     return one_pass
 

@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from copriv.errors import DataError
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import printable
 from copriv.model.records import BLOCK
 
@@ -149,8 +150,7 @@ def _odd_row(path: Path) -> str:
                 if reader.line_num > line:
                     return _not_one_line(line)
                 if len(row) != len(header):
-                    cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
-                    return f"line {line} has {cells}, and the header {len(header)}"
+                    return f"line {line} has {counted(len(row), 'cell')}, and the header {len(header)}"
                 for name, cell in zip(header, row, strict=True):
                     if broken := re.search("[\udc80-\udcff]", cell):
                         return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"
@@ -167,12 +167,14 @@ def _is_csv(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
+_OPEN = re.compile(r'(?:(?:"(?:[^"]|"")*+"[^,]*+|[^",][^,]*+)?,)*+"(?:[^"]|"")*+')
+"""A line whose last cell begins with a quote that is not closed."""
 # Without it arrow's blocks end at any line end, and what a cell with one becomes is not defined.
 _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
 def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions) -> Iterator[pa.Table]:
-    """Read the rows of a CSV file. Raises DataError after the last one if there are fewer rows than non-empty lines."""
+    """Read the rows of a CSV file. Raises DataError after the last one if one of them was not one line."""
     text = dict.fromkeys(columns, pa.string())
     convert = pa.csv.ConvertOptions(include_columns=list(columns), column_types=text, strings_can_be_null=False)
     rows = 0
@@ -181,10 +183,15 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
         for batch in reader:
             rows += batch.num_rows
             yield pa.Table.from_batches([batch])
+    lines, last = 0, (1, "")
     with path.open(encoding="latin-1") as file:
-        lines = sum(line != "\n" for line in file)
+        for line in enumerate(file, 1):
+            if line[1] != "\n":
+                lines, last = lines + 1, line
     if lines != rows + 1:
         raise DataError(f"{path}: {_odd_row(path) or f'has {lines - 1} lines and {rows} rows'}; export it again")
+    if _OPEN.fullmatch(last[1].rstrip("\n")):  # there are no rows after it that it could take in
+        raise DataError(f"{path}: {_not_one_line(last[0])}; export it again")
 
 
 def _names(path: Path) -> list[str]:

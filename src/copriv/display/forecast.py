@@ -3,11 +3,13 @@
 import textwrap
 from collections.abc import Sequence
 
-from copriv.display.verdict import advice, names, of_forecast
+from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
+from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
+from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number, times
 from copriv.formatting.sanitize import printable
@@ -60,8 +62,11 @@ def owners(outlook: Forecast) -> Table:
 
 
 def notes(outlook: Forecast) -> list[str]:
-    """What was assumed because nobody has said otherwise, and what the agreed terms do not keep."""
-    agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, []
+    """What was planned and assumed because nobody has said otherwise, and what the agreed terms do not keep."""
+    agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
+    if outlook.agreed.words != AS_AGREED:
+        answers = counted(agreed.answers, "answer")
+        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -260,6 +265,11 @@ def about_coalitions(outlook: Forecast) -> list[str]:
     return said
 
 
+def hardly_changes(at: Sequence[AtHeterogeneity]) -> bool:
+    """Whether terms cost the same, up to a tenth, however unlike the owners are; also where nothing was tried."""
+    return not at or max(one.median for one in at) < 1.1 * min(one.median for one in at)
+
+
 def about_heterogeneity(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
     u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
@@ -275,7 +285,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
         f"{source}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
         f"({percent(u.low)} to {percent(u.high)})."
     ]
-    if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
+    if at and hardly_changes(at):
         lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
     elif at:
         told = ", ".join(

@@ -24,13 +24,26 @@ def details(result: Simulation) -> list[str | Table]:
     clipped = f"{percent(result.clipped)} of the records' gradients were clipped."
     return [
         result.description,
+        question(result),
         of_simulation(result),
+        *([_own_records(result)] if any(owner.own is not None for owner in result.owners) else []),
         ended(result.relative_fitness),
         *([clipped] if result.clipped > 0 else []),
         _owners(result),
         *(f"Note: {note}." for note in notes(result)),
-        *([_own_records(result)] if any(owner.own is not None for owner in result.owners) else []),
     ]
+
+
+def question(result: Simulation) -> str:
+    """What was asked of the runs, as the agreement's goal has it."""
+    if result.goal == "common":
+        return 'Asked (goal = "common"): are everybody\'s records predicted better by joining than without?'
+    asked = 'Asked (goal = "own"): are an owner\'s own records predicted better by joining than without?'
+    if any(owner.own is not None for owner in result.owners):
+        return f"{asked} Judged on its records, each fifth of them held out in turn."
+    return (
+        f"{asked} Not judged here: --own-records (own_records=True) does, each fifth of its records held out in turn."
+    )
 
 
 def fitness_card(ψ: RelativeFitness) -> Card:
@@ -66,14 +79,18 @@ def _owners(result: Simulation) -> Table:
 
 
 def _own_records(result: Simulation) -> Table:
-    """Loss on records of its own that an owner held out, for each of the three models that it may use."""
-    return Table.of(
-        ("on its own held-out records", "rows", "its own model", "the common one", "personalized at home"),
-        [(owner.name, owner.own) for owner in result.owners if owner.own is not None],
-        lambda one: (
-            one[0],
-            f"{one[1].held_out:,}",
-            *map(plain_number, (one[1].alone, one[1].together, one[1].personalized)),
-        ),
-        "owners",
-    )
+    """Loss on an owner's records where they were held out, for each model that it may have, and whether joining pays."""
+
+    def cells(owner: OwnerOutcome) -> tuple[str, ...]:
+        own = owner.own
+        if own is None:
+            return owner.name, *("-",) * 7
+        said = own.verdict
+        losses = (own.alone, own.public, own.together, own.personalized)
+        models = ("-" if loss is None else plain_number(loss) for loss in losses)
+        pays = f"{said.answer}, {100 * said.probability:.0f} %"
+        return owner.name, f"{own.held_out:,}", *models, pays, percent(round(said.gain, 4))
+
+    models = ("own model", "public rows'", "common", "at home")
+    head = ("loss on own rows", "held out", *models, "pays, probability", "better by")
+    return Table.of(head, result.owners, cells, "owners")

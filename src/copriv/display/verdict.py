@@ -6,60 +6,76 @@ from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range
 from copriv.formatting.sanitize import printable
+from copriv.problem.verdict import Verdict
 from copriv.simulation import Simulation
 
 
 def of_forecast(outlook: Forecast) -> str:
     """For whom joining pays and by how much, for whom it is open and what would settle it, how sure that is, what to mind."""
-    verdict = outlook.joining
-    gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
-    said = [_paying(outlook, gain)] if gain else []
-    said += [_open(outlook, even)] if even else []
-    if rest:
-        said.append(_not_paying(outlook, rest, alone=not gain and not even))
-    if not even:
-        least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
-        each = "That" if len(verdict.owners) == 1 else "For each owner that"
-        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
-    said.append(
-        f"On everybody's records: {percent(outlook.together)} above the best possible together, "
-        f"{percent(outlook.public_only)} by the public rows alone."
-    )
-    if gain and verdict.only_as_recommended:
-        agreed = percent(outlook.agreed.relative_fitness.end["median"])
-        said.append(f"Not as it is agreed: those terms reach {agreed}.")
-    if gain:
-        said += _at_whose_expense(outlook)
+    said = [answer(outlook), *qualified(outlook)]
     caution = outlook.caution
     return " ".join([*said, *([caution] if caution else [])])
 
 
-def _paying(outlook: Forecast, gain: Sequence[str]) -> str:
+def answer(outlook: Forecast) -> str:
+    """The verdict itself: for whom joining pays and by how much, for whom not, for whom it is open, and how sure that is."""
+    return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
+
+
+def qualified(outlook: Forecast) -> list[str]:
+    """What goes with the verdict: everybody's records, terms under which it would not hold, and whom it costs."""
+    verdict = outlook.joining
+    said = [
+        f"On everybody's records: {percent(outlook.together)} above the best possible together, "
+        f"{percent(outlook.public_only)} by the public rows alone."
+    ]
+    if verdict.names("yes"):
+        if verdict.only_as_recommended:
+            agreed = percent(outlook.agreed.relative_fitness.end["median"])
+            said.append(f"Not as it is agreed: those terms reach {agreed}.")
+        said += _at_whose_expense(outlook)
+    return said
+
+
+def _answer(verdict: Verdict, worthwhile: float) -> str:
+    gain, even, rest = (verdict.names(answer) for answer in ("yes", "open", "no"))
+    said = [_paying(verdict, gain)] if gain else []
+    said += [_open(verdict, even)] if even else []
+    if rest:
+        said.append(_not_paying(verdict, rest, worthwhile, alone=not gain and not even))
+    if not even:
+        least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
+        each = "That" if len(verdict.owners) == 1 else "For each owner that"
+        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
+    return " ".join(said)
+
+
+def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
     """Who gains, on which records, by how much and by which model."""
-    won = [outlook.joining.owners[name] for name in gain]
-    who = "everybody" if len(gain) == len(outlook.joining.owners) > 1 else names(gain)
-    records = "everybody's" if outlook.goal == "common" else "their own" if len(gain) > 1 else "its own"
+    won = [verdict.owners[name] for name in gain]
+    who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
+    records = "everybody's" if verdict.goal == "common" else "their own" if len(gain) > 1 else "its own"
     at_home = ", with the common model personalized at home" if {one.by for one in won} == {"personalized"} else ""
     better = percent_range(*ends([one.gain for one in won]))
     return f"Joining pays for {who}: {records} records would be predicted {better} better{at_home}."
 
 
-def _not_paying(outlook: Forecast, rest: Sequence[str], alone: bool) -> str:
+def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone: bool) -> str:
     """Who gains nothing that counts."""
     if not alone:
         return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
-    who = "anybody" if len(outlook.joining.owners) > 1 else names(rest)
-    records = "everybody's" if outlook.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
-    least, would = percent(outlook.agreed.agreement.worthwhile), "would" if records == "nobody's own" else "would not"
+    who = "anybody" if len(verdict.owners) > 1 else names(rest)
+    records = "everybody's" if verdict.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
+    would = "would" if records == "nobody's own" else "would not"
     return (
-        f"Joining does not pay for {who}: {records} records {would} be predicted {least} better. Raise the budgets, bring more "
-        "records, or do not train together."
+        f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better. Raise the "
+        "budgets, bring more records, or do not train together."
     )
 
 
-def _open(outlook: Forecast, even: Sequence[str]) -> str:
+def _open(verdict: Verdict, even: Sequence[str]) -> str:
     """Who may gain, what that depends on, and what would settle it."""
-    found = [outlook.joining.owners[name] for name in even]
+    found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     if not pairs:
         chance = percent_range(*ends([one.probability for one in found]))
@@ -106,6 +122,18 @@ def caution(outlook: Forecast) -> str | None:
     return " ".join(said) or None
 
 
+def assumption(outlook: Forecast) -> str:
+    """That the public rows are a random sample, and where they are seen not to be one."""
+    said = ["This holds if the public rows are a random sample of all owners' records."]
+    for mix in (one for one in outlook.public_mix if one.differs):
+        level = mix.levels[0]
+        said.append(
+            f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
+            f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
+        )
+    return " ".join(said)
+
+
 def advice(plan: Plan) -> str | None:
     """Why nobody should start with this plan, or why that is open; None where it is worth it."""
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best one"
@@ -124,25 +152,15 @@ def advice(plan: Plan) -> str | None:
 
 
 def of_simulation(result: Simulation) -> str:
-    """For whom joining paid, and by how much."""
-    privately = ", with privacy," if result.bound_enforced else ""
-    together = percent(result.relative_fitness.final["median"])
-    shared = f"together{privately} they get a model that is {together} worse than the best one"
-    alone = {owner.name: owner.alone for owner in result.owners if owner.alone is not None}
-    paid = result.better_together
-    others = [name for name in alone if name not in paid]
-    if not alone:
-        return f"{shared[0].upper()}{shared[1:]}."
-    if not paid:
-        return f"Joining pays for none of the owners: {shared}, and each alone is at most {percent(max(alone.values()))} worse."
-    gain = percent_range(*ends([alone[name] for name in paid]))
-    if not others:
-        return f"Joining pays for every owner: {shared}, and alone theirs are {gain} worse."
-    has = "has" if len(others) == 1 else "have"
-    return (
-        f"Joining pays for {listed(paid)}, not for {listed(others)}: {shared}, where {listed(paid)} alone would be {gain} "
-        f"worse and {listed(others)} {has} a model that is {percent_range(*ends([alone[name] for name in others]))} worse."
-    )
+    """For whom joining paid, by how much, how sure that is, and what each model costs on everybody's records."""
+    verdict = result.joining
+    said = [_answer(verdict, result.worthwhile)] if verdict.owners else ["Whether joining pays was not judged."]
+    privately = ", with privacy" if result.bound_enforced else ""
+    costs = [f"{percent(result.relative_fitness.final['median'])} above the best possible together{privately}"]
+    alone = [owner.alone for owner in result.owners if owner.alone is not None]
+    costs += [f"{percent_range(*ends(alone))} alone"] if alone else []
+    costs += [f"{percent(result.public_only)} by the public rows alone"] if result.public_only is not None else []
+    return " ".join([*said, f"On everybody's records: {', '.join(costs)}."])
 
 
 def of_own_learners(outlook: OwnLearnersForecast) -> str:

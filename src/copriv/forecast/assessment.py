@@ -36,6 +36,8 @@ from copriv.types import Array
 WORLDS = 32
 """With fewer, the 5 % quantile would be the smallest draw."""
 RUNS = 128
+AS_AGREED = "as agreed"
+"""What terms are called of which nothing was left to be planned."""
 ERRORS = 2.0
 """Standard errors, by the bootstrap over draws of worlds, within which two costs are not told apart."""
 

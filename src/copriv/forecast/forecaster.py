@@ -14,7 +14,7 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.errors import UsageError
-from copriv.forecast.assessment import ERRORS, RUNS, WORLDS, Comparison, Run, assess, relative_error
+from copriv.forecast.assessment import AS_AGREED, ERRORS, RUNS, WORLDS, Comparison, Run, assess, relative_error
 from copriv.forecast.bounds import bounds_of
 from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.generalisation import generalisation_of
@@ -23,13 +23,14 @@ from copriv.forecast.quantiles import quantiles
 from copriv.forecast.rare_records import Unseen
 from copriv.forecast.result import AtHeterogeneity, Forecast
 from copriv.forecast.standalone_models import WithoutJoining
-from copriv.forecast.verdict import Asked
 from copriv.model.threads import one_thread
 from copriv.plan import Plan, leaves_open, plan
-from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds
+from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
+from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import psi
 from copriv.problem import Problem
+from copriv.problem.verdict import Asked
 from copriv.types import Loss
 from copriv.validation import count
 
@@ -84,7 +85,7 @@ def forecast(
 
     best = planned(keep=False)
     report(1, 4)
-    settled, words = problem.terms, "as agreed"
+    settled, words = problem.terms, AS_AGREED
     if still_open:
         kept = planned(keep=True)
         settled, words = kept.agreement, kept.choice.describe()
@@ -162,6 +163,7 @@ def forecast(
         description=problem.description,
         heterogeneity=heterogeneity,
         at_heterogeneity=tuple(at_levels),
+        public_mix=public_mixes(problem, not heterogeneity.alike and laws_of(sample) is not None),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
     )

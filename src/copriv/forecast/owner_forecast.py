@@ -16,8 +16,8 @@ from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.shapley import shapley_values
 from copriv.forecast.standalone_models import OwnRecords, WithoutJoining
-from copriv.forecast.verdict import Answer, Asked, OwnerVerdict
 from copriv.formatting.cards import Shown
+from copriv.problem.verdict import Answer, Asked, OwnerVerdict
 
 
 @dataclass(frozen=True)

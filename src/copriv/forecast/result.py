@@ -13,13 +13,14 @@ from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.verdict import Goal, Outcome, Verdict
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import json_ready
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
+from copriv.populations.public_mix import PublicMix
+from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
@@ -54,6 +55,7 @@ class Forecast(Shown, Framed, Drawn):
         "break-even": "copriv.pictures.forecast:break_even",
         "curves": "copriv.pictures.forecast:curves",
         "heterogeneity": "copriv.pictures.forecast:by_heterogeneity",
+        "own-records": "copriv.pictures.forecast:on_own_records",
     }
 
     agreed: Assessment
@@ -87,6 +89,8 @@ class Forecast(Shown, Framed, Drawn):
     """The fitness is a mean squared error, which has a root that people know."""
     generalisation: Generalisation
     """The same costs on new records of the owners."""
+    public_mix: tuple[PublicMix, ...]
+    """Columns in which the public rows can be held against the owners' records."""
     unseen: Unseen | None
     """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
 
@@ -166,6 +170,11 @@ class Forecast(Shown, Framed, Drawn):
         return said
 
     @property
+    def assumption(self) -> str:
+        """What must hold of the public rows, and the evidence against it that is at hand."""
+        return str(above("copriv.display.verdict:assumption")(self))
+
+    @property
     def verdict(self) -> str:
         """A few sentences for the people who decide."""
         return str(above("copriv.display.verdict:of_forecast")(self))
@@ -208,6 +217,8 @@ class Forecast(Shown, Framed, Drawn):
             "owners": [
                 {**vars(o), "own": vars(o.own), "on_own": _told(o.on_own), "on_all": _told(o.on_all)} for o in self.owners
             ],
+            "assumption": self.assumption,
+            "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.forecast.assessment import Assessment
-from copriv.forecast.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
+from copriv.forecast.quantiles import quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, best_on, psi
+from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
 from copriv.types import Array
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 import unicodedata
+from typing import Any
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Controls, formats (which turn the direction of writing), halves of characters, private and unknown ones, ends of lines."""
@@ -16,7 +17,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def printable(text: str, most: int = 500) -> str:
     """The text on one line, what cannot be seen as \\x1b, at most so many characters."""
     shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN or _BLANK.match(c) else c for c in text[:most])
-    return shown if len(shown) <= most and len(text) <= most else shown[: most - 1] + "…"
+    if max(len(shown), len(text)) > most:
+        return shown[: most - 1] + "…"
+    return shown
 
 
 def cell(text: str) -> str:
@@ -26,7 +29,9 @@ def cell(text: str) -> str:
     a number such as -1 stays as it is.
     """
     shown = printable(text, sys.maxsize)
-    return shown if _NUMBER.fullmatch(shown) else _FORMULA.sub(r"\1'", shown)
+    if _NUMBER.fullmatch(shown):
+        return shown
+    return _FORMULA.sub(r"\1'", shown)
 
 
 def reason(error: Exception) -> str:
@@ -36,9 +41,25 @@ def reason(error: Exception) -> str:
 
 def label(value: object) -> str:
     """A label as text: 1.0, as which a table may hold whole numbers, is the owner called "1"."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
+
+
+def says_nothing(label: Any) -> bool:
+    """Whether a label is missing, or is a container."""
+    if label is None or isinstance(label, list | dict):
+        return True
+    try:
+        return bool(label == "" or label != label)
+    except TypeError:  # some libraries' "missing" cannot be compared
+        return True
 
 
 def _escaped(character: str) -> str:
     code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"

@@ -1,18 +1,37 @@
 """The fitness with its certified optimum θ*, and relative fitness ψ, which is relative to it.
 
-The reference optimum decides what every ψ means: it is solved by a method made for the loss, and certified (`solvers`).
+The reference optimum decides what every ψ means: it is solved by a method made for the loss, with a proof of how near it
+is. Convexity gives, at any θ in Θ with subgradient v,
+
+    f(θ) − f(θ*) ≤ max_{u in Θ} vᵀ(θ − u)                  (a linear function's maximum over a box)
+    f(θ) − f(θ*) ≤ ‖v‖² / (2L)                             (f L-strongly convex, θ inside Θ)
+    f(θ) − f(θ*) ≤ ν²·(what `smooth_solvers` proves)       (ν² = vᵀH⁻¹v, H = ∇²f known near θ)
+
+and the methods for kinked losses return a dual value. `Optimum.gap` is the smallest proof.
+
+| loss                               | method                                                     | in               |
+| ---------------------------------- | ---------------------------------------------------------- | ---------------- |
+| squared                            | one linear system                                          | `smooth_solvers` |
+| logistic, huber, smoothed hinge    | Newton with a line search, the Hessian exact               | `smooth_solvers` |
+| hinge, regularised                 | Newton on a hinge rounded less and less, with a dual bound | `kinked_solvers` |
+| hinge, not regularised             | the dual linear programme                                  | `kinked_solvers` |
+| any of them, where Θ holds it back | L-BFGS-B, or an interior point                             | either           |
+| a user's own                       | L-BFGS-B, or a bundle method where it has a kink           | `kinked_solvers` |
 """
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import InvalidInput
-from copriv.model import solvers
+from copriv.errors import InvalidInput, NotCertified
+from copriv.losses import Hinge, Logistic, SmoothedHinge
+from copriv.model.kinked_solvers import bundle_minimum, linear_programme_minimum, programme_minimum, rounded_minimum
 from copriv.model.objective import ACCURACY, Objective
 from copriv.model.objective import FeasibleSet as FeasibleSet
 from copriv.model.objective import Optimum as Optimum
 from copriv.model.objective import Quadratic as Quadratic
 from copriv.model.objective import Regularizer as Regularizer
+from copriv.model.smooth_solvers import quadratic_minimum, quasi_newton_minimum, smooth_minimum
+from copriv.model.threads import one_thread
 from copriv.types import Array, Loss
 from copriv.validation import non_negative, positive
 
@@ -23,11 +42,56 @@ class Fitness(Objective):
     def minimum(self, near: Float[Array, " p"] | None = None, accuracy: float = ACCURACY) -> Optimum:
         """θ* to `accuracy` of f. `near` is where to look first: it saves time and changes nothing else.
 
-        Raises NotCertified when no proof of that accuracy was reached, or where records that can be separated have no
-        finite θ*; DataError when the loss cannot take the targets.
+        Raises NotCertified, with the remedy, when no proof of that accuracy was reached, or where records that can be
+        separated have no finite θ*; DataError when the loss cannot take the targets.
         """
         self.loss.check_target(self.records.target)
-        return solvers.minimum(self, near, accuracy)
+        with one_thread(self.records.features.size):
+            if self.quadratic is not None:
+                best = quadratic_minimum(self, self.quadratic)
+            elif self.loss.smooth:
+                best = smooth_minimum(self, near)
+                if not best.accurate(accuracy):
+                    best = min(best, quasi_newton_minimum(self, best.theta), key=lambda found: found.gap)
+            elif isinstance(self.loss, Hinge):
+                best = self._hinge_minimum(near, accuracy)
+            else:
+                best = bundle_minimum(self)
+        free, r = self.regularizer.strength == 0, self.records
+        if free and isinstance(self.loss, Logistic) and (r.target * (r.features @ best.theta) > 0).all():
+            # Every record is on its own side of θ: longer and longer multiples of it fit better and better.
+            raise NotCertified(
+                "optimum: the records' two classes can be separated, so that no finite model is best: set "
+                "model.regularization above 0 (1e-3, say)"
+            )
+        if best.accurate(accuracy):
+            return best
+        left = f"the gap left is {best.gap:.2g} at fitness {best.value:.6g}, more than {accuracy:g} of it"
+        if free and isinstance(self.loss, Logistic | Hinge | SmoothedHinge):
+            raise NotCertified(
+                f"optimum: {left}. The classes can be separated, or nearly, so that no finite model is best: "
+                "set model.regularization above 0 (1e-3, say), or leave out features that only one class has"
+            )
+        raise NotCertified(f"optimum: {left}; regularise more, scale the features, or lower theta_max")
+
+    def _hinge_minimum(self, near: Array | None, accuracy: float) -> Optimum:
+        """The quick way, else an interior point, tens of times slower and sure; accurate for ψ = f/f(θ*) − 1 too.
+
+        ψ needs a gap relative to f(θ*), unless that is as good as 0.
+        """
+
+        def to_scale(found: Optimum) -> bool:
+            return found.gap <= accuracy * found.value or found.value <= 1e-12
+
+        if self.regularizer.strength > 0:
+            best = rounded_minimum(self, near, accuracy)
+        else:
+            best = linear_programme_minimum(self)
+        if not to_scale(best):
+            best = programme_minimum(self, 1.0)
+        if not to_scale(best):
+            best = programme_minimum(self, best.value)
+        return best
 
 
 def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float[Array, "*batch"]:

@@ -144,7 +144,9 @@ class Objective:
     @cached_property
     def quadratic(self) -> Quadratic | None:
         """The whole of f in a few numbers, for the squared loss; None for the others."""
-        return Quadratic.of(self.records, self.regularizer) if isinstance(self.loss, Squared) else None
+        if not isinstance(self.loss, Squared):
+            return None
+        return Quadratic.of(self.records, self.regularizer)
 
     def value(self, theta: Float[Array, "*batch p"], block: int = 2048) -> Float[Array, "*batch"]:
         """f at each θ; one pass over the records in blocks, for all θ at once."""

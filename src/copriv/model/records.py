@@ -65,7 +65,9 @@ def labels_of(what: str, given: object) -> list[Any]:
 
     what: of which argument messages speak. Raises DataError where one is missing, or a float that several integers round to.
     """
-    cells = np.asarray(given) if hasattr(given, "dtype") else np.asarray(given, dtype=object)
+    cells = np.asarray(given)
+    if not hasattr(given, "dtype"):
+        cells = np.asarray(given, dtype=object)
     if cells.ndim != 1:
         raise DataError(f"{what}: needs one label for each row, not the shape {cells.shape}")
     labels: list[Any] = cells.tolist()
@@ -77,11 +79,6 @@ def labels_of(what: str, given: object) -> list[Any]:
                 f"{what}: a label is a float beyond 2^53, which several integers round to; give texts or integers"
             )
     return labels
-
-
-def _kind_and_label(one: Any) -> tuple[str, Any]:
-    """By what labels are sorted: numbers first."""
-    return "" if isinstance(one, Real) else type(one).__name__, one
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +133,9 @@ class Records(Shown):
         ids = labels_of("unit", person)
         if len(ids) != len(whole.target):
             raise DataError(f"unit: {len(ids)} identifiers for {len(whole.target)} rows; need one for each row")
-        place = {one: k for k, one in enumerate(sorted(set(ids), key=_kind_and_label))}
+        # Numbers first, then labels of each other type by themselves.
+        ordered = sorted(set(ids), key=lambda one: (type(one).__name__ * (not isinstance(one, Real)), one))
+        place = {one: k for k, one in enumerate(ordered)}
         index = np.array([place[one] for one in ids])
         if most_records is not None:
             order = np.argsort(index, kind="stable")
@@ -216,6 +215,12 @@ class Records(Shown):
     def plain(self) -> bool:
         """Whether each row weighs 1."""
         return bool((self.weight == 1.0).all())
+
+    @cached_property
+    def moments(self) -> tuple[Float[Array, "p p"], Float[Array, " p"]]:
+        """Weighted means of xxᵀ and of y·x, from which squared losses are minimised at once."""
+        weighted = self.features * (self.weight / self.total)[:, None]
+        return np.asarray(weighted.T @ self.features), np.asarray(weighted.T @ self.target)
 
     @cached_property
     def clipping_limits(self) -> dict[tuple[float, int], Array]:

@@ -136,6 +136,8 @@ class OwnerAgent:
         self._heads: dict[str, str] = {}
         """What the learner's record stood at, by the identity of each query that was answered."""
         self._welcomed = self._worth_it = 0.0
+        self._counted = False
+        """Whether it signed how many answers it gave, after which it gives none."""
 
     async def serve(self) -> str:
         """Answer until the learner says that the run is over; gives its reason.
@@ -156,6 +158,9 @@ class OwnerAgent:
             except LearnerRefused:
                 raise
             except Unreachable as error:
+                # To dial again would let the learner ask once more beside the count that it has.
+                if self._counted:
+                    return "the learner took the count of answers, and closed the connection without a word"
                 worth_it = self._worth_it >= begun or time.monotonic() - begun >= _SERVED_SECONDS
                 failures = 1 if worth_it else failures + 1
                 if time.monotonic() - self._welcomed > self._patience.give_up:
@@ -297,19 +302,13 @@ class OwnerAgent:
             self._log(f"refused: {printable(str(error), _LONGEST_REASON)}")
 
     async def _answering(self, link: Link, owner: Owner, welcome: Welcome, clock: Clock) -> str:
-        counted = False
         while True:
             try:
                 message = decode(await link.receive())
             except Malformed as error:
                 await link.send(encode(Refusal("", "malformed", str(error)[:500])))
                 continue
-            except Unreachable:
-                # To dial again would let the learner ask once more beside the count that it has.
-                if counted:
-                    return "the learner took the count of answers, and closed the connection without a word"
-                raise
-            if isinstance(message, Query) and counted:
+            if isinstance(message, Query) and self._counted:
                 end = _refusal(message, "query", "it signed how many answers it gave; that was the end")
                 await link.send(encode(end))
             elif isinstance(message, Query):
@@ -338,7 +337,7 @@ class OwnerAgent:
             elif isinstance(message, Busy):
                 clock.served()
             elif isinstance(message, Closing):
-                counted, count = True, Closing(message.head, owner.ledger.answers)
+                self._counted, count = True, Closing(message.head, owner.ledger.answers)
                 if self._keys is not None:
                     content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
                     count = replace(count, signature=self._keys.sign(content))

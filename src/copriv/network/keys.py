@@ -212,8 +212,9 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
 def make_key(folder: str | Path, name: str) -> str:
     """Write a new key of the party `name`, and its signing request for the coordinator; the key's fingerprint.
 
-    A key without a request and a certificate is what a call that was killed left: its request is written.
-    Raises KeysRefused where the folder holds another key already, InUse while another process makes one there.
+    A key with its mark (`own-key.txt`), without a request and a certificate, is what a call that was killed left: its
+    request is written. Raises KeysRefused where the folder holds another key already, which somebody else may have made,
+    InUse while another process makes one there.
     """
     folder, _ = Path(folder), _subject(name)  # a name that no certificate can have leaves no folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -225,15 +226,20 @@ def make_key(folder: str | Path, name: str) -> str:
 
 
 def _made_key(folder: Path, name: str) -> str:
-    if (folder / KEY).exists() and not (folder / REQUEST).exists() and not (folder / CERTIFICATE).exists():
-        key = _private_key((folder / KEY).read_bytes())
-    else:
-        key = _new_key(folder, name)
+    if (folder / REQUEST).exists() or (folder / CERTIFICATE).exists() or not _is_marked(folder):
+        _new_key(folder, name, own=True)
+    key = _private_key((folder / KEY).read_bytes())
     request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
-    made = key_fingerprint(key)
-    _write(folder / OWN_KEY, f"{made}\n".encode())
     _write(folder / REQUEST, request.public_bytes(_PEM))  # last: without it the call is repeated
-    return made
+    return key_fingerprint(key)
+
+
+def _is_marked(folder: Path) -> bool:
+    """Whether the folder's key is one that was made there: its mark is written before it."""
+    if not ((folder / KEY).exists() and (folder / OWN_KEY).exists()):
+        return False
+    made = key_fingerprint(_private_key((folder / KEY).read_bytes()))
+    return (folder / OWN_KEY).read_bytes().strip() == made.encode()
 
 
 def read_request(path: str | Path) -> tuple[str, ec.EllipticCurvePublicKey]:
@@ -284,12 +290,14 @@ def issue(
     certify(authority, folder, name, _new_key(Path(folder), name).public_key(), role, days, begins)
 
 
-def _new_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey:
+def _new_key(folder: Path, name: str, own: bool = False) -> ec.EllipticCurvePrivateKey:
     _subject(name)  # a name that no certificate can have leaves no key
     if (folder / KEY).exists():
         raise KeysRefused(f"{folder}: already holds a key; move it away to make a new one")
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
+    if own:
+        _write(folder / OWN_KEY, f"{key_fingerprint(key)}\n".encode())
     _write_key(folder / KEY, key)
     return key
 

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from copriv import losses
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import own_table
+from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Number, Schema
 from copriv.data.tables import read_table
@@ -26,7 +27,6 @@ from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import reason
 from copriv.losses import OfMargin
-from copriv.model.records import Records
 from copriv.network.store import refuse_too_many_owners
 from copriv.problem.personalization import personalized
 from copriv.types import Array, Loss
@@ -110,10 +110,9 @@ class Model(Shown):
         dummies: dict[str, Any] = {target.name: target.low if isinstance(target, Number) else target.negative}
         if schema.unit is not None:
             dummies[schema.unit] = "0"
-        encoded = schema.encode(read.with_columns(**{name: nw.lit(value) for name, value in dummies.items()}))
-        x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
-        records = Records.of(x, encoded.target)
-        return (records.with_intercept() if self.agreement.model.intercept else records).features
+        whole = read.with_columns(**{name: nw.lit(value) for name, value in dummies.items()})
+        intercept = self.agreement.model.intercept
+        return prepare_owner(whole, schema, self.dictionary, None, intercept=intercept).features
 
     @property
     def at_home(self) -> bool:
@@ -138,14 +137,13 @@ class Model(Shown):
                 "copriv learner wrote it"
             )
         read, schema = self._table(table, self.agreement.owner_tables[0].unit)
-        encoded = schema.encode(read)
-        x = encoded.features if self.dictionary is None else self.dictionary.apply(encoded.features)
-        persons = encoded.unit
-        rows = Records.of(x, encoded.target) if persons is None else Records.of_persons(x, encoded.target, persons)
+        rows = prepare_owner(read, schema, self.dictionary, None)
         own = personalized(self.agreement, self.theta, rows, seed=seed)
+        counted = {"rows": len(rows)}
+        if rows.person is not None:
+            counted["persons"] = own.rows
         note = {
-            "rows": len(rows),
-            **({} if persons is None else {"persons": own.rows}),
+            **counted,
             "common_share": own.common_share,
             "private": False,
             "note": "Made by an owner from its own records, for itself. No budget was spent because nothing is "
@@ -189,7 +187,9 @@ def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes
         regression = LinearRegression()
         regression.coef_, regression.intercept_, regression.n_features_in_ = weights.copy(), intercept, len(weights)
         return regression
-    classifier: Any = LogisticRegression() if loss.smooth else LinearSVC()
+    classifier: Any = LinearSVC()
+    if loss.smooth:
+        classifier = LogisticRegression()
     classifier.coef_, classifier.intercept_ = weights[None, :].copy(), np.array([intercept])
     classifier.classes_, classifier.n_features_in_ = np.array(classes), len(weights)
     return classifier

@@ -30,7 +30,6 @@ from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import Sample, load_sample, strata_of
-from copriv.data.schema import Schema
 from copriv.data.specification import open_dataset
 from copriv.data.sql import is_sql, stream_sql
 from copriv.data.stream import StreamedRecords, table_chunks
@@ -235,7 +234,8 @@ def streamed_records(
     source: the path of a file or the address of a data base; query: for the latter. Raises AgreementError where columns
     are not declared, or persons are the units (whose rows may stand anywhere).
     """
-    terms, bound, schema = agreement.terms_of(name), _bound(agreement), declared_schema(agreement)
+    terms, bound = agreement.terms_of(name), _bound(agreement)
+    schema = schema_of(agreement, terms.unit)
     if schema is None or not datasets.named(agreement.data.named).own_columns or terms.unit is not None:
         raise AgreementError(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
@@ -273,11 +273,6 @@ def public_strata(agreement: Agreement, source: object) -> tuple[str, ...] | Non
     """Whose each of those rows is; None where neither the agreement nor the table says it."""
     column = agreement.data.strata
     return None if column is None else strata_of(source, column)
-
-
-def declared_schema(agreement: Agreement) -> Schema | None:
-    """The schema that the agreement's [data] declares; None where a built-in data set brings its own."""
-    return schema_of(agreement, agreement.owner[0].unit)
 
 
 def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement:

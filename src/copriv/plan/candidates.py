@@ -11,7 +11,7 @@ from copriv.mechanisms import GradientNoise, Guarantee
 from copriv.rules import Way
 
 ANSWERS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48)
-PRECONDITIONERS = (0.0, 0.5, 1.0)
+PRECONDITIONERS: tuple[float, ...] = (0.0, 0.5, 1.0)
 """Candidates for γ in P = (A/a_max)^−γ: none, half, Newton's."""
 _COMMUNICATION = {True: "synchronous", False: "asynchronous"}
 
@@ -27,7 +27,9 @@ def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
     agreed, default = agreement.mechanism, mechanisms.ALL[0]
     if agreed is default:
         return tuple(one for one in mechanisms.ALL if isinstance(one, GradientNoise) and one.weighed(agreement))
-    noise = agreed if isinstance(agreed, GradientNoise) else default
+    noise = agreed
+    if not isinstance(noise, GradientNoise):
+        noise = default
     assert isinstance(noise, GradientNoise)
     return (noise,)
 
@@ -62,7 +64,9 @@ def freed(agreement: Agreement) -> Agreement:
 
 def participants_of(agreement: Agreement, size: int | None = None) -> int:
     """How many answer by themselves, where a plan groups owners by `size`, or as it is agreed."""
-    return agreement.n_participants if size is None else agreement.participants_in_groups_of(size)
+    if size is None:
+        return agreement.n_participants
+    return agreement.participants_in_groups_of(size)
 
 
 def sizes_of(agreement: Agreement, way: Way) -> tuple[int | None, ...]:
@@ -94,8 +98,10 @@ def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
     terms = agreement.agreement
     if terms.answers is not None:
         return (agreement.answers,)
+    if terms.step != "auto" and way.together:
+        return (agreement.queries,)
     if terms.step != "auto":
-        return (agreement.queries if way.together else agreement.answers,)
+        return (agreement.answers,)
     return [m for m in ANSWERS if m <= max(terms.horizon - way.together, 1)]
 
 
@@ -103,4 +109,4 @@ def starts_of(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
     """Starts to weigh, as `Choice.start` names them."""
     if agreement.agreement.start is not None:
         return ("agreed",)
-    return ("zero", "public") if public_start else ("zero",)
+    return ("zero", "public")[: 1 + public_start]

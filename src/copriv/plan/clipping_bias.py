@@ -35,28 +35,31 @@ class Bounded:
 def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNoise]) -> Bounded:
     """Candidates for Ξ in each norm that is looked at, and what each does to the optimum."""
     given, r, theta = public.agreement.model.gradient_bound, sample.records, sample.optimum.theta
-    gradients, heavy = public.loss.gradients(theta, r.features, r.target), heavy_tailed(public)
+    gradients = public.loss.gradients(theta, r.features, r.target)
+    # Where slopes are bounded, as a classifier's are, no tail of gradients is heavy.
+    heavy = not is_linear(public.loss) or not np.isfinite(public.loss.slope_bound(np.inf, 1.0))
     found = Bounded(public, sample, {}, {})
     for order in {*(noise.norm for noise in noises), public.terms.mechanism.order(public.terms)}:
         norms = row_norms(gradients, order)
-        bounds = np.array([given]) if isinstance(given, float) else _candidates(norms, heavy)
+        bounds = np.array([given])
+        if not isinstance(given, float):
+            bounds = _candidates(norms, heavy)
         bias = np.array([_bias(public, sample, float(Ξ), order) for Ξ in bounds])
-        tail = _tail_bias(norms, bounds, bias) if heavy else bias
-        found.bounds[order], found.bias[order] = bounds, np.maximum(CAUTION * bias, tail)
+        priced = CAUTION * bias
+        if heavy:
+            priced = np.maximum(priced, _tail_bias(norms, bounds, bias))
+        found.bounds[order], found.bias[order] = bounds, priced
     return found
 
 
 def _candidates(norms: Float[Array, " rows"], heavy: bool) -> Float[Array, " bounds"]:
     felt = norms[norms > 0]
-    low, high = (0.2 * float(np.median(felt)), 1.5 * float(felt.max())) if len(felt) else (1e-3, 1.0)
-    if heavy and len(felt):
+    if not len(felt):
+        return np.geomspace(1e-3, 1.0, GRADIENT_BOUNDS)
+    low, high = 0.2 * float(np.median(felt)), 1.5 * float(felt.max())
+    if heavy:
         high = max(high, Tail.of(norms).level(1e-4))
-    return np.geomspace(low, max(high, low), GRADIENT_BOUNDS)
-
-
-def heavy_tailed(problem: Problem) -> bool:
-    """Whether gradients may have a heavy tail: not where slopes are bounded, as a classifier's are."""
-    return not is_linear(problem.loss) or not np.isfinite(problem.loss.slope_bound(np.inf, 1.0))
+    return np.geomspace(low, high, GRADIENT_BOUNDS)
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
@@ -68,7 +71,7 @@ def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
     if len(largest) <= 20 or not largest[-1] > 0:
         return bias
     h = 1.0 / max(float(np.mean(np.log(largest[:-1] / largest[-1]))), 0.05)
-    known = float(np.interp(np.log(largest[-1]), np.log(bounds), bias)) if len(bounds) > 1 else float(bias[0])
+    known = float(np.interp(np.log(largest[-1]), np.log(bounds), bias))
     law = known * (bounds / largest[-1]) ** (-2.0 * max(h - 1.0, 0.5))
     return np.where(bounds > largest[-1], law, bias)
 

@@ -52,9 +52,12 @@ class Caution:
     @property
     def holds_to(self) -> float:
         """The largest level up to which the choice costs at most twice the best; 0 if it does at none."""
-        good = self.regret[self.chosen] <= 2.0
-        reached = len(good) if good.all() else int(np.argmin(good))
-        return self.levels[reached - 1] if reached else 0.0
+        reached = 0.0
+        for level, regret in zip(self.levels, self.regret[self.chosen], strict=True):
+            if not regret <= 2.0:
+                break
+            reached = level
+        return reached
 
     @property
     def price(self) -> float:
@@ -103,9 +106,9 @@ def _worlds(sample: PublicSample, heterogeneity: Heterogeneity, seed: int) -> di
         drawn = sorted(laws.drawn(len(LEVELS) * REGRET_WORLDS, seed), key=lambda world: world.heterogeneity)
         parts = [drawn[i * REGRET_WORLDS : (i + 1) * REGRET_WORLDS] for i in range(len(LEVELS))]
         return {float(np.mean([world.heterogeneity for world in part])): part for part in parts}
-    levels = (
-        [heterogeneity.quantile(q) for q in LEVELS] if heterogeneity.high > heterogeneity.low else [heterogeneity.value]
-    )
+    levels = [heterogeneity.value]
+    if heterogeneity.high > heterogeneity.low:
+        levels = [heterogeneity.quantile(q) for q in LEVELS]
     return {u: heterogeneous_worlds(sample, sample.problem.terms, [u] * REGRET_WORLDS, seed) for u in levels}
 
 

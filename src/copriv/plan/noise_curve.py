@@ -60,7 +60,10 @@ class NoiseCurve(Shown):
         left, right = -np.log(4.0), np.log(4.0)
         while right - left > 1e-12:
             middle = 0.5 * (left + right)
-            left, right = (middle, right) if self.at(noise * np.exp(middle)) < value else (left, middle)
+            if self.at(noise * np.exp(middle)) < value:
+                left = middle
+            else:
+                right = middle
         fixed, slope = self.fixed, self.slope * float(np.exp(right))
         here = int(np.argmin(fixed + slope * noise))
         times = np.full(len(fixed), value / float(fixed[here] + slope[here] * noise))

@@ -43,7 +43,7 @@ def plan_one_answer(
     sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
     Raises DataError without a public sample, AgreementError where no candidate can be kept.
     """
-    sample = PublicSample.of(problem) if sample is None else sample
+    sample = sample or PublicSample.of(problem)
     start = problem.start
     if public_start and problem.terms.agreement.start is None:
         start = problem.feasible_set.project(sample.optimum.theta)
@@ -73,9 +73,7 @@ def plan_one_answer(
     tried: list[tuple[float, Setting]] = []
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)
-        with suppress(
-            AgreementError, NotCertified
-        ):  # an anchor without budget for noise, or a fitness too flat to solve
+        with suppress(AgreementError, NotCertified):  # an anchor without budget for noise, or too flat a fitness
             tried.append((float(_costs(worlds[:1], base, setting, SETTING_RUNS // 2, seed).min()), setting))
     best, cheapest = None, np.inf
     for _, setting in sorted(tried, key=lambda one: one[0])[:8]:
@@ -87,8 +85,10 @@ def plan_one_answer(
         raise AgreementError(f'agreement.mechanism: no setting of "{mechanism}" can be kept with these budgets')
     setting, step = best
     given = {key: value for key, value in setting.terms.items() if value is not None}
-    smoothing = {} if setting.smoothing is None else {"smoothing": setting.smoothing}
-    return base.replace(agreement={**given, "step": step}, model={"gradient_bound": setting.bound, **smoothing})
+    model = {"gradient_bound": setting.bound}
+    if setting.smoothing is not None:
+        model["smoothing"] = setting.smoothing
+    return base.replace(agreement={**given, "step": step}, model=model)
 
 
 def _bounds(problem: Problem, worlds: Sequence[Problem], start: Array, order: Order) -> list[float]:
@@ -101,12 +101,10 @@ def _bounds(problem: Problem, worlds: Sequence[Problem], start: Array, order: Or
         assert is_linear(loss)
         seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
     norms = np.concatenate(seen)
+    quantiles = np.quantile(norms, [0.5, 0.9, 0.98, 0.996, 1.0])
     # At a zero start all classification gradients are alike, and quantiles say nothing of how few matter at the optimum.
-    quantiles, parts = (
-        np.quantile(norms, [0.5, 0.9, 0.98, 0.996, 1.0]),
-        np.array([1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06]),
-    )
-    candidates = np.sort(np.concatenate([quantiles, norms.max() * parts]))[::-1]
+    parts = norms.max() * np.array([1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06])
+    candidates = np.sort(np.concatenate([quantiles, parts]))[::-1]
     kept: list[float] = []
     for Ξ in candidates[candidates > 0]:
         if not kept or kept[-1] > 1.15 * Ξ:

@@ -60,25 +60,25 @@ class Choice(Shown):
         """One line in words."""
         terms, model = self.agreement.agreement, self.agreement.model
         start = {"zero": "from zero", "agreed": "from the agreed start", "public": "from the public model"}[self.start]
-        rule = ", ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
-        rule += " in rounds" if terms.window > 1 else ""
-        rule += f", groups of {terms.group_size}" if isinstance(terms.group_size, int) else ""
-        mechanism, noise = self.agreement.mechanism, ""
+        mechanism, B = self.agreement.mechanism, self.agreement.data.feature_bound
         if mechanism.one_answer:
-            rule = mechanism.phrase
-        elif mechanism.phrase:
-            noise = f", {mechanism.phrase}"
-        m = self.agreement.answers
-        norm = " in L2" if mechanism.order(self.agreement) == 2 else ""
-        bound = "" if self.agreement.data.feature_bound in ("auto", 0.0) else (
-            f", features bounded at {self.agreement.data.feature_bound:.3g}"
-        )  # fmt: skip
-        return (
-            f"{rule}, {counted(m, 'answer')} of each owner{noise}, step {self.agreement.step:.4g}, "
-            f"gradients bounded at {model.gradient_bound:.3g}{norm}{bound}, {start}"
-            + (", publicly preconditioned" if self.preconditioner else "")
-            + ("" if self.pure else ", (ε, δ)")
-        )
+            said = [mechanism.phrase, f"{counted(self.agreement.answers, 'answer')} of each owner"]
+        else:
+            rule = ", ".join(filter(None, (terms.rule, named(terms.rule).variant(terms))))
+            said = [f"{rule}{' in rounds' * (terms.window > 1)}"]
+            if isinstance(terms.group_size, int):
+                said.append(f"groups of {terms.group_size}")
+            said += [f"{counted(self.agreement.answers, 'answer')} of each owner", mechanism.phrase]
+        norm = {1: "", 2: " in L2"}[mechanism.order(self.agreement)]
+        said += [f"step {self.agreement.step:.4g}", f"gradients bounded at {model.gradient_bound:.3g}{norm}"]
+        if B not in ("auto", 0.0):
+            said.append(f"features bounded at {B:.3g}")
+        said.append(start)
+        if self.preconditioner:
+            said.append("publicly preconditioned")
+        if not self.pure:
+            said.append("(ε, δ)")
+        return ", ".join(filter(None, said))
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,9 +92,10 @@ def plan(
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)
-    sample = PublicSample(public) if sample is None else sample
-    found = bounded(public, sample, noises)
-    powers = PRECONDITIONERS if preconditioner and terms.agreement.preconditioner is None else (0.0,)
+    sample = sample or PublicSample(public)
+    found, powers = bounded(public, sample, noises), PRECONDITIONERS
+    if not preconditioner or terms.agreement.preconditioner is not None:
+        powers = PRECONDITIONERS[:1]  # none
     tables = [Table(found, start, γ) for start in starts_of(terms, public_start) for γ in powers]
     priced: list[Priced] = []
     for way in ways_of(terms):
@@ -105,12 +106,12 @@ def plan(
             variance = variances_of(terms, noises, m)
             for table in tables:
                 priced += table.price(response(way, m, participants), variance, size)
-    if not priced:
+    if not priced and terms.agreement.group_size == "auto":
         raise AgreementError(
-            "agreement.rule: no rule fits the agreed communication; name another, or allow any"
-            if terms.agreement.group_size != "auto"
-            else "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
+            "agreement.horizon: no rule, answers and size of groups end within it; lengthen it, or fix fewer of them"
         )
+    if not priced:
+        raise AgreementError("agreement.rule: no rule fits the agreed communication; name another, or allow any")
     quadratic = public.fitness.quadratic is not None
     finalists = finalists_of(priced, quadratic)
     first = finalists[0]
@@ -118,7 +119,9 @@ def plan(
     if not terms.one_answer:
         # Where the fitness is no quadratic the table is approximate, and neighbours of the best are tried more often.
         first, measured = run_finalists(public, finalists, 1 if quadratic else 3, runs, seed)
-    for mechanism, pure in one_answer_mechanisms(public, one_answer if one_answer is not None else not keep):
+    if one_answer is None:
+        one_answer = not keep
+    for mechanism, pure in one_answer_mechanisms(public, one_answer):
         try:
             measured[mechanism, pure] = measure_one_answer(found, mechanism, pure, public_start, runs, seed)
         except (AgreementError, NotCertified):

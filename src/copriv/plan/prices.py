@@ -44,8 +44,9 @@ class Table:
     def directions(self) -> tuple[Array, Array, Array, Array]:
         """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
         (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
-        begin = sample.optimum.theta if self.start == "public" else problem.start
-        z = U.T @ (begin - sample.optimum.theta)
+        z = U.T @ (problem.start - sample.optimum.theta)
+        if self.start == "public":
+            z = np.zeros_like(z)
         n, n0 = float(problem.terms.records.sum()), problem.unbounded[0].units
         t = np.diag(U.T @ sample.spread @ U) * (1.0 / n + 1.0 / n0)
         gained = a * (z**2 + t)
@@ -72,7 +73,9 @@ class Table:
         """Price each mechanism of noise; `variance` is v(m) of each. group_size: of groups that the plan makes."""
         a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
-        step = GAINS / a[-1] if given == "auto" else np.array([given * table.unit])
+        step = GAINS / a[-1]
+        if given != "auto":
+            step = np.array([given * table.unit])
         R, V = table.at(step[:, None] * (P * a), self.sample.wobble)
         rest = 0.5 * (R * (a * (z2 + t))).sum(axis=1)
         loud = 0.5 * (V * a * (step[:, None] * P) ** 2).sum(axis=1)
@@ -157,7 +160,7 @@ class Candidate:
             "iterate": "averaged",
             **dict(way.terms),
             "answers": m,
-            "horizon": m + 1 if way.together else m * N,
+            "horizon": m + 1,
             "step": self.step,
             "mechanism": self.priced.mechanism.name,
         }
@@ -168,6 +171,8 @@ class Candidate:
             changes["schedule"] = "random-order"
         if terms.agreement.group_size == "auto":
             changes["group_size"] = self.priced.group_size
+        if not way.together:
+            changes["horizon"] = m * N
         if table.start == "public":
             changes["start"] = table.sample.optimum.theta.tolist()
         if matrix is not None:

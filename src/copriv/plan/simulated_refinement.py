@@ -53,7 +53,10 @@ def run_finalists(
     def best_of(candidates: list[Candidate]) -> Candidate:
         for one in candidates:
             if one.key not in measured:
-                measured[one.key] = _measure(public, one, runs, seed)
+                table, agreement = one.priced.table, one.agreement(public.terms)
+                mean = mean_psi(public.under(agreement), table.sample, runs, seed)
+                fitness = (1.0 + mean) * table.sample.optimum.value
+                measured[one.key] = Choice(agreement, table.start, table.γ, mean, fitness)
         return min(candidates, key=lambda one: measured[one.key].fitness)
 
     best = best_of(finalists)
@@ -67,13 +70,6 @@ def run_finalists(
         if best is before:
             break
     return best, measured
-
-
-def _measure(public: Problem, candidate: Candidate, runs: int, seed: int) -> Choice:
-    """The candidate run on the public rows."""
-    table, agreement = candidate.priced.table, candidate.agreement(public.terms)
-    mean = mean_psi(public.under(agreement), table.sample, runs, seed)
-    return Choice(agreement, table.start, table.γ, mean, (1.0 + mean) * table.sample.optimum.value)
 
 
 def mean_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> float:

@@ -35,7 +35,7 @@ from copriv.model.records import Records
 from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import PublicSample, kept, nothing_left
-from copriv.populations.targets import both_classes, varied
+from copriv.populations.targets import varied, with_both_classes
 from copriv.populations.world import World, best_on, psi, weighted
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
@@ -65,7 +65,7 @@ class OwnerLaws:
     def _rows(self) -> tuple[tuple[int, ...], ...]:
         """Indices of each owner's public rows."""
         strata, of_owner = self.sample.problem.strata, self.sample.problem.stratum_of_owner
-        return tuple(tuple(np.flatnonzero(strata == s).tolist()) if s is not None else () for s in of_owner)
+        return tuple(tuple(np.flatnonzero(strata == s).tolist()) for s in of_owner)  # none where s is None
 
     @cached_property
     def usable(self) -> bool:
@@ -128,7 +128,11 @@ class OwnerLaws:
         near, x = self.sample.optimum.theta, problem.as_agreed(table).features
         if self._classes_of_a_law:
             z = law.model.logits(rng, table.features)  # type: ignore[union-attr]
-            populations = [_of_odds(table.features, one, z + x @ far) for one, far in zip(laws, away[:-1], strict=True)]
+            populations = []
+            for one, far in zip(laws, away[:-1], strict=True):
+                odds = z + x @ far
+                both = with_both_classes(table.features, one * expit(odds), one * expit(-odds))
+                populations.append(both.taken(both.weight > 1e-9 * one.max()))
         else:
             common = best_on(problem, self._without_deviations(away, base), near)
             if common is None:
@@ -235,7 +239,9 @@ class OwnerLaws:
         if isinstance(problem.loss, Squared | Huber):
             y = y + whole @ away - theirs
             now = best_on(problem, replace(law, target=y), common + away)
-            return replace(law, target=y if now is None else y + whole @ (common + away - now.theta))
+            if now is not None:
+                y = y + whole @ (common + away - now.theta)
+            return replace(law, target=y)
         if not isinstance(problem.loss, Logistic):
             return law
         z = y * (whole @ common)
@@ -244,12 +250,6 @@ class OwnerLaws:
         if now is not None:
             weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
         return Records(x, y, weight)
-
-
-def _of_odds(x: Array, weight: Array, z: Array) -> Records:
-    """Rows with both classes, weighted by the probabilities of these log odds."""
-    often = np.concatenate([weight * expit(z), weight * expit(-z)])
-    return Records(*both_classes(x), often).taken(often > 1e-9 * weight.max())
 
 
 def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:

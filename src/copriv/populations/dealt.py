@@ -53,7 +53,9 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
     """The owners' laws given strata of the public rows; None where these are not the owners, or rows are too few."""
     laws = OwnerLaws(sample)
-    return laws if knows_owners(sample.problem) and laws.usable else None
+    if not knows_owners(sample.problem) or not laws.usable:
+        return None
+    return laws
 
 
 def draw_worlds(
@@ -111,9 +113,11 @@ class _Deal:
         x, share = r.features, r.weight / r.weight.sum()
         g = pool.fitness.loss.gradients(best.theta, x, r.target)
         g = g - share @ g
-        # Features and gradients count alike.
-        directions = [_whitened(part, share) for part in (x - share @ x, g)]
-        along = sum(part @ rng.normal(size=(x.shape[1], len(size))) for part in directions)
+        along = np.zeros((len(x), len(size)))
+        for part in (x - share @ x, g):  # features and gradients count alike, and directions that vary
+            a, U = np.linalg.eigh((part * share[:, None]).T @ part)
+            scale = np.where(a > 1e-10 * max(a[-1], 1e-300), 1.0 / np.sqrt(np.maximum(a, 1e-300)), 0.0)
+            along += part @ (U * scale) @ rng.normal(size=(x.shape[1], len(size)))
         order = np.argsort(along, axis=0, kind="stable").T
         before = np.cumsum(share[order], axis=1) - 0.5 * share[order]
         places = np.empty(order.shape)
@@ -124,7 +128,9 @@ class _Deal:
         """Share of each row that every kind holds at this s, with the agreed sizes in all."""
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
-        for _ in range(500 if steepness > 0 else 0):  # more are needed at a large s
+        if steepness == 0:
+            return np.asarray(softmax(level, axis=0))
+        for _ in range(500):  # so many are needed at a large s
             held = softmax(level + steepness * self.places, axis=0) @ share
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
@@ -139,8 +145,10 @@ class _Deal:
         if float(self.size @ self.apart(self.shares(high))) > heterogeneity:
             for _ in range(14):
                 middle = 0.5 * (low + high)
-                less = float(self.size @ self.apart(self.shares(middle))) < heterogeneity
-                low, high = (middle, high) if less else (low, middle)
+                if float(self.size @ self.apart(self.shares(middle))) < heterogeneity:
+                    low = middle
+                else:
+                    high = middle
         return self.shares(high)
 
     def apart(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
@@ -149,9 +157,3 @@ class _Deal:
         m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
         away = np.linalg.lstsq(self.hessian, m.T, rcond=1e-10)[0].T
         return np.asarray(0.5 * np.sum(m * away, axis=1) / self.optimum)
-
-
-def _whitened(rows: Float[Array, "records p"], share: Float[Array, " records"]) -> Float[Array, "records p"]:
-    """Whiten centred rows under these weights; constant directions are set to 0."""
-    a, U = np.linalg.eigh((rows * share[:, None]).T @ rows)
-    return np.asarray(rows @ (U * np.where(a > 1e-10 * max(a[-1], 1e-300), 1.0 / np.sqrt(np.maximum(a, 1e-300)), 0.0)))

@@ -31,8 +31,8 @@ class FeatureLaw:
     @classmethod
     def of(cls, x: Array, modelled: bool) -> "FeatureLaw":
         """modelled: whether there is a model for the targets of unseen levels; without one there are none."""
-        some = modelled and levels_of(x).any()
-        return cls(x, np.flatnonzero(~x.any(axis=0)) if some else np.zeros(0, dtype=np.int64))
+        unseen = ~x.any(axis=0) & (modelled and levels_of(x).any())
+        return cls(x, np.flatnonzero(unseen))
 
     def with_unseen(self, rng: np.random.Generator) -> Array:
         """The rows, and below them one row for each unseen level (the rule of succession).

@@ -73,7 +73,9 @@ class Law:
         widest = max(len(np.unique(column)) for column in together.T)
         # Rows that agree in one number and therefore in all are copies; rows of few levels agree by chance.
         copied = distinct < 0.99 * len(raw) and widest == distinct and distinct >= max(10, 0.1 * len(raw))
-        return raw.distinct() if copied else raw
+        if copied:
+            return raw.distinct()
+        return raw
 
     @property
     def copied(self) -> bool:
@@ -133,7 +135,9 @@ class Law:
         """The model of targets given features."""
         if not self.labels:
             return Regression(self.rows)
-        return (Classes if self.plenty else ClassesOfFew)(self.rows)
+        if self.plenty:
+            return Classes(self.rows)
+        return ClassesOfFew(self.rows)
 
     @cached_property
     def features(self) -> FeatureLaw:

@@ -140,7 +140,9 @@ def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], in
     Few rows of an owner are near a kink. In directions that they leave flat, A would overstate its deviation a thousandfold.
     """
     parts = [shape / size for shape in shapes if (size := float(np.sum(inverse * shape))) > 0]
-    return np.asarray(float(np.sum(inverse * A)) / len(parts) * sum(parts)) if parts else A
+    if not parts:
+        return A
+    return np.asarray(float(np.sum(inverse * A)) / len(parts) * sum(parts))
 
 
 def posterior(

@@ -78,15 +78,20 @@ class PublicSample:
         A = curvature_of(f, self.optimum.theta)
         a, U = np.linalg.eigh(A)
         least = 1e-7 * max(float(a[-1]), 1e-300)
-        return A if a[0] >= least else np.asarray((U * np.maximum(a, least)) @ U.T)
+        if a[0] >= least:
+            return A
+        return np.asarray((U * np.maximum(a, least)) @ U.T)
 
     @cached_property
     def metric(self) -> Float[Array, "p p"]:
         """A without the eigenvalue floor of `hessian` where it is well conditioned but for the columns' units."""
         A = curvature_of(self.smooth.fitness, self.optimum.theta)
         unit = np.sqrt(np.diag(A))
-        a = np.linalg.eigvalsh(A / np.outer(unit, unit)) if (unit > 0).all() else np.array([0.0, 1.0])
-        return A if a[0] >= 1e-7 * a[-1] else self.hessian
+        if (unit > 0).all():
+            a = np.linalg.eigvalsh(A / np.outer(unit, unit))
+            if a[0] >= 1e-7 * a[-1]:
+                return A
+        return self.hessian
 
     @cached_property
     def spread(self) -> Float[Array, "p p"]:
@@ -160,7 +165,9 @@ class PublicSample:
             constant = problem.fitness_of(Records(ones, r.target, r.weight)).minimum(np.zeros(1), 1e-5).value
         except NotCertified:
             return 1.0
-        return min(self.optimum.value / constant, 1.0) if constant > 0 else 1.0
+        if not constant > self.optimum.value:
+            return 1.0
+        return self.optimum.value / constant
 
 
 def kept(

@@ -173,14 +173,15 @@ class Classes(Linear):
         """
         if shared:
             return Records(x, self.drawn(rng, x), counts)
-        positive = rng.binomial(np.rint(counts).astype(np.int64), expit(self.logits(rng, x)))
-        often = np.concatenate([positive, counts - positive]).astype(np.float64)
-        return Records(*both_classes(x), often).taken(often > 0)
+        drawn: Whole = rng.binomial(np.rint(counts).astype(np.int64), expit(self.logits(rng, x)))
+        positive = drawn.astype(np.float64)
+        made = with_both_classes(x, positive, counts - positive)
+        return made.taken(made.weight > 0)
 
     def expected(self, rng: np.random.Generator | None, x: Array, weight: Array) -> Records:
         """Each row with both classes, weighted by their probability."""
         chance = np.clip(self.chance(x), 1e-9, 1 - 1e-9)
-        return Records(*both_classes(x), np.concatenate([weight * chance, weight * (1.0 - chance)]))
+        return with_both_classes(x, weight * chance, weight * (1.0 - chance))
 
     def chance(self, x: Array) -> Array:
         """P(y = 1) at the posterior mean of θ."""
@@ -322,12 +323,14 @@ def _moments(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
 def tail_of(sizes: Array) -> Tail | None:
     """The tail of `sizes`; None where too few of the largest differ."""
     top = np.sort(sizes)[-max(len(sizes) // 10, 10) :]
-    return Tail.of(sizes) if len(np.unique(top)) > 0.8 * len(top) and top[-1] > top[0] else None
+    if len(np.unique(top)) <= 0.8 * len(top) or not top[-1] > top[0]:
+        return None
+    return Tail.of(sizes)
 
 
-def both_classes(x: Array) -> tuple[Array, Array]:
-    """Features and targets of every row with either class."""
-    return np.vstack([x, x]), np.repeat([1.0, -1.0], len(x))
+def with_both_classes(x: Array, positive: Array, negative: Array) -> Records:
+    """Every row with either class, by these weights."""
+    return Records(np.vstack([x, x]), np.repeat([1.0, -1.0], len(x)), np.concatenate([positive, negative]))
 
 
 def levels_of(x: Array) -> Bool[np.ndarray, " p"]:

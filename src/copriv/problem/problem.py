@@ -4,7 +4,8 @@
 which Ξ is a number: "proved" becomes the bound that follows from the declared bounds on x, y and Θ.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ from copriv.data.public import load_sample, public_bound
 from copriv.data.random_features import longest
 from copriv.errors import AgreementError, DataError
 from copriv.formatting.cards import Shown
-from copriv.formatting.sanitize import label
+from copriv.formatting.sanitize import label, says_nothing
 from copriv.mechanisms.one_answer import Common
 from copriv.model.fitness import FeasibleSet, Fitness, Optimum, Regularizer, gradient_bound_over
 from copriv.model.records import Records
@@ -58,26 +59,30 @@ class Problem(Shown):
     """Index of the owner or stratum of each public row, where known."""
     strata_names: tuple[str, ...] = ()
     """Names of the strata; an owner's is the one with its name, or the one that it names (`owner.stratum`)."""
+    public_levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Column → level → number of public rows, of the columns that data.mix names."""
     known_optimum: Optimum | None = None
     """θ* of these records under this fitness, where it was computed before."""
 
     def __post_init__(self) -> None:
-        # Stand-ins share one sample, and there may be a hundred thousand.
-        p = {records.n_parameters for records in (self.unbounded[:1] if self.stand_in else self.unbounded)}
+        p = {self.unbounded[0].n_parameters}
+        if not self.stand_in:  # stand-ins share one sample, and there may be a hundred thousand
+            p = {records.n_parameters for records in self.unbounded}
         if len(p) > 1:
             raise DataError(f"data: the owners' records have {sorted(p)} features; all must have as many")
         if len(self.unbounded) != self.terms.n_owners:
             raise DataError(f"data: records of {len(self.unbounded)} owners for the {self.terms.n_owners} agreed ones")
         if self.stand_in:
             self.loss.check_target(self.unbounded[0].target)
-        for owner, records in () if self.stand_in else zip(self.terms.owner, self.unbounded, strict=True):
-            if records.units != owner.records:
-                what = "persons" if owner.unit else "records"
-                raise DataError(
-                    f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
-                    f"{records.units}; correct the agreement or the data"
-                )
-            self.loss.check_target(records.target)
+        else:
+            for owner, records in zip(self.terms.owner, self.unbounded, strict=True):
+                if records.units != owner.records:
+                    what = "persons" if owner.unit else "records"
+                    raise DataError(
+                        f"owner.records: {owner.name} is agreed to hold {owner.records} {what}, its data has "
+                        f"{records.units}; correct the agreement or the data"
+                    )
+                self.loss.check_target(records.target)
         waves = self.terms.data.fourier_features
         if waves is not None and p != {waves}:
             raise DataError(
@@ -124,10 +129,11 @@ class Problem(Shown):
         """
         beside = sum(table.records * table.number for table in agreement.owner_tables)
         unbounded = replace(data_specification(agreement), feature_bound=0.0)
-        sample = load_sample(unbounded, beside=beside, strata=agreement.data.strata)
+        data = agreement.data
+        sample = load_sample(unbounded, beside=beside, strata=data.strata, mix=data.mix or ())
         problem = cls.forecasting(agreement, sample.records, strata=sample.strata)
         words = f"{problem.description}: {sample.words}"
-        return replace(problem, target_bound=sample.schema.target_bound, description=words)
+        return replace(problem, target_bound=sample.schema.target_bound, description=words, public_levels=sample.levels)
 
     @classmethod
     def of(cls, agreement: Agreement, data: Any, public: Any = None, loss: Loss | None = None) -> "Problem":
@@ -233,7 +239,9 @@ class Problem(Shown):
 
     def as_agreed(self, records: Records) -> Records:
         """The records with the intercept's column, where the agreed model has one."""
-        return records.with_intercept() if self.terms.model.intercept else records
+        if self.terms.model.intercept:
+            return records.with_intercept()
+        return records
 
     def on_public(self) -> "Problem":
         """The same problem with the public sample in every owner's place: no private record is in it.
@@ -303,8 +311,7 @@ class Problem(Shown):
     @property
     def start(self) -> Array:
         """θ before the first answer."""
-        start = self.terms.agreement.start
-        return np.zeros(self.n_parameters) if start is None else np.array(start)
+        return np.array(self.terms.agreement.start or [0.0] * self.n_parameters)
 
     def fitness_of(self, records: Records) -> Fitness:
         """The agreement's fitness over any records."""
@@ -322,7 +329,7 @@ class Problem(Shown):
     @cached_property
     def optimum(self) -> Optimum:
         """θ*, certified."""
-        return self.fitness.minimum() if self.known_optimum is None else self.known_optimum
+        return self.known_optimum or self.fitness.minimum()
 
 
 def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
@@ -331,20 +338,10 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     if labels.shape != (rows,):
         shape = f"{labels.shape[0] if labels.ndim else 0} labels" if labels.ndim < 2 else f"a table of {labels.shape}"
         raise DataError(f"strata: {shape} for {rows} public rows; give one label each")
-    missing = [k for k, one in enumerate(labels.tolist()) if _says_nothing(one)]
+    missing = [k for k, one in enumerate(labels.tolist()) if says_nothing(one)]
     if missing:
         raise DataError(
             f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
         )
     names, index = np.unique([label(one) for one in labels.tolist()], return_inverse=True)
     return index.astype(np.int64), tuple(str(name) for name in names)
-
-
-def _says_nothing(label: Any) -> bool:
-    """Whether a label is missing or is a container."""
-    if label is None or isinstance(label, list | dict):
-        return True
-    try:
-        return bool(label == "" or label != label)
-    except TypeError:  # some libraries' "missing" cannot be compared
-        return True

@@ -242,6 +242,8 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "noise": printable(noise),
         "noise_scale": scale,
         "overlap": terms.overlap,
+        "shared_epsilon": agreement.shared_budget(terms)[0],
+        "shared_delta": agreement.shared_budget(terms)[1],
         "loss": agreement.model.loss,
         "rule": agreement.agreement.rule,
         "owners": [printable(name) for name in agreement.owner_names],

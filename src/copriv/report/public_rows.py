@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
-from copriv.forecast.assessment import WORLDS, Assessment, assess
+from copriv.forecast.assessment import AS_AGREED, WORLDS, Assessment, assess
 from copriv.model.fitness import relative_fitness
 from copriv.network.run import counted
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
@@ -86,7 +86,7 @@ class PublicRows:
         Raises CoprivError where the agreement cannot be forecast.
         """
         worlds = draw_worlds(self._sample, self.agreement, heterogeneity_of(self._sample), WORLDS, seed)
-        return assess(self._problem, "as agreed", runs, seed, worlds)
+        return assess(self._problem, AS_AGREED, runs, seed, worlds)
 
     def expected(self, runs: int, seed: int = 0) -> dict[str, Any]:
         """What the agreement was expected to come to, with every answer given. Raises as `forecast`."""

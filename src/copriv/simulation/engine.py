@@ -15,7 +15,7 @@ from copriv.model.fitness import relative_fitness
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
 from copriv.schedules import Schedule
-from copriv.simulation.own_records import on_own_records
+from copriv.simulation.own_records import JUDGED, on_own_records
 from copriv.simulation.result import OwnerOutcome, RelativeFitness, Simulation
 from copriv.simulation.runs import NoiseSource, Options, play
 from copriv.types import Array
@@ -36,7 +36,7 @@ def simulate(
     alone: bool = True,
     starts: Float[Array, "runs p"] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    own_records: bool = False,
+    own_records: bool | None = None,
 ) -> Simulation:
     """Run an agreement `runs` times on records at hand, with simulated noise.
 
@@ -50,7 +50,8 @@ def simulate(
     alone: whether to fit every owner's own model, which is an optimisation an owner.
     starts: where each run begins, in place of the agreement's start.
     progress: called with (iterations done, iterations in all).
-    own_records: also judge own, common and personalized models on each owner's own held-out records.
+    own_records: judge own, public, common and personalized models on each owner's own records, held out in turn. None: where
+        that is what the agreement's goal asks about, owners' models are fitted (`alone`) and owners are at most 20.
 
     Raises AgreementError for terms that are still "auto" or that this engine cannot keep, DataError for data that does
     not match the agreement.
@@ -91,6 +92,10 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
         answered[list(group)] = int((played.participant == j).sum(axis=0).max(initial=0))
+    judged = options.own_records
+    if judged is None:
+        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED
+    public = _public_model(problem) if known and (options.alone or judged) else None
     owners = [
         OwnerOutcome(
             owner.name,
@@ -99,7 +104,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
             int(answers),
             float(scale),
             _alone(problem, i) if options.alone and known else None,
-            on_own_records(problem, i, last, seed) if options.own_records and known else None,
+            on_own_records(problem, i, last, seed, public) if judged and known else None,
         )
         for i, (owner, answers, scale) in enumerate(zip(agreement.owner, answered, scales, strict=True))
     ]
@@ -118,6 +123,9 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         schedule=tuple(zip(played.first.time.tolist(), played.first.owner.tolist(), strict=True)),
         held_out=_held_out(problem, last),
         seconds=time.perf_counter() - begun,
+        goal=agreement.goal,
+        worthwhile=agreement.worthwhile,
+        public_only=None if public is None else float(relative_fitness(problem.fitness.value(public), problem.optimum)),
     )
 
 
@@ -138,6 +146,16 @@ def _alone(problem: Problem, i: int) -> float | None:
     except NotCertified:
         return None
     return float(relative_fitness(problem.fitness.value(own.theta), problem.optimum))
+
+
+def _public_model(problem: Problem) -> Float[Array, " p"] | None:
+    """The public rows' own model; None where there are none, or they have no finite optimum."""
+    if problem.public is None:
+        return None
+    try:
+        return problem.fitness_of(problem.public).minimum(problem.optimum.theta).theta
+    except NotCertified:
+        return None
 
 
 def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, " runs"] | None:

@@ -68,7 +68,9 @@ class Pass:
             if excess_only or float(np.abs(slope).max(initial=0.0)) > limit.min(initial=np.inf):
                 clipped = np.clip(slope, -limit[:, None], limit[:, None])
                 counted = w @ (clipped != slope).astype(np.float64)
-                slope = clipped - slope if excess_only else clipped
+                if excess_only:
+                    clipped -= slope
+                slope = clipped
         if not self.records.plain:
             slope *= w[:, None]
         # Not matmul(..., out=): into a strided array it does without BLAS.

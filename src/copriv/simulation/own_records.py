@@ -1,63 +1,105 @@
-"""Loss on an owner's held-out records of three models: its own, the common one, and the common one personalized.
+"""Whether joining pays on an owner's own records: its own model, the public one, the common one and that one personalized.
 
-A fifth of an owner's records (of its persons, where they are the units) is held out of its own fit and of personalizing. The
-common model was trained on them, so its loss there is too low by about κ/n: n_i/n of the error of the owner's own model.
+An owner's records (its persons, where they are the units) are divided into fifths, and each is held out in turn: own and
+personalized models are fitted to the other four. With a fifth fewer records both are a little worse than they would be,
+which enlarges a gain by at most a quarter. The common model was trained on all records, so that its loss is too low by
+about κ/n: n_i/n of the error of the owner's own model.
+
+How sure a verdict is depends on the records and on the runs: records are drawn again (a Bayesian bootstrap), each draw is
+judged in every run, and the probability is the share of both together in which joining pays.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.problem.personalization import Home, personalize
+from copriv.problem.personalization import DRAWS, Home, personalize
+from copriv.problem.verdict import Asked, OwnerVerdict, verdict_of
 from copriv.types import Array
+
+PARTS = 5
+"""Each is held out in turn."""
+JUDGED = 20
+"""Owners that are judged unasked, as many as a terminal's table shows: each takes PARTS cross-validations."""
+BLOCKS = 1_000
+"""Records are drawn again in at most so many blocks."""
 
 
 @dataclass(frozen=True)
 class OwnOutcome:
-    """Mean loss on the owner's held-out records."""
+    """Mean loss on the owner's records where they were held out, and whether joining pays there."""
 
     alone: float
     together: float
     """Loss of the common model, averaged over runs."""
     personalized: float
-    """Loss of the personalized model (`copriv.personalize`), averaged over the first 3 runs: each takes a cross-validation."""
+    """Loss of the personalized model (`copriv.personalize`), made of another run's common model for each fifth."""
     held_out: int
-    """Rows."""
+    """Rows, each of which was held out once."""
+    public: float | None
+    """Loss of the public rows' model; None where there is none."""
+    verdict: OwnerVerdict
 
 
-def on_own_records(problem: Problem, i: int, models: Float[Array, "runs p"], seed: int = 0) -> OwnOutcome | None:
-    """Compare the three models on owner i's records; None where it has too few to hold any out. models: last θ of each run."""
-    raw, rng = problem.unbounded[i], np.random.default_rng([seed, i, 17])
-    if min(len(raw), raw.units) < 5:
+def on_own_records(
+    problem: Problem,
+    i: int,
+    models: Float[Array, "runs p"],
+    seed: int = 0,
+    public_model: Float[Array, " p"] | None = None,
+) -> OwnOutcome | None:
+    """Compare the models on owner i's records; None where it has too few to hold any out.
+
+    models: last θ of each run. public_model: that of the public rows, where there are any.
+    """
+    raw, records, rng = problem.unbounded[i], problem.owners[i], np.random.default_rng([seed, i, 17])
+    if min(len(raw), raw.units) < PARTS:
         return None
-    out = _held_out(raw, rng)
-    test, rest = problem.owners[i], raw.taken(~out)
-    share = test.weight[out] / test.weight[out].sum()
-    loss, agreement = problem.loss, problem.agreement
-    x, y = test.features[out], test.target[out]
-
-    def lost(theta: Float[Array, " p"]) -> float:
-        return float(share @ loss.values(theta, x, y))
-
-    home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
-    seen = problem.unbounded_public
+    loss, agreement, seen = problem.loss, problem.agreement, problem.unbounded_public
     public = None if seen is None else (seen.features, seen.target)
-    made = [personalize(agreement, theta, rest, public=public, seed=seed) for theta in models[:3]]
+    home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
+    unit = np.arange(len(raw)) if raw.person is None else np.unique(raw.person, return_inverse=True)[1]
+    part = (rng.permutation(int(unit.max()) + 1) % PARTS)[unit]
+    alone, at_home = np.zeros(len(raw)), np.zeros(len(raw))
+    for k in range(PARTS):
+        out, rest = part == k, raw.taken(part != k)
+        x, y, common = records.features[out], records.target[out], models[k % len(models)]
+        alone[out] = loss.values(home.fitted(problem.as_agreed(rest), 0.0, models[0]), x, y)
+        at_home[out] = loss.values(personalize(agreement, common, rest, public=public, seed=seed), x, y)
+    fixed = [*models] if public_model is None else [*models, public_model]
+    together = [loss.values(θ, records.features, records.target) for θ in fixed]
+    mean, draws = _drawn_again([alone, at_home, *together], records, unit % BLOCKS, rng)
+    runs = slice(2, 2 + len(models))
+    without = int(np.argmin([mean[0], *mean[runs.stop :]]))
+    wanted = np.tile(draws[:, [0 if without == 0 else -1]], (1, len(models)))
     return OwnOutcome(
-        lost(home.fitted(problem.as_agreed(rest), 0.0, models[0])),
-        float(np.mean([lost(theta) for theta in models])),
-        float(np.mean([lost(theta) for theta in made])),
-        int(out.sum()),
+        float(mean[0]),
+        float(mean[runs].mean()),
+        float(mean[1]),
+        len(raw),
+        None if public_model is None else float(mean[-1]),
+        verdict_of(
+            wanted,
+            {"common": draws[:, runs], "personalized": np.tile(draws[:, [1]], (1, len(models)))},
+            Asked.of("own", agreement.worthwhile),
+        ),
     )
 
 
-def _held_out(raw: Records, rng: np.random.Generator) -> Bool[np.ndarray, " rows"]:
-    """Choose one row or person in five, at least one."""
-    unit = np.arange(len(raw)) if raw.person is None else raw.person
-    number = int(unit.max()) + 1
-    chosen = np.zeros(number, dtype=bool)
-    chosen[rng.permutation(number)[: max(round(0.2 * number), 1)]] = True
-    return np.asarray(chosen[unit])
+def _drawn_again(
+    losses: Sequence[Float[Array, " rows"]],
+    records: Records,
+    block: Int[np.ndarray, " rows"],
+    rng: np.random.Generator,
+) -> tuple[Float[Array, " models"], Float[Array, "draws models"]]:
+    """Mean loss of each model; and in each draw of the records, above that of the first model as ψ is above the best's."""
+    by_block = np.array([np.bincount(block, records.weight * each) for each in losses]).T
+    units = np.bincount(block, records.weight)
+    mean = by_block.sum(axis=0) / units.sum()
+    drawn = rng.dirichlet(units, size=DRAWS) @ (by_block / units[:, None])
+    one = max(float(mean[0]), 1e-12 * float(mean.max()), 1e-300)
+    return mean, np.maximum(drawn, 1e-12 * one) / one - 1.0

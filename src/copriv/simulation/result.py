@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
 
@@ -42,11 +44,11 @@ class OwnerOutcome(Shown):
     noise_scale: float
     alone: float | None
     own: OwnOutcome | None = None
-    """The same on the owner's own held-out records, where that was asked for."""
+    """Each model on the owner's own held-out records; None where these were not judged."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract."""
-        own = {} if self.own is None else {"own": vars(self.own)}
+        """As in the JSON contract, without the verdict."""
+        own = {} if self.own is None else {"own": {k: v for k, v in vars(self.own).items() if k != "verdict"}}
         return {**{key: value for key, value in vars(self).items() if key != "own"}, **own}
 
 
@@ -131,6 +133,12 @@ class Simulation(Shown, Framed, Drawn):
     """The events of the first run: (time, owner index)."""
     held_out: Float[Array, " runs"] | None = None
     """ψ of the last θ on records that no owner trained on, where some were held out."""
+    goal: Goal = "own"
+    """Whose records the verdict is about, as agreed: each owner's own, or everybody's."""
+    worthwhile: float = WORTHWHILE
+    """The least relative fall of the prediction error for which joining pays, as agreed."""
+    public_only: float | None = None
+    """ψ of the public rows' own model; None where there is none."""
 
     @property
     def private(self) -> bool:
@@ -154,8 +162,27 @@ class Simulation(Shown, Framed, Drawn):
         return [owner.name for owner in self.owners if owner.alone is not None and owner.alone > together]
 
     @property
+    def joining(self) -> Verdict:
+        """For whom joining pays, of the owners that were judged."""
+        of = self.on_own if self.goal == "own" else self.on_all
+        found = {owner.name: of(owner) for owner in self.owners}
+        return Verdict(self.goal, {name: one for name, one in found.items() if one is not None})
+
+    def on_own(self, owner: OwnerOutcome) -> OwnerVerdict | None:
+        """Whether joining pays on the owner's own held-out records; None where they were not judged."""
+        return None if owner.own is None else owner.own.verdict
+
+    def on_all(self, owner: OwnerOutcome) -> OwnerVerdict | None:
+        """Whether joining pays on everybody's records; None where the owner's own model was not fitted."""
+        if owner.alone is None:
+            return None
+        without = owner.alone if self.public_only is None else min(owner.alone, self.public_only)
+        ψ = self.relative_fitness.runs[:, -1]
+        return verdict_of(np.full_like(ψ, without), {"common": ψ}, Asked.of("common", self.worthwhile))
+
+    @property
     def verdict(self) -> str:
-        """One sentence: for whom joining pays, and by how much."""
+        """A few sentences: for whom joining pays on the records that the agreement's goal names, and by how much."""
         return str(above("copriv.display.verdict:of_simulation")(self))
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
@@ -178,7 +205,7 @@ class Simulation(Shown, Framed, Drawn):
                 **{name: np.asarray(values).tolist() for name, values in ψ._series().items()},
                 "final": ψ.final,
             },
-            "owners": [owner.to_dict() for owner in self.owners],
+            "owners": self._owners(),
             "source": self.source,
             "description": self.description,
             "private": self.private,
@@ -187,6 +214,10 @@ class Simulation(Shown, Framed, Drawn):
             "bound_enforced": self.bound_enforced,
             "warning": "; ".join(self.warnings),
             "clipped": self.clipped,
+            "goal": self.goal,
+            "worthwhile": self.worthwhile,
+            "verdict": self.verdict,
+            "public_only": self.public_only,
         }
         if self.held_out is not None:
             document["held_out"] = {
@@ -194,6 +225,21 @@ class Simulation(Shown, Framed, Drawn):
                 "mean": float(self.held_out.mean()),
             }
         return document
+
+    def _owners(self) -> list[dict[str, Any]]:
+        """Each owner as in the JSON contract."""
+        made = []
+        for owner in self.owners:
+            on_own, on_all = self.on_own(owner), self.on_all(owner)
+            said = on_own if self.goal == "own" else on_all
+            verdict = {
+                "verdict": None if said is None else said.answer,
+                "probability": None if said is None else said.probability,
+                "on_own": None if on_own is None else vars(on_own),
+                "on_all": None if on_all is None else vars(on_all),
+            }
+            made.append(owner.to_dict() | verdict)
+        return made
 
     def to_json(self) -> str:
         """`to_dict` as JSON text."""

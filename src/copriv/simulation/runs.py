@@ -45,7 +45,7 @@ class Options:
     alone: bool = True
     starts: Float[Array, "runs p"] | None = None
     progress: Callable[[int, int], None] | None = None
-    own_records: bool = False
+    own_records: bool | None = False
     given: Sequence[Float[Array, "runs answer"]] | None = None
     """Answers to use, one per owner and run, where each owner answers once; drawn when None."""
 

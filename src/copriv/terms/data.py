@@ -39,6 +39,9 @@ class DataTerms(TermsTable):
     strata: str | None = None
     """The column of the public table that says whose each row is: the name of an owner, or of a stratum (`owner.stratum`).
     Public rows need it, owners' tables do not."""
+    mix: dict[str, dict[str, NonNegative]] | None = None
+    """Column of the public table → level → share of all owners' records, as they state it. A forecast holds the public rows
+    against it; the column need not be a feature."""
     features: tuple[str, ...] | None = None
     target: str | None = None
     bounds: dict[str, tuple[Number, Number]] | None = None
@@ -95,6 +98,16 @@ class DataTerms(TermsTable):
     def _in_order(cls, value: Any) -> Any:
         if isinstance(value, tuple) and value[0] > value[1]:
             raise ValueError(f"a range goes from low to high, not from {value[0]:g} to {value[1]:g}")
+        return value
+
+    @field_validator("mix")
+    @classmethod
+    def _whole(cls, value: Any) -> Any:
+        for column, shares in (value or {}).items():
+            if not 0.98 <= sum(shares.values()) <= 1.02:  # of shares that are rounded to percent
+                raise ValueError(
+                    f"{column}: shares add up to 1, not to {sum(shares.values()):g}; give one for each level"
+                )
         return value
 
     @field_validator("dates", mode="before")

@@ -185,6 +185,17 @@ class AgreedTerms(BaseModel):
         """ε_i, one an owner."""
         return self.by_owner([table.epsilon for table in self.owner_tables])
 
+    def shared_budget(self, owner: OwnerTerms) -> tuple[float, float]:
+        """Most ε and δ that all answers may cost one record that `owner` and overlap − 1 others hold.
+
+        Each of them spends its own ε_j/κ_j, which adds up to more than this owner's ε where another's budget is larger
+        (erratum 17).
+        """
+        others = [table.budget for table in self.owner_tables for _ in range(min(table.number, owner.overlap))]
+        others.remove(owner.budget)
+        ε, δ = (sum(sorted(one, reverse=True)[: owner.overlap - 1]) for one in zip((0.0, 0.0), *others, strict=True))
+        return owner.budget[0] + ε, owner.budget[1] + δ
+
     @property
     def overlaps(self) -> Array:
         """κ_i, one an owner."""

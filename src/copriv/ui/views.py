@@ -20,8 +20,8 @@ from copriv.forecast.coalition_value import Consortium
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.shapley import shapley_values
 from copriv.forecast.standalone_models import enough, personalized_cost
-from copriv.forecast.verdict import Verdict
 from copriv.formatting.numbers import json_ready
+from copriv.problem.verdict import Verdict
 from copriv.report.public_rows import PublicRows
 from copriv.terms import OwnerTerms
 from copriv.types import Array
@@ -171,6 +171,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
                 )
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
+        "public_mix",
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {

@@ -33,7 +33,7 @@ def command(
     if skops is None and onnx is None and mlflow is None:
         raise UsageError("export: say where to: --skops FILE, --onnx FILE, or --mlflow URI")
     for option, file in (("--skops", skops), ("--onnx", onnx)):
-        check_target(option, file)
+        check_target(option, file, model)
     if report is not None and (mlflow is None or not report.is_file()):
         raise UsageError(f"--report: {report} goes to MLflow with the run: give --mlflow, and a file that is there")
     loaded = Model.load(model, unfinished)

@@ -18,6 +18,12 @@ from copriv.forecast import forecast
 from copriv.forecast.what_if import reach
 from copriv.forecast.what_if import without as without_owners
 
+_STAGES = (
+    "planning the best terms", "planning what is left open", "running the agreed terms", "running the best ones",
+    "asking for whom it pays",
+)  # fmt: skip
+"""What `forecast` is at after each of its reports."""
+
 
 def command(
     agreement: AgreementFile,
@@ -52,10 +58,11 @@ def command(
         raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(terms.owner_names[:12])}")
     if without and len(set(without)) == terms.n_owners:
         raise UsageError("--without: nobody would be left; leave at least one owner in")
-    with progress("forecasting") as report:
+    with progress(_STAGES[0]) as report:
         outlook = forecast(
-            terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner, progress=report
-        )
+            terms, runs=runs, seed=seed, public_start=public_start, preconditioner=preconditioner,
+            progress=lambda done, total: report(done, total, _STAGES[done]),
+        )  # fmt: skip
     asked: list[str] = []
     added: dict[str, Any] = {}
     if wanted is not None:

@@ -90,7 +90,7 @@ def command(
     check_address("--listen", listen, least_port=0)
     # What is found out at the end would be found out after the owners' budgets are spent.
     for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
-        check_target(option, file)
+        check_target(option, file, agreement, store)
     if skops is not None:
         need_skops()
     terms, own = Agreement.load(agreement), party_keys(keys, "learner")

@@ -115,7 +115,7 @@ def check_address(option: str, address: str, least_port: int) -> None:
 
 
 def check_target(option: str, file: Path | None, *read: Path) -> None:
-    """Refuse, before anything is computed, a file that cannot be written or that the command reads (`read`)."""
+    """Refuse, before anything is computed, a file that cannot be written or that the command reads or keeps (`read`)."""
     if file is None or str(file) == "-":
         return
     if file.is_dir():
@@ -124,7 +124,8 @@ def check_target(option: str, file: Path | None, *read: Path) -> None:
         raise UsageError(f"{option}: there is no folder {file.parent}; make it, or give a path in one that exists")
     if not _can_be_written(file):
         raise UsageError(f"{option}: {file} cannot be written here; ask for the right to, or name a file elsewhere")
-    if file.exists() and any(one.exists() and file.samefile(one) for one in read):
+    same = (file.resolve() == one.resolve() or (file.exists() and one.exists() and file.samefile(one)) for one in read)
+    if any(same):
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
 
 

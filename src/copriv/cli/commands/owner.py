@@ -196,8 +196,9 @@ def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
     """An owner's records, in memory unless they take more of it than `memory` megabytes."""
+    from copriv.agreement.data_terms import schema_of
     from copriv.data.sql import is_sql, read_sql
-    from copriv.network.setup import declared_schema, memory_needed, n_parameters, owner_records, streamed_records
+    from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
 
     if memory is not None and name in agreement.owner_names:
         needed = memory_needed(agreement, name, n_parameters(agreement, dictionary)) / 1e6
@@ -206,7 +207,7 @@ def _own_records(
                 f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
-    declared = declared_schema(agreement)
+    declared = schema_of(agreement, agreement.owner[0].unit)
     source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
     return owner_records(agreement, name, source, dictionary)
 

@@ -30,7 +30,7 @@ def command(
     """Predict the target of each row of a table, in the table's order."""
     from copriv.network.model import Model
 
-    check_target("--out", to)
+    check_target("--out", to, model, table)
     loaded = Model.load(model, unfinished)
     scores, predicted = loaded.scores(table), loaded.predict(table)
     if as_json:

@@ -9,6 +9,7 @@ import typer
 from copriv.agreement import Agreement
 from copriv.cli.commands import options
 from copriv.cli.show.console import answer, log
+from copriv.cli.show.output import replace_own_file
 from copriv.errors import BudgetRefused, InvalidInput
 
 
@@ -44,14 +45,14 @@ def command(
     from copriv.report import RunFile, document, page
 
     target = out if out is not None else path.with_name(f"{path.name}.report.html")
-    options.check_target("--out", target)
+    options.check_target("--out", target, path, *(runs or ()), *(agreement or ()))
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
         authority=options.authority_in(keys), witness=keys or witness, head=head, docs=docs,
         unfinished=unfinished,
     )  # fmt: skip
     if out is not None or not as_json:
-        target.write_text(page(made), encoding="utf-8")
+        replace_own_file(target, page(made).encode())  # it says what the ledger says
     said = f"{target}: {'all that was checked is in order' if made['ok'] else 'NOT in order'}"
     answer(as_json, json.dumps(made, indent=2, allow_nan=False), [said])
     for problem in made["problems"]:

@@ -26,22 +26,25 @@ def command(
     ] = None,
     workers: Workers = None,
     own_records: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--own-records",
-            help="Also judge each owner's own, the common and the personalized model on its own held-out records.",
+            "--own-records/--no-own-records",
+            help="Judge each model on records that each owner holds out. Default: where the agreement's goal asks that.",
             envvar="COPRIV_OWN_RECORDS",
         ),
-    ] = False,
+    ] = None,
     as_json: AsJson = False,
     directory: Annotated[Path | None, out_folder("Also write simulation.json, .csv and .png there.")] = None,
 ) -> None:
     """Run an agreement many times with simulated noise: what the collaboration would give."""
-    problem = Problem.load(Agreement.load(agreement))
+    with progress("reading the records"):
+        problem = Problem.load(Agreement.load(agreement))
     planned = None
     if leaves_open(problem.terms):
         log('still "auto": planning on the public rows')
-        choice = plan(problem).choice
+        seen = problem if problem.terms.data.strata is None else Problem.load_public(problem.terms)
+        with progress("planning"):
+            choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known
         problem, planned = problem.under(choice.agreement), choice.describe()
         log(f"planned: {planned}")
     with progress("simulating") as report:

@@ -21,8 +21,8 @@ from rich.text import Text
 from copriv.formatting import cards
 from copriv.formatting.sanitize import printable
 
-PATIENCE = 2.0
-"""Seconds before a bar appears."""
+PATIENCE = 0.5
+"""Seconds before a bar appears: whoever waits for a second is told what for."""
 
 _LONGEST = 1600
 """Characters of a line: twenty of a terminal."""
@@ -107,7 +107,7 @@ def waiting(title: str) -> Iterator[None]:
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[..., None]]:
-    """Reports (done, in all) on a bar, on a terminal, and only once two seconds have passed.
+    """Reports (done, in all) on a bar, on a terminal, and only once half a second has passed.
 
     A third argument is what the bar is called from then on, where several things are done one after another.
     """

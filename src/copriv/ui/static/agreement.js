@@ -1,7 +1,7 @@
 // Write the agreement: a form from the schema, errors beside their fields, the fingerprint, and what owners promise.
 
 import { get, post } from "./api.js";
-import { byId, download, h, later } from "./dom.js";
+import { byId, download, everySecond, h, later } from "./dom.js";
 import { said, table } from "./form.js";
 import { odds } from "./join/meaning.js";
 import { begin } from "./site.js";
@@ -106,6 +106,9 @@ async function page() {
     const button = event.currentTarget;
     button.disabled = true;
     byId("filled").textContent = t("draft.filling");
+    const filled = everySecond((seconds) => {
+      byId("filled").textContent = t("join.seconds", { text: t("draft.filling"), seconds });
+    });
     try {
       const named = state.owners.map((seat, i) => ({ ...seat, terms: { ...seat.terms, name: seat.terms.name || t("owner.number", { number: i + 1 }) } }));
       let view = await post("/api/join/exact", { ...state, owners: named });
@@ -118,6 +121,7 @@ async function page() {
     } catch (error) {
       byId("filled").textContent = error.message;
     }
+    filled();
     button.disabled = false;
   });
   byId("save").addEventListener("click", () => made && download("agreement.toml", "application/toml", made.toml));

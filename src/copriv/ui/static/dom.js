@@ -46,6 +46,13 @@ export function later(wait, action) {
   return called;
 }
 
+/** Call every second, with the seconds that have passed, until what is given back is called. */
+export function everySecond(action) {
+  const begun = performance.now();
+  const timer = setInterval(() => action(Math.round((performance.now() - begun) / 1000)), 1000);
+  return () => clearInterval(timer);
+}
+
 /** Give a person a file that the browser made. */
 export function download(name, type, content) {
   const address = URL.createObjectURL(new Blob([content], { type }));

@@ -1,6 +1,6 @@
 // Verdicts in sentences: for everybody at the top, and for one organisation.
 
-import { byId, h } from "../dom.js";
+import { byId, everySecond, h } from "../dom.js";
 import { chance, listed, percent, t } from "../text.js";
 
 const MARKS = { yes: "✓", no: "–", open: "?" };
@@ -47,10 +47,17 @@ function headline(view) {
   return [t(`join.${kind}${likely}`, { names, others }), even.length ? t("join.close", { even: open }) : ""].join(" ").trim();
 }
 
-/** What stands there is of before the last change. */
+let waited = () => {};
+
+/** What stands there is of before the last change; a forecast that takes long says for how long. */
 export function showAsking() {
-  byId("status").dataset.kind = "asking";
-  byId("status").textContent = t("join.asking");
+  const status = byId("status");
+  status.dataset.kind = "asking";
+  status.textContent = t("join.asking");
+  waited();
+  waited = everySecond((seconds) => {
+    status.textContent = t("join.seconds", { text: t(`join.${status.dataset.kind}`), seconds });
+  });
 }
 
 /** How far organisations are taken to differ, and who says so. */
@@ -59,9 +66,16 @@ function heterogeneity({ value, low, high, source }) {
   return t(source === "stated" ? "join.differ.stated" : "join.differ", { value: percent(value), low: percent(low), high: percent(high) });
 }
 
+/** Public rows that are no random sample, by the level in which that shows most: the first one. */
+function mixture({ column, levels }) {
+  const [[level, shares]] = Object.entries(levels);
+  return t("join.mix", { column, level, rows: percent(shares.public), records: percent(shares.records) });
+}
+
 export function showVerdict(view, state) {
   const [verdict, numbers, notes, status] = ["verdict", "verdict-numbers", "verdict-notes", "status"].map(byId);
   status.dataset.kind = view.kind;
+  if (view.kind !== "quick") waited();
   if (view.kind === "few" || view.kind === "failed") {
     verdict.textContent = view.kind === "few" ? t("join.few") : t("join.failed", { reason: view.reason });
     numbers.textContent = status.textContent = "";
@@ -81,6 +95,7 @@ export function showVerdict(view, state) {
   if (view.only_as_recommended) said.push(t("join.agreed.worse", { agreed: percent(view.agreed.relative_fitness.median) }));
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
+  if (view.public_mix) said.push(t("join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
   if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
   notes.textContent = said.join(" ");
   notes.hidden = said.length === 0;

@@ -50,8 +50,10 @@ def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
         held = lsq_linear(root[:, None] * U[:, far].T, goal, (-edge, edge), method="bvls", tol=1e-15)
         return f.certified(f.feasible_set.project(unit * held.x))
     v = U.T @ (unit * quadratic.gradient(theta))
-    whole = far.all() or np.abs(v[~far]).max() <= 1e-10 * float(np.abs(unit * 2.0 * c).max(initial=0.0))
-    best = f.certified(theta, 0.5 * float(np.sum(v[far] ** 2 / a[far])) if whole else np.inf)
+    gap = np.inf
+    if far.all() or np.abs(v[~far]).max() <= 1e-10 * float(np.abs(unit * 2.0 * c).max(initial=0.0)):
+        gap = 0.5 * float(np.sum(v[far] ** 2 / a[far]))
+    best = f.certified(theta, gap)
     if best.value <= 1e-13 * float(quadratic.value(np.zeros(len(c)))):
         return Optimum(theta, 0.0, 0.0)  # records that are fitted exactly, up to rounding
     return best
@@ -113,8 +115,10 @@ def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
         if lost.size and np.abs(lost).max() > 1e-14:
             return np.inf
         reach = np.sqrt(np.square(x @ root).sum(axis=1))
+        if isinstance(loss, Logistic) and np.sqrt(ν2) * float(reach.max()) > 0.5:
+            return np.inf
         if isinstance(loss, Logistic):
-            return 0.9 * ν2 if np.sqrt(ν2) * float(reach.max()) <= 0.5 else np.inf
+            return 0.9 * ν2
         gone = (curved > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
         if not gone.any():
             return 0.5 * ν2
@@ -140,7 +144,9 @@ def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
         options={"ftol": 0.0, "gtol": 1e-13, "maxiter": 5000, "maxfun": 10_000, "maxcor": 40},
     )
     theta: Array = box.project(found.x * scale)
-    return f.certified(_polished(f, f.loss, theta) if is_linear(f.loss) else theta)
+    if is_linear(f.loss):
+        theta = _polished(f, f.loss, theta)
+    return f.certified(theta)
 
 
 def _polished(f: Objective, loss: LinearLoss, theta: Array) -> Array:

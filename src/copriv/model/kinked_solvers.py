@@ -16,7 +16,7 @@ from copriv.errors import InvalidInput
 from copriv.losses import SmoothedHinge
 from copriv.model.objective import ACCURACY, FeasibleSet, Objective, Optimum, Regularizer
 from copriv.model.records import Records
-from copriv.model.solvers.smooth import newton_minimum
+from copriv.model.smooth_solvers import newton_minimum
 from copriv.types import Array
 
 
@@ -159,10 +159,12 @@ def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share:
     def derivative(length: float) -> float:
         return slope + bend * length + float(share @ (np.clip((slack + length * change) / h, 0.0, 1.0) * change))
 
+    if not derivative(0.0) < 0.0:
+        return 0.0
     far = 1.0
     while derivative(far) < 0.0:
         far *= 2.0
-    return float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3)) if derivative(0.0) < 0.0 else 0.0
+    return float(brentq(derivative, 0.0, far, xtol=1e-15, rtol=1e-3))
 
 
 def bundle_minimum(f: Objective, rounds: int = 400) -> Optimum:
