@@ -35,8 +35,9 @@ def of_forecast(problem: copriv.Problem) -> dict[str, Any]:
     for document in terms:
         del document["data"]["heterogeneity"]
     document = found.to_dict()
+    del document["public_rows"]  # which came later, as bands on own records did
     for owner in document["owners"]:
-        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith("_band")}  # came later
+        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith("_band")}
     return plain({**document, "measured": measured, "considered": found.plan.considered, "terms": terms})
 
 

@@ -207,6 +207,7 @@ class Forecast(Shown, Framed, Drawn):
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
+            "public_rows": self.public_rows,
             "bounds": [
                 {
                     "source": bound.source, "value": self.shown(bound), "holds_for": bound.holds_for,

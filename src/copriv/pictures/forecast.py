@@ -179,13 +179,28 @@ def on_own_records(outlook: Forecast) -> Figure:
     costs = [
         _Costs("its own model", "s", style.ALONE[0], [o.alone for o in own], [o.alone_band for o in own]),
         _Costs("the common model", "D", style.ALONE[3], [o.together for o in own], [o.together_band for o in own]),
-        _Costs("that one, personalized", "o", style.TOGETHER, [o.personalized for o in own], [o.personalized_band for o in own]),
+        _Costs(
+            "that one, personalized",
+            "o",
+            style.TOGETHER,
+            [o.personalized for o in own],
+            [o.personalized_band for o in own],
+        ),
     ]
-    figure, axes = _by_owner("What joining gives each owner, on its own records", [one.called for one in shown], costs, 0.62)
+    title = "What joining gives each owner, on its own records"
+    lead = f"forecast for {counted(outlook.n_owners, 'owner')}; further to the left is better"
+    figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
     axes.set_xlabel("worse than the best possible model of the owner's own records; lines: 90 % of runs", labelpad=7)
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
     for at, one in enumerate(reversed(shown)):
-        axes.annotate(words[one.on_own.answer], (1.0, at), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center")
+        axes.annotate(
+            words[one.on_own.answer],
+            (1.0, at),
+            (8, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+        )
     _sources(figure, outlook)
     return figure
 
@@ -203,7 +218,7 @@ def owners_apart(outlook: OwnLearnersForecast) -> Figure:
         ),
     ]  # fmt: skip
     title = "Every owner its own learner, from one shared answer each"
-    figure, axes = _by_owner(title, [one.name for one in shown], costs, 0.34, outlook.public_only)
+    figure, axes = _by_owner(title, "", [one.name for one in shown], costs, 0.34, outlook.public_only)
     axes.set_xlabel("worse than the best possible model of everybody's records", labelpad=7)
     return figure
 
@@ -219,7 +234,7 @@ class _Costs(NamedTuple):
 
 
 def _by_owner(
-    title: str, names: Sequence[str], costs: Sequence[_Costs], each: float, public: float | None = None
+    title: str, lead: str, names: Sequence[str], costs: Sequence[_Costs], each: float, public: float | None = None
 ) -> tuple[Figure, Axes]:
     """A line for each owner, `each` inches high, on one axis of ψ; where every model has a band they stand below each other."""
     lines = each * len(names)
@@ -247,7 +262,7 @@ def _by_owner(
     for name in axes.get_yticklabels():
         name.set_parse_math(False)
     axes.set_ylim(-0.6, len(names) - 0.4)
-    style.head(figure, title)
+    style.head(figure, title, lead)
     axes.legend(
         loc="lower left", bbox_to_anchor=(-1.55 / 6.9, 1 + 0.15 / lines), frameon=False, ncol=3, columnspacing=1.4,
         handletextpad=0.6, fontsize=9.5, borderaxespad=0.0,
