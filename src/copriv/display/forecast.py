@@ -28,7 +28,7 @@ def title(outlook: Forecast) -> str:
     """Whose forecast it is."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {records:,} records. No private record was read."
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
 
 
 def costs(outlook: Forecast) -> Table:

@@ -66,7 +66,7 @@ function verdict({ kind, problems, rounding }) {
 function heldAgainst(found) {
   if (found.kind === "model") return [];
   if (found.kind === "ledger") {
-    const beside = found.beside ? t(found.beside === 1 ? "read.held.run" : "read.held.runs", { number: count(found.beside) }) : t("read.own.runs");
+    const beside = found.beside ? t("read.held.runs", { number: count(found.beside) }) : t("read.own.runs");
     return [t(found.held_against_head ? "read.held.head" : "read.own.head"), beside];
   }
   const { from_elsewhere: yes } = found;
@@ -90,7 +90,7 @@ function show(found) {
   byId("runs").replaceChildren(found.runs.length ? spent(found.runs) : h("p", { class: "quiet" }, t("read.runs.none")));
   byId("lines-text").textContent = found.all_lines > found.lines.length
     ? t("read.lines.first", { number: count(found.all_lines), shown: count(found.lines.length) })
-    : t(found.lines.length === 1 ? "read.lines.one" : "read.lines.lead", { number: count(found.lines.length) });
+    : t("read.lines.lead", { number: count(found.lines.length) });
   const wrong = new Set(found.problems.map((one) => one.line));
   const list = windowed(byId("lines"), {
     label: t("read.lines"),
