@@ -21,10 +21,11 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import own_table
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.schema import Number, Schema
+from copriv.data.schema import Number, Schema, lacking
 from copriv.data.tables import read_table
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.losses import OfMargin
 from copriv.network.store import refuse_too_many_owners
@@ -72,7 +73,9 @@ class Model(Shown):
         """Read what stands in a model's file. Raises InvalidInput for anything else."""
         try:
             if document["schema"] != _FORMAT:
-                raise InvalidInput(f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}")
+                raise InvalidInput(
+                    f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}; use the copriv that wrote it"
+                )
             agreement = Agreement.of(document["agreement"])
             refuse_too_many_owners(agreement)
             theta = finite_array("model.theta", document["theta"], 1)
@@ -84,7 +87,9 @@ class Model(Shown):
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise _no_model(error) from None
         if agreement.fingerprint != fingerprint:
-            raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
+            raise InvalidInput(
+                "model: the agreement in it was changed; its fingerprint does not match; ask for the file as copriv learner wrote it"
+            )
         return cls(agreement, theta, dictionary, record)
 
     @classmethod
@@ -105,6 +110,10 @@ class Model(Shown):
     def features(self, table: object) -> Float[Array, "records p"]:
         """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
         read, schema = self._table(table)
+        problems = lacking([column.name for column in schema.columns], read.columns)
+        if problems:
+            more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise DataError(problems[0] + more)
         # Encoding asks for a target, which predictions do not have, and for a unit where there is one.
         target = schema.target
         dummies: dict[str, Any] = {target.name: target.low if isinstance(target, Number) else target.negative}
@@ -155,7 +164,10 @@ class Model(Shown):
         """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""
         x = self.features(table)
         if x.shape[1] != len(self.theta):
-            raise DataError(f"model: has {len(self.theta)} parameters, the table gives {x.shape[1]} features")
+            raise DataError(
+                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(x.shape[1], 'feature')}; ask for "
+                "the file as copriv learner wrote it"
+            )
         scores: Array = x @ self.theta
         return scores
 
@@ -239,4 +251,4 @@ def _no_model(error: Exception) -> InvalidInput:
         why = f"it has no {error}"
     elif isinstance(error, ValueError | RecursionError):
         why = "it is no JSON"
-    return InvalidInput(f"model: not a model file ({why}); copriv learner writes one")
+    return InvalidInput(f"model: not a model file ({why}); give the file that copriv learner wrote")
