@@ -88,7 +88,8 @@ class Model(Shown):
             raise _no_model(error) from None
         if agreement.fingerprint != fingerprint:
             raise InvalidInput(
-                "model: the agreement in it was changed; its fingerprint does not match; ask for the file as copriv learner wrote it"
+                "model: the agreement in it was changed; its fingerprint does not match; ask for the file as copriv learner "
+                "wrote it"
             )
         return cls(agreement, theta, dictionary, record)
 
@@ -165,8 +166,8 @@ class Model(Shown):
         x = self.features(table)
         if x.shape[1] != len(self.theta):
             raise DataError(
-                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(x.shape[1], 'feature')}; ask for "
-                "the file as copriv learner wrote it"
+                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(x.shape[1], 'feature')}; ask "
+                "for the file as copriv learner wrote it"
             )
         scores: Array = x @ self.theta
         return scores

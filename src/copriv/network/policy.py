@@ -117,8 +117,8 @@ class Policy(BaseModel):
             beyond = [name for name in asked if name not in allowed] if allowed else []
             if beyond:
                 raise PolicyRefused(
-                    f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}; agree on one of them, or ask the "
-                    "data officer"
+                    f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}; agree on "
+                    "one of them, or ask the data officer"
                 )
         if self.highest_epsilon is not None and terms.epsilon > self.highest_epsilon:
             raise PolicyRefused(

@@ -156,7 +156,7 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
                 first, last = min(first, FAR[0]), max(last, FAR[1])
             texts = tuple((first + timedelta(days=i)).isoformat() for i in range((last - first).days + 1))
             low, high = _encoded(column, [column.first.isoformat(), column.last.isoformat()], scaling)[1]
-            width, missing = (column.last - column.first).days, column.missing and column.missing.isoformat()
+            width, missing = (column.last - column.first).days, _iso(column.missing)
             slope, cut = (high - low) / width, (column.clamp, column.clamp)
             start = float((column.first - first).days)
             return TextColumn(column.name, slope[None, :], low, texts, start, float(width), missing, cut)
@@ -168,6 +168,10 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
             raise NotImplementedError(type(column).__name__)
     accepted, rows = _encoded(column, [*dict.fromkeys(candidates), *sorted(MISSING)], scaling)
     return TextColumn(column.name, rows, np.zeros(rows.shape[1]), tuple(accepted))
+
+
+def _iso(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
 
 
 def _spellings(level: str) -> Sequence[str]:

@@ -248,7 +248,7 @@ def _by_owner(
         ends += [value for value in ψ if value > FLOOR]
         if one.bands:
             low, high = np.maximum(one.bands, FLOOR).T
-            label = None if apart else "90 % of runs"
+            label = "_" if apart else "90 % of runs"
             axes.hlines(at, low, high, color=one.colour, linewidth=2.0, alpha=0.45, label=label, zorder=2)
             ends += [*low[low > FLOOR], *high]
     if public is not None:
