@@ -128,6 +128,14 @@ AUDITS = [
         CASES["statistics"], (rows([[100.0, -100.0]], 1.0), rows([[0.0, 100.0]], 1.0)), "a row off the axes for one on an axis",
         "the gradient moves by all that it can, and products of two columns, which count twice, by most",
     ),
+    Audit(
+        CASES["moments"], (rows([[1.0, 0.0]], 3.0), rows([[1.0, 0.0]], -3.0)), "slopes at their limits, opposite",
+        "the gradient moves by all of 2Ξ/n; second moments that differ as well would move less",
+    ),
+    Audit(
+        CASES["moments"], (rows([[1.0, 0.0]], 3.0), rows([[-0.8, 0.6]], 3.0)), "another row, at an angle",
+        "gradient and second moments both move; the gradient falls short",
+    ),
     *_of_models(FIRM["objective"], CASES["objective"]),
     *_of_models(FIRM["objective with delta"], CASES["objective with delta"]),
 ]  # fmt: skip
@@ -138,7 +146,7 @@ OF_MECHANISMS, OF_THE_DEFAULT = of_mechanisms.MUTATIONS, of_the_default.MUTATION
 WRONG: list[tuple[str, Wrong, tuple[str, ...]]] = [
     (
         "half the noise", OF_MECHANISMS["half the noise"].make,
-        ("laplace", "laplace-composed", "gaussian", "statistics", "objective"),
+        ("laplace", "laplace-composed", "gaussian", "statistics", "moments", "objective"),
     ),
     (
         "one draw for all coordinates", OF_THE_DEFAULT["the same draw for all coordinates"].make,
@@ -148,6 +156,7 @@ WRONG: list[tuple[str, Wrong, tuple[str, ...]]] = [
         "the bound not enforced", OF_MECHANISMS["clipping forgotten"].make,
         ("laplace", "laplace-composed", "gaussian", "statistics"),
     ),
+    ("the bound not enforced", OF_MECHANISMS["slopes of moments not clipped"].make, ("moments",)),
     ("composition forgotten", OF_MECHANISMS["shares of one answer less"].make, ("laplace",)),
     ("composition forgotten", OF_MECHANISMS["composition counts one answer less"].make, ("laplace-composed", "gaussian")),
 ]  # fmt: skip

@@ -10,7 +10,8 @@ import copriv.errors
 NAMES = {
     "Agreement", "AgreementError", "Answer", "BudgetRefused", "CoprivError", "DataError", "Forecast", "InvalidInput",
     "NotCertified", "Owner", "OwnerOutcome", "Problem", "Query", "QueryRefused", "Records", "RelativeFitness",
-    "Simulation", "Unreachable", "UsageError", "__version__", "personalize", "forecast", "own_learners", "simulate",
+    "Simulation", "Unreachable", "UsageError", "__version__", "personalize", "forecast", "own_learners",
+    "owner_verdict", "simulate",
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def normal_delta(epsilon: float, sigma: float) -> float:
 
 def normal_sigma(epsilon: float, delta: float) -> float:
     """The least standard deviation that is (ε, δ), where one row moves what is released by 1."""
-    return float(brentq(lambda s: normal_delta(epsilon, s) - delta, 1e-3, 1e9, xtol=1e-12, rtol=1e-10))
+    return float(brentq(lambda s: normal_delta(epsilon, s) - delta, 1e-6, 1e9, xtol=1e-15, rtol=1e-10))
 
 
 def adassp_sigma(epsilon: float, delta: float) -> float:

@@ -20,6 +20,7 @@ from .errors import (
     UsageError,
 )
 from .forecast import Forecast, forecast
+from .forecast.at_home import owner_verdict as owner_verdict
 from .model.records import Records
 from .owner import Owner
 from .problem import Problem
@@ -51,6 +52,7 @@ __all__ = [
     "__version__",
     "forecast",
     "own_learners",
+    "owner_verdict",
     "personalize",
     "simulate",
 ]

@@ -1,5 +1,6 @@
 """`copriv init` reads columns from a table: proposals of public rows, names of private ones; what it writes can be used."""
 
+import io
 import re
 import tomllib
 
@@ -8,8 +9,9 @@ import pandas as pd
 import pytest
 
 from copriv.agreement import Agreement
-from copriv.cli.commands import steps
-from copriv.cli.commands.column_words import read_column, said_of
+from copriv.cli import run
+from copriv.cli.wizard import steps
+from copriv.cli.wizard.column_words import read_column, said_of
 from copriv.data.proposal import Proposal
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.problem import Problem
@@ -103,6 +105,34 @@ def test_of_a_private_table_only_names_are_read(folder, monkeypatch):
     assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {("member", 4)}
     assert not any(re.search(r"\d{3}", str(default)) for question, default in heard if "records" not in question)
     assert Agreement.of(tomllib.loads(steps.written(agreement))).fingerprint == agreement.fingerprint
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_names_in_a_table_move_no_cursor_and_begin_no_line(tmp_path, monkeypatch, answer):
+    monkeypatch.chdir(tmp_path)
+    hostile = {
+        "a\x1b[2J": ["x\x1b]0;p\x07", "y\nerror: none"] * 20,
+        "b\nerror: none": range(0, 80, 2),
+        "\u202ec": range(40, 80),
+    }
+    pd.DataFrame(hostile).to_parquet("hostile.parquet")
+    shown, given = Terminal(), ["", "none", "\u202ec", "", "one by one"]
+    if answer == "no":
+        given = ["", "\u202ec", "", "x, y", "0..9", "0..9"]
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join(given) + "\n" * 90))
+    monkeypatch.setattr("sys.stdout", shown)
+    public = {"yes": "--is-public", "no": "--is-private"}[answer]
+    assert run(["init", "mine.toml", "--columns", "hostile.parquet", public]) == 0
+    text = shown.getvalue()
+    assert "Wrote mine.toml" in text
+    assert not {one for one in text if one != "\n" and not one.isprintable()}
+    assert not [line for line in text.splitlines() if line.startswith("error")]
+    assert "a\\x1b[2J" in text
 
 
 def test_public_rows_that_name_owners_name_them_in_the_agreement(folder):

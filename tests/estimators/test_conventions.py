@@ -108,7 +108,9 @@ def test_public_rows_are_routed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     public = rows(60, seed=1)
     # What is planned from them is tested in test_fits; here they only have to come through.
     came = []
-    monkeypatch.setattr(linear, "planned", lambda wanted, rows: (came.append(rows), (without_data(wanted), None))[1])
+    monkeypatch.setattr(
+        linear, "planned", lambda wanted, rows: (came.append(rows), (without_data(wanted).agreement, None))[1]
+    )
     with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left undeclared
         chain = make_pipeline(FunctionTransformer(), PrivateRegressor(epsilon=PLENTY).set_fit_request(public=True))

@@ -202,10 +202,12 @@ def test_the_limit_ends_a_cross_validation() -> None:
 
 def test_delta_is_charged_once_a_fit() -> None:
     ledger = SharedLedger(delta=1e-6)
-    model = PrivateRegressor(epsilon=1.0, delta=6e-7, ledger=ledger, **DECLARED).fit(X, Y)
+    wide = np.random.default_rng(0).uniform(-1, 1, (2000, 20))  # of few columns, pure ε has less noise
+    model = PrivateRegressor(epsilon=1.0, delta=6e-7, ledger=ledger, bounds=(-1, 1), target_bounds=(-1, 1))
+    model.fit(wide, wide[:, 0])
     assert ledger.spent_delta == pytest.approx(6e-7)
     with pytest.warns(SpendingWarning), pytest.raises(BudgetRefused, match="delta"):
-        model.fit(X, Y)
+        model.fit(wide, wide[:, 0])
 
 
 @pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")

@@ -15,12 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, UsageError
-from copriv.network.flower_app import learner_command, owner_command
+from copriv.network.flower_app import _replies, learner_command, owner_command, serve
 from copriv.network.policy import PolicyRefused
 from copriv.network.setup import make_consortium, share_out
 from copriv.privacy.ledger.read import verify
@@ -81,6 +82,28 @@ def test_a_message_that_says_anything_else_is_refused(
     owner_command(invitation, own, {})
     with pytest.raises(error, match=re.escape(said)):
         owner_command({**invitation, **change}, own, {})
+
+
+def test_what_the_other_side_says_moves_no_cursor(
+    own: dict[str, str | int | float | bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes to a log: the names in a message to an owner's, how an owner's session ended to the learner's."""
+    hostile = "\x1b[2J\nnode 7: its session is over (exit code 0)"
+    flower = SimpleNamespace(ConfigRecord=dict, RecordDict=dict, Message=lambda content, reply_to: content)
+    monkeypatch.setitem(sys.modules, "flwr", SimpleNamespace(app=flower))
+    monkeypatch.setitem(sys.modules, "flwr.app", flower)
+    message = SimpleNamespace(content=SimpleNamespace(config_records={"copriv": {hostile: "x"}}))
+    assert serve(message, SimpleNamespace(node_config=own)) == {"copriv": {"exit": PolicyRefused.exit_code}}
+    about = SimpleNamespace(reply_to_message_id="m", src_node_id=7)
+    replies = [
+        SimpleNamespace(metadata=about, has_error=lambda: True, error=SimpleNamespace(reason=hostile)),
+        SimpleNamespace(metadata=about, has_error=lambda: False, content={"copriv": {"exit": hostile}}),
+    ]
+    assert _replies(SimpleNamespace(pull_messages=lambda _: replies), {"m"}) == {"m"}
+    said = capsys.readouterr()
+    lines = [*said.err.splitlines(), *said.out.splitlines()]
+    assert len(lines) == 3
+    assert all(line.isprintable() and "\\x1b[2J\\x0anode 7" in line for line in lines)
 
 
 def test_an_empty_message_and_a_node_without_configuration_are_refused(

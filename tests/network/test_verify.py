@@ -154,6 +154,29 @@ def test_a_learner_that_looks_at_an_answer_and_does_not_use_it_is_found_out(
     assert f"turn {skipped[0]} was answered by all that it asked, and its answers were not used" in said
 
 
+def test_a_learner_that_ends_its_file_with_an_answer_that_it_does_not_use_is_found_out(
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could sign the model of before, if it likes that better, as that of a run that stopped in the middle."""
+    honest = Conductor._step
+
+    class Ends(Exception):
+        pass
+
+    def choosy(self: Conductor, turn: Turn) -> None:
+        if self.stepped == 5:
+            (tmp_path / "model.json").write_text(self.signed_model(None).to_json())
+            self.store.close()
+            raise Ends
+        honest(self, turn)
+
+    monkeypatch.setattr(Conductor, "_step", choosy)
+    with pytest.raises(Ends):
+        conducted(tmp_path / "run.db", held)
+    said = told(check(tmp_path / "run.db", held, model=tmp_path / "model.json"))
+    assert "was answered by all that it asked, and its answers were not used" in said
+
+
 def test_an_answer_that_was_lost_is_said_to_be_missing(tmp_path: Path, held: Held) -> None:
     agreed = agreement(horizon=8, answers=3)
     store = RunStore.create(tmp_path / "run.db", agreed, 3)

@@ -193,9 +193,8 @@ def test_every_fold_has_its_part_of_a_rare_class() -> None:
             seen.append(int((own.target > 0).sum()))
             return self.centre
 
-    Counting(by_name("logistic", 0.5), 1e-3, np.zeros(P + 1), np.eye(P + 1), True)._held_out(
-        own, np.random.default_rng(0)
-    )
+    home = Counting(by_name("logistic", 0.5), 1e-3, np.zeros(P + 1), np.eye(P + 1), True)
+    home.cross_validated(own, home.candidates, np.random.default_rng(0))
     assert set(seen) == {8}
 
 
@@ -211,7 +210,8 @@ def test_a_person_is_held_out_with_all_its_rows() -> None:
             seen.append(set(own.features[:, 3].astype(int).tolist()))
             return self.centre
 
-    found = Counting(by_name("squared"), 1e-3, np.zeros(P), np.eye(P))._held_out(own, np.random.default_rng(0))
+    home = Counting(by_name("squared"), 1e-3, np.zeros(P), np.eye(P))
+    found = home.cross_validated(own, home.candidates, np.random.default_rng(0)).out
     assert {len(one) for one in seen} == {16}
     np.testing.assert_allclose(found[:, 0], np.square(y[[int(np.argmax(person == i)) for i in range(20)]]))
 

@@ -106,7 +106,7 @@ def minimum(case: Case) -> Verdict:
 def grid(case: Case) -> Verdict:
     """What leaves is on the sampler's grid: no low-order bits of what was computed."""
     records = cases.pair_of(case)[0]
-    cells = cases.transcripts(case, records, 3) / (case.unit if case.mechanism == "statistics" else 1.0) * 2.0**40
+    cells = cases.transcripts(case, records, 3) / (case.unit if case.length > P else 1.0) * 2.0**40
     off = float(np.abs(cells - np.rint(cells)).max())
     return Verdict(off < 1e-3, f"off the grid by {off:.3g} of a step")
 

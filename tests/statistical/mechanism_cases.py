@@ -65,11 +65,13 @@ class Case:
 
     @property
     def length(self) -> int:
-        return P + P * (P + 1) // 2 if self.mechanism == "statistics" else P
+        return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
 
     @property
     def unit(self) -> Array:
         """What each number of an answer is divided by, so that one unit replaced moves all by 2/n at most."""
+        if self.mechanism == "moments":  # of weight ½, entries off the diagonal twice in xxᵀ
+            return np.array([BOUND] * P + [math.sqrt(2.0), 1.0, math.sqrt(2.0)])
         if self.mechanism != "statistics":
             return np.full(P, BOUND)
         off_diagonal = 2.0  # written twice in xxᵀ, and released undoubled
@@ -82,7 +84,7 @@ class Case:
         match self.mechanism:
             case "laplace" | "statistics":
                 return Δ * m / ε * self.unit
-            case "gaussian":
+            case "gaussian" | "moments":
                 return Δ * math.sqrt(m) * _normal_multiplier(ε, δ) * self.unit
             case "laplace-composed":
                 return Δ * _laplace_multiplier(m, ε, δ) * self.unit
@@ -129,6 +131,7 @@ CASES = {
         Case("gaussian", 1.0, 0.1, 2, 2, {}),
         Case("laplace-composed", 1.0, 0.1, 2, 1, {}),
         Case("statistics", 1.5, 0.0, 1, 1, {"moments_share": SHARE}),
+        Case("moments", 1.0, 0.1, 1, 2, {}),
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": ANCHOR}),
         Case("objective", 1.5, 0.02, 1, 2, {"anchor": ANCHOR}),
     )
@@ -158,6 +161,11 @@ def _laplace_multiplier(m: int, ε: float, δ: float) -> float:
 def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
     """The noise-free answer at θ (0): gradients 2(xᵀθ − y)x clipped, and second moments of rows of L1 length at most 1."""
     predicted = 0.0 if theta is None else records.features @ theta
+    if case.mechanism == "moments":
+        ω = _factor(records.features, 1.0, 2)
+        x, slope = ω * records.features, np.clip(ω[:, 0] * 2.0 * (predicted - records.target), -BOUND, BOUND)
+        second = (records.weight[:, None] * x).T @ x / N
+        return np.concatenate([(records.weight * slope) @ x / N, second[np.triu_indices(P)]])
     rows = 2.0 * (predicted - records.target)[:, None] * records.features
     gradient = records.weight @ (rows * _factor(rows, BOUND, case.order)) / N
     if case.mechanism != "statistics":
@@ -205,7 +213,8 @@ def neighbours(kind: str) -> tuple[Records, Records]:
 
 
 def pair_of(case: Case) -> tuple[Records, Records]:
-    return neighbours(case.mechanism if case.mechanism in ("statistics", "objective") else "gradient")
+    kinds = {"statistics": "statistics", "objective": "objective", "moments": "objective"}
+    return neighbours(kinds.get(case.mechanism, "gradient"))
 
 
 def owner_of(case: Case, records: Records) -> copriv.owner.Owner:

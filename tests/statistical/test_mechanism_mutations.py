@@ -14,7 +14,8 @@ import pytest
 import copriv.mechanisms as mechanisms
 import copriv.owner
 import copriv.privacy.approximate as approximate
-from copriv.mechanisms import gradients, mechanism, objective_noise, objective_solver, statistics
+from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, statistics
+from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.statistics import Moments, StatisticsAnswer
 from copriv.model.records import Records
@@ -30,7 +31,7 @@ pytest.importorskip("dp_accounting")
 Patch = pytest.MonkeyPatch
 COMPOSED = ("gaussian", "laplace-composed")
 MANY = ("laplace", *COMPOSED)
-ONCE = ("statistics", "objective", "objective with delta")
+ONCE = ("statistics", "moments", "objective", "objective with delta")
 EVERY = (*MANY, *ONCE)
 
 
@@ -231,6 +232,49 @@ def slopes_not_clipped(patch: Patch) -> None:
 @mutation(("objective", "objective with delta"), "minimum")
 def long_records_count_in_full(patch: Patch) -> None:
     patch.setattr(objective_solver, "counted_for", lambda lengths, bound: np.ones_like(lengths))
+
+
+@mutation(("moments",), "noise")
+def moments_of_a_record_added_not_replaced(patch: Patch) -> None:
+    patch.setattr(
+        MomentsAnswer, "_noise",
+        property(lambda self: GaussianAnswer(1.0 / self.units, self.multiplier, len(self.moments.unit))),
+    )  # fmt: skip
+
+
+@mutation(("moments",), "noise")
+def second_moments_weigh_as_much_as_the_gradient(patch: Patch) -> None:
+    patch.setattr(moments, "WEIGHT", 1.0)
+
+
+@mutation(("moments",), "noise")
+def overlap_not_counted_in_the_moments(patch: Patch) -> None:
+    right = moments.deviation
+    patch.setattr(moments, "deviation", lambda n, ε, δ: right(n, 2 * ε, 2 * δ))
+
+
+_moments_of = BoundedMoments.of
+
+
+@mutation(("moments",), "sensitivity")
+def slopes_of_moments_not_clipped(patch: Patch) -> None:
+    patch.setattr(
+        BoundedMoments, "of", lambda self, loss, r, θ: _moments_of(replace(self, bound=1e9 * self.bound), loss, r, θ)
+    )
+
+
+@mutation(("moments",), "sensitivity")
+def rows_of_moments_of_any_length(patch: Patch) -> None:
+    patch.setattr(BoundedMoments, "shares", lambda self, features: np.ones(len(features)))
+
+
+@mutation(("moments",), "sensitivity, persons")
+def rows_count_where_persons_should_in_moments(patch: Patch) -> None:
+    def of(self, loss, records, theta):
+        alike = Records(records.features, records.target, np.ones(len(records)))
+        return _moments_of(self, loss, alike, theta) * len(records) / records.units
+
+    patch.setattr(BoundedMoments, "of", of)
 
 
 # What is spent

@@ -416,3 +416,12 @@ def test_an_agreement_to_begin_with(visitors, tmp_path):
     assert log.count(visitor.token) == 1  # where the address was shown, and nowhere else
     assert "GET" not in log
     assert tomllib.loads(given)["owner"][0]["name"] == "bank-1"
+
+
+def test_a_long_forecast_says_every_second_that_it_is_under_way(visitor):
+    page = visitor.enter()
+    visitor.exactly()
+    page.route("**/api/join/exact", lambda route: None)  # a forecast that takes for ever
+    records(page, 2).fill("1234")
+    page.locator("#status", has_text="(1 s)").wait_for(timeout=5_000)
+    page.locator("#status", has_text="(2 s)").wait_for(timeout=5_000)

@@ -174,7 +174,10 @@ class Agreement(Shown, Framed, AgreedTerms):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def __hash__(self) -> int:
-        return hash(self.fingerprint)  # bounds and categories of a table's columns are in dictionaries, which have none
+        # A few numbers that plans vary: bounds of columns are in dictionaries, which have no hash, and a preconditioner of
+        # hundreds of rows is not worth reading for one.
+        terms, bound = self.agreement, self.model.gradient_bound
+        return hash((terms.rule, terms.mechanism, terms.horizon, terms.answers, terms.step, bound, self.n_owners))
 
     @property
     def synchronous(self) -> bool:

@@ -27,7 +27,7 @@ from copriv.data.extreme_values import Tail
 from copriv.data.schema import EncodedTable, Schema
 from copriv.data.source import Source, is_published
 from copriv.data.specification import DataSpecification
-from copriv.data.tables import Table, column_names, read_table
+from copriv.data.tables import Table, column_names, read_table, rows_of
 from copriv.errors import DataError
 from copriv.formatting.sanitize import label, says_nothing
 from copriv.model.records import Records
@@ -123,7 +123,7 @@ class Sample:
         which = f"all {len(rows):,} rows"
         if len(rows) < len(source.table):
             which = f"the last {len(rows):,} of {len(source.table):,} rows"
-        return cls(source.table[rows.tolist()], source.schema, preparation, records, f"{which} of {source.words}")
+        return cls(rows_of(source.table, rows), source.schema, preparation, records, f"{which} of {source.words}")
 
 
 def load_sample(
@@ -161,7 +161,7 @@ def load_sample(
         source = replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
     at = public_rows_of(source, last)
     try:
-        encoded = source.schema.encode(source.table[at.tolist()])
+        encoded = source.schema.encode(rows_of(source.table, at))
     except DataError as error:
         raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
     sample = Sample.of(source, at, encoded, agreed)

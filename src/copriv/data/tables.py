@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import narwhals.stable.v2 as nw
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from jaxtyping import Int
 
 from copriv.errors import DataError
 from copriv.formatting.numbers import counted
@@ -55,6 +57,13 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
     if table.num_rows == 0:
         raise DataError(f"{path}: has no rows; give a file with a header and at least one record")
     return nw.from_native(table, eager_only=True)
+
+
+def rows_of(table: Table, rows: Int[np.ndarray, "_"]) -> Table:
+    """Some rows of a table, in this order. Rows that follow each other are cut out: picking them would import pandas."""
+    following = len(rows) > 0 and bool((np.diff(rows) == 1).all())
+    picked: Table = table[int(rows[0]) : int(rows[-1]) + 1] if following else table[rows.tolist()]
+    return picked
 
 
 def column_names(source: object) -> list[str]:

@@ -53,15 +53,19 @@ def compared(realised: dict[str, Any], forecast: dict[str, Any] | None) -> Table
         at_best = f"{public['fitness']:.6g}, of {public['least_fitness']:.6g} at best"
         rows.append(("fitness on the public rows", "", at_best))
     if public is not None and (found := public["heterogeneity_diagnosis"]) is not None:
-        assumed, by_answers = (
-            _range(found["assumed_heterogeneity"]),
-            f"{_range(found['heterogeneity'])}, by their answers",
+        rows.append(
+            ("how unlike owners are", _range(found["assumed_heterogeneity"]), _by_answers(found, "heterogeneity"))
         )
-        rows.append(("how unlike owners are", assumed, by_answers))
-        far = found["public_distance"]
-        before = f"{percent(far['expected'])} (up to {percent(far['expected_high'])})"
-        rows.append(("public rows' best model, above the best", before, f"{_range(far)}, by the answers"))
+        far = found["public_distance_expected"]
+        before = f"{percent(far['value'])} (up to {percent(far['high'])})"
+        rows.append(("public rows' best model, above the best", before, _by_answers(found, "public_distance")))
     return Table(("", "forecast", "realised"), tuple(rows))
+
+
+def _by_answers(found: dict[str, Any], key: str) -> str:
+    if found[key] is None:
+        return f"not told by these answers: {found[f'{key}_reason']}"
+    return f"{_range(found[key])}, by their answers"
 
 
 def interval(low: float, high: float) -> str:

@@ -6,7 +6,7 @@ from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
 from copriv.formatting.numbers import listed, percent, percent_range
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import Verdict
+from copriv.problem.verdict import OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
@@ -35,6 +35,11 @@ def qualified(outlook: Forecast) -> list[str]:
             said.append(f"Not as it is agreed: those terms reach {agreed}.")
         said += _at_whose_expense(outlook)
     return said
+
+
+def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
+    """The same for one owner, on its own records."""
+    return _answer(Verdict("own", {name: found}), worthwhile)
 
 
 def _answer(verdict: Verdict, worthwhile: float) -> str:

@@ -3,14 +3,16 @@
 `Ranges` scales columns and target from their declared ranges to [−1, 1], and coefficients back. A value outside its range
 counts as the nearest end, and each row is mapped from itself alone.
 
-The agreement is planned on public rows. Without them each owner fits a model of its own to a tilted fitness and answers
-once with it, from zero, and the models are averaged: the one mechanism for all four losses whose settings need no data. Ξ
-then follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
+The agreement is planned on public rows. Without them each owner answers once, from zero: with a model of its own, fitted to
+a tilted fitness, or with noisy moments. Which of them, whether with δ, how firmly it is tied to 0 and in which unit columns
+stand beside the intercept is chosen by the expected cost over tables such as there are (`copriv.mechanisms.expected`). Ξ
+follows from the declared ranges: for classes no gradient is above it; for numbers those of residuals up to half of the
 target's range are not.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from numbers import Real
 from typing import Any, Literal
 
@@ -21,16 +23,21 @@ from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
-from copriv.losses import OfMargin, named
+from copriv.losses import named
 from copriv.mechanisms import OneAnswer
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
 from copriv.model.records import Records
 from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
+from copriv.terms import ModelTerms
 from copriv.types import Array
 
 STANDARD = (-3.0, 3.0)
 """Range used where nothing is declared and there are no public rows: three standard deviations of standardised columns."""
+
+DROWNED = 0.9
+"""An expected gap above this is said in a warning."""
 
 
 class UndeclaredWarning(UserWarning):
@@ -125,28 +132,63 @@ def planned(wanted: Mapping[str, Any], public: Records) -> tuple[Agreement, Prob
     return agreement, problem.under(agreement)
 
 
-def without_data(wanted: Mapping[str, Any]) -> Agreement:
-    """Derive all terms from what is declared, without any rows."""
-    model, data, owners = wanted["model"], wanted["data"], wanted["owner"]
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """Terms that follow from what is declared, without any rows."""
+
+    agreement: Agreement
+    """For columns in [−scale, scale]."""
+    scale: float
+    expected_gap: float
+    """What is expected to be left between the best model, 0, and a constant one, 1 (`copriv.mechanisms.expected`)."""
+
+
+def without_data(wanted: Mapping[str, Any], row_norm: float | None = None) -> Settled:
+    """Derive all terms from what is declared, without any rows: those of the least expected cost.
+
+    row_norm: the largest ‖x‖₂ of a row with columns in [−1, 1]; None: what follows from the other bounds. A row that is
+    longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
+    """
+    model, data = wanted["model"], wanted["data"]
     loss = named(model["loss"], model["threshold"])
-    mechanism = next(
-        one for one in reversed(mechanisms.ALL)
-        if isinstance(one, OneAnswer) and one.suits(loss) and "anchor" in one.terms
-    )  # fmt: skip
-    approximate = {owner["delta"] > 0 for owner in owners}
+    approximate = {owner["delta"] > 0 for owner in wanted["owner"]}
     if len(approximate) > 1:
         raise AgreementError("delta: either every owner has one above 0, or none")
     # Columns in [−1, 1] have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p: rows are no longer than that, whatever is in them.
-    columns, extra, rounded = len(data["features"]), float(model["intercept"]), 1 + 1e-9  # for floating-point rounding
-    B = float(columns) if data["feature_bound"] == "auto" else data["feature_bound"]
-    longest = float(np.sqrt(min(B**2, columns) + extra)) * rounded
-    slope = loss.slope_bound(np.inf, 1.0) if isinstance(loss, OfMargin) else loss.slope_bound(1.0, 0.0)
-    settled = {
-        "rule": WITHOUT_WAITING.name, "mechanism": mechanism.name, "horizon": len(owners), "answers": 1,
-        "step": 1.0, "reach": longest,
-    }  # fmt: skip
-    gradient_bound = slope * (longest if approximate == {True} else B + extra) * rounded
-    return Agreement.of({
-        **wanted, "agreement": {**wanted["agreement"], **settled}, "model": {**model, "gradient_bound": gradient_bound},
-        "data": {**data, "feature_bound": B * rounded},
+    columns = len(data["features"])
+    longest = float(min(np.sqrt(columns), np.inf if row_norm is None else row_norm))
+    B = min(columns, np.sqrt(columns) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
+    found = []
+    scales, tighter = SCALES if model["intercept"] else (1.0,), TIGHTER if data["feature_bound"] == "auto" else (1.0,)
+    for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
+        owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
+        declared = Declared(
+            loss=loss, smoothing=ModelTerms.model_fields["smoothing"].default, regularization=model["regularization"],
+            columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
+            row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
+            owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
+        )  # fmt: skip
+        for mechanism in mechanisms.ALL:
+            if isinstance(mechanism, OneAnswer) and mechanism.suits(loss):
+                for gap, setting in mechanism.expected(declared):
+                    found.append((gap, mechanism.name, setting, declared, owners, scale))
+    gap, name, setting, declared, owners, scale = min(found, key=lambda one: one[0])
+    settled = {"rule": WITHOUT_WAITING.name, "mechanism": name, "horizon": len(owners), "answers": 1, "step": 1.0}
+    agreement = Agreement.of({
+        **wanted, "agreement": {**wanted["agreement"], **settled, **setting.terms},
+        "model": {**model, "gradient_bound": setting.bound},
+        "data": {**data, "feature_bound": declared.feature_bound * ROUNDED}, "owner": owners,
     })  # fmt: skip
+    return Settled(agreement, float(scale), gap)
+
+
+def enough(wanted: Mapping[str, Any], row_norm: float | None) -> str:
+    """The least ε, by doubling, of which a constant is not expected, as a sentence."""
+    times = 1.0
+    while times < 2.0**20:
+        times *= 2.0
+        owners = [{**owner, "epsilon": times * owner["epsilon"]} for owner in wanted["owner"]]
+        if without_data({**wanted, "owner": owners}, row_norm).expected_gap <= DROWNED:
+            ε = max(owner["epsilon"] for owner in owners)
+            return f"It takes an epsilon of {ε:.2g}, or {times:g} times as many rows."
+    return "No epsilon that is private would do."

@@ -24,7 +24,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
-from copriv.estimators.declared import STANDARD, Ranges, UndeclaredWarning, number, planned, terms, without_data
+from copriv.estimators.declared import (
+    DROWNED,
+    STANDARD,
+    Ranges,
+    UndeclaredWarning,
+    enough,
+    number,
+    planned,
+    terms,
+    without_data,
+)
 from copriv.estimators.in_process import train
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.formatting.sanitize import label
@@ -46,7 +56,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: Any, delta: Any, loss: Any, bounds: Any, feature_bound: Any, regularization: Any,
-        fit_intercept: Any, ledger: Any,
+        fit_intercept: Any, ledger: Any, row_norm: Any,
     ) -> None:  # fmt: skip
         # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
         self.epsilon = epsilon
@@ -57,6 +67,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.regularization = regularization
         self.fit_intercept = fit_intercept
         self.ledger = ledger
+        self.row_norm = row_norm
 
     def fit(self, X: Any, y: Any, *, owners: Any = None, public: Any = None) -> Any:
         """Fit by asking owners, and spend their budgets.
@@ -91,14 +102,23 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 for name, rows in whose.items()
             ],
         )  # fmt: skip
-        stand_in, public_records = None, None
+        stand_in, public_records, scale, gap = None, None, 1.0, None
         if public_X is None:
-            agreement = without_data(wanted)
+            row_norm = None if self.row_norm is None else positive("row_norm", self.row_norm)
+            settled = without_data(wanted, row_norm)
+            agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
+            if gap > DROWNED:
+                warnings.warn(
+                    f"noise is expected to leave {gap:.0%} of the gap between the best model and a constant one, so what "
+                    f"comes is nearly a constant. {enough(wanted, row_norm)} Closer bounds, or public rows, help too: "
+                    "docs/explanation/without-public-rows.md",
+                    RuntimeWarning, stacklevel=2,
+                )  # fmt: skip
         else:
             public_records = Records.of(ranges.inside(public_X), self._public_numbers(public_y))
             agreement, stand_in = planned(wanted, public_records)
         loss = named(agreement.model.loss, agreement.model.threshold)
-        x = ranges.inside(X)
+        x = scale * ranges.inside(X)
         parts = [Records.of(x[rows], target[rows]) for rows in whose.values()]
         problem = Problem.of(agreement, parts, public=public_records, loss=loss)
         shared = self.shared_ledger
@@ -121,9 +141,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         spent = {name: (float(ledger.spent), float(ledger.spent_delta)) for name, ledger in ledgers.items()}
         ε, δ = map(max, zip(*spent.values(), strict=True))
         self.privacy_spent_ = PrivacySpent(ε, δ, spent)
-        self.agreement_ = problem.agreement
+        self.agreement_, self.scale_, self.expected_gap_ = problem.agreement, scale, gap
         self._stand_in, self._forecast = stand_in, cast(Any, None)
-        self._set_model(*ranges.coefficients(theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0)
+        self._set_model(
+            *ranges.coefficients(scale * theta[: X.shape[1]]), float(theta[-1]) if self.fit_intercept else 0.0
+        )
         return self
 
     @property
@@ -228,12 +250,16 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     target_bounds: likewise of y.
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
         count for less. "auto": planned on public rows, else the number of columns.
+    row_norm: the largest ‖x‖₂ of a row whose columns are in [−1, 1], used without public rows; smaller means less noise, and
+        longer rows count for less. None: what follows from the other bounds.
     regularization: c of (c/2)‖θ‖², for columns and target in [−1, 1].
     ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`). Every fit in it
         counts for the same people: for other people give another.
 
-    Fitted: coef_ (columns,), intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns and
-    target in [−1, 1]), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_, feature_names_in_.
+    Fitted: coef_ (columns,), intercept_, privacy_spent_ (`PrivacySpent`), agreement_ (`copriv.Agreement`, columns in
+    [−scale_, scale_] and target in [−1, 1]), expected_gap_ (what noise is expected to leave between the best model, 0, and
+    a constant one, 1; None with public rows), forecast_ (`copriv.Forecast`; None without public rows), n_features_in_,
+    feature_names_in_.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateRegressor
@@ -248,11 +274,11 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "squared", threshold: Any = 1.0,
         bounds: Any = "auto", target_bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5,
-        fit_intercept: Any = True, ledger: Any = None,
+        fit_intercept: Any = True, ledger: Any = None, row_norm: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
-            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger,
+            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
         )  # fmt: skip
         self.threshold = threshold
         self.target_bounds = target_bounds
@@ -290,7 +316,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     classes: the two labels, in any order; None: those of the public rows, else those in y with an `UndeclaredWarning`,
         which takes it as public which labels there are (a label that one row alone has is then not protected).
 
-    epsilon, delta, bounds, feature_bound, regularization and ledger are as in `PrivateRegressor`, and so is what is
+    epsilon, delta, bounds, feature_bound, row_norm, regularization and ledger are as in `PrivateRegressor`, and so is what is
     fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
 
     >>> import numpy as np
@@ -307,11 +333,11 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "logistic", classes: Any = None,
         bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5, fit_intercept: Any = True,
-        ledger: Any = None,
+        ledger: Any = None, row_norm: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
-            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger,
+            regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
         )  # fmt: skip
         self.classes = classes
 

@@ -208,6 +208,7 @@ class Forecast(Shown, Framed, Drawn):
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
             "public_rows": self.public_rows,
+            "optimum": self.optimum,
             "bounds": [
                 {
                     "source": bound.source, "value": self.shown(bound), "holds_for": bound.holds_for,

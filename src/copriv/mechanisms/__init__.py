@@ -6,6 +6,7 @@
 | laplace-composed | `gradients`  | (ε, δ)       | the same, less noise                     |
 | gaussian         | `gradients`  | (ε, δ)       | mean gradient clipped in L2 + normal     |
 | statistics       | `statistics` | ε            | gradient at θ and second moments, once   |
+| moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
@@ -14,12 +15,13 @@ Another one is a file here and a place in `ALL` (docs/explanation/architecture.m
 from copriv.errors import AgreementError
 from copriv.mechanisms.gradients import ClippedGradient, Gaussian, GradientNoise, Laplace, LaplaceComposed
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
+from copriv.mechanisms.moments import MomentsInL2
 from copriv.mechanisms.objective import Objective
 from copriv.mechanisms.one_answer import OneAnswer
 from copriv.mechanisms.statistics import Statistics
 from copriv.privacy.noise import PrivateAnswer
 
-ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), Objective()]
+ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective()]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
 

@@ -4,6 +4,7 @@ How its noise is made, and why it is private, stands in `objective_noise`; how i
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -11,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.losses import Hinge, by_name
+from copriv.mechanisms.expected import FIRMNESSES, ROUNDED, Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
+from copriv.mechanisms.objective_noise import REMAINDER, ObjectiveAnswer, Perturbation
 from copriv.mechanisms.objective_solver import SMOOTH, surface_of
 from copriv.mechanisms.one_answer import (
     STEPS,
@@ -129,6 +131,27 @@ class Objective(OneAnswer):
                     elif share == SPENT[0]:  # the regulariser is enough of an anchor
                         yield Setting(Ξ, choosing.steps(STEPS), shape, smoothing)
 
+    def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The anchor of the least expected gap, among those under which an owner certainly has an answer."""
+        surface, law = surface_of(declared.loss, declared.smoothing), Law.NORMAL if declared.order == 2 else Law.LAPLACE
+        plain = Perturbation(
+            surface=surface, bound=declared.gradient_bound, order=declared.order, intercept=declared.intercept,
+            feature_bound=declared.feature_bound * ROUNDED, start=np.zeros(declared.n_parameters),
+            regularization=declared.regularization, reach=declared.longest,
+        )  # fmt: skip
+        tables, best = declared.tables(surface.curvature), (np.inf, 0.0)
+        owners = set(declared.owners)
+        for λ in FIRMNESSES.tolist():
+            tried = replace(plain, anchor=λ)
+            if any(tried.curvature_cost(n, ε) >= (1 - REMAINDER) * ε for n, ε, _ in owners):
+                continue
+            variance = law.variance * declared.averaged({owner: tried.noise_scale(*owner) for owner in owners})
+            gap = tables.tied(λ + declared.regularization, variance)
+            if gap < best[0] and all(tried.certain(*owner, declared.whole) for owner in owners):
+                best = gap, λ
+        terms = {"anchor": best[1], "reach": declared.longest}
+        yield best[0], Setting(declared.gradient_bound, (1.0,), terms)
+
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw
     ) -> tuple[Float[Array, "runs p"], float]:
@@ -150,11 +173,11 @@ class Objective(OneAnswer):
         scales = base.by_owner([noise_scale(one.records, *one.budget) for one in base.owner_tables])
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
-        near = solver.minimum(np.zeros(p), patient=setting.patient)
-        models, rest = [], agreed.remainder_scale(n, ε)
+        near = solver.minimum(np.zeros(p), plain.start, setting.patient)
+        models, rest, factors = [], agreed.remainder_scale(n, ε), solver.factored(near)
         for _ in range(runs // 2):
             tilt, v = typical * draw(self.law(base), p), rest * draw(Law.LAPLACE, p)
-            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient) for sign in (1.0, -1.0)]
+            models += [sign * v + solver.minimum(sign * tilt, near, setting.patient, factors) for sign in (1.0, -1.0)]
         return np.array(models), (effective / typical) ** 2
 
     def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:

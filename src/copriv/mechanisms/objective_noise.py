@@ -78,7 +78,7 @@ class Perturbation(Tilt):
 
     @cached_property
     def _least_eigenvalue(self) -> float:
-        return float(np.linalg.eigvalsh(self.matrix)[0]) * (1 - 1e-9)
+        return (1.0 if self.metric is None else float(np.linalg.eigvalsh(self.matrix)[0])) * (1 - 1e-9)
 
     def smoothed(self, smoothing: float | None, **terms: Any) -> "Perturbation":
         """The same with other terms; a smoothing is a rounded hinge's."""
@@ -114,7 +114,8 @@ class Perturbation(Tilt):
     def strength(self, records: int, epsilon: float) -> float:
         """The least eigenvalue of M."""
         λ = self.firmness(records, epsilon)
-        return float(np.linalg.eigvalsh(λ * self.inverse)[0]) * (1 - 1e-9) + self.regularization
+        tied = λ if self.metric is None else float(np.linalg.eigvalsh(λ * self.inverse)[0])
+        return tied * (1 - 1e-9) + self.regularization
 
     def noise_budget(self, records: int, epsilon: float) -> float:
         """ε₁ = ε − ε₂ − ε₃. Raises AgreementError, naming the least anchor, where nothing is left."""
@@ -144,6 +145,17 @@ class Perturbation(Tilt):
         # A smaller one than the second would be lost in its grid.
         off = max(np.sqrt(p) * residual / self.strength(records, epsilon), 100 * p * 2.0**GRID)
         return float(2.0 * off / (REMAINDER * epsilon))
+
+    def certain(self, records: int, epsilon: float, delta: float, whole: float) -> bool:
+        """Whether an owner's model is small enough to be released, where there is budget left for noise.
+
+        whole: the largest loss at the start, 0. The model has F(θ̂) ≤ F(0), so (m/2)‖θ̂‖² ≤ whole + ‖b‖‖θ̂‖ for m the
+        least eigenvalue of M. ‖b‖ is further out, for either law, less than once in 10⁹ answers.
+        """
+        m, p = self.strength(records, epsilon), len(self.start)
+        b = self.noise_scale(records, epsilon, delta) * (np.sqrt(2.0 * p) + 25.0)
+        farthest = b / m + np.sqrt((b / m) ** 2 + 2.0 * whole / m) + V_SCALES * self.remainder_scale(records, epsilon)
+        return bool(self.tied(records, epsilon).rounding(farthest * np.ones(p)) <= self.residual / 8.0)
 
     def most_passes(self, records: int, epsilon: float, tilt: float) -> int:
         """Upper bound on the solver's passes over any records, for any ‖b‖₂ up to `tilt`."""
@@ -252,17 +264,12 @@ class ObjectiveAnswer:
         return prepared + 0.5 * FEW * (gradient + hessian) + (self.most_passes - FEW) * gradient
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """θ̂ + v. Raises NotCertified where the solver did not reach its tolerance, or rounding could pass its share.
-
-        The latter is seen by θ̂ + v, and tells no more than θ̂ + v would.
-        """
+        """θ̂ + v. Where rounding could pass its share, which is told from θ̂ + v, or kept the solver from its goal: the start."""
         if not np.array_equal(theta, self.agreed.start):
             raise InvalidInput("objective: asked at another θ than the agreed start")
         tilt = self._tilt.release(np.zeros(len(theta)))
-        released = self._rest.release(self._tilted.prepared(in_memory(records)).minimum(tilt))
-        if not self._hidden(released):
-            raise NotCertified(
-                f"objective: the fit went as far as {np.abs(released).max():.3g}, where rounding could tell records; nothing "
-                "was released. Agree on a larger anchor or features in larger units"
-            )
-        return released
+        try:
+            released = self._rest.release(self._tilted.prepared(in_memory(records)).minimum(tilt))
+        except NotCertified:
+            return self.agreed.start.copy()
+        return released if self._hidden(released) else self.agreed.start.copy()

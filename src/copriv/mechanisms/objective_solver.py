@@ -7,9 +7,11 @@ The notation, and what the distance is for, stand in `objective_noise`.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import lu_factor, lu_solve
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
@@ -24,7 +26,9 @@ TOLERANCE = 1e-11
 FEW = 400
 """Passes over the records that Newton steps may take."""
 LINE = 102
-"""Passes of one search along a step: 40 to find an end, 60 to halve, and 2."""
+"""Passes of one search along a step: one at its start, 40 to find an end, 60 to halve, and 1."""
+KEPT = 0.3
+"""Most that a step may leave of the gradient for its Hessian to serve again: so many gradients cost less than a new one."""
 CHECK = 16
 """Steps of the sure descent between checks of the gradient at its own iterate."""
 LARGEST_CONDITION = 1e5
@@ -33,6 +37,8 @@ LARGEST_CONDITION = 1e5
 SMOOTH = Squared | Huber | Logistic
 """Losses with a bound on their curvature."""
 Surface = Squared | Huber | Logistic | SmoothedHinge
+Factors = tuple[Array, Any]
+"""LU factors of a matrix, and the pivots, which are whole numbers."""
 
 
 def surface_of(loss: Loss, smoothing: float) -> Surface:
@@ -102,6 +108,8 @@ class Tilt:
     @cached_property
     def inverse(self) -> Float[Array, "p p"]:
         """P⁻¹."""
+        if self.metric is None:
+            return self.matrix
         inverse = np.linalg.inv(self.matrix)
         return np.asarray(0.5 * (inverse + inverse.T))
 
@@ -205,40 +213,59 @@ class Prepared:
         z = self.features @ theta
         curved = self.share * self.damp * a.surface.bend(z, self.target)
         curved[np.abs(self.damp * a.surface.slope(z, self.target)) > self.limit] = 0.0
-        H = (self.features * curved[:, None]).T @ self.features
-        return np.asarray(H + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
+        root = self.features * np.sqrt(curved)[:, None]  # of a matrix and its own transpose BLAS computes one half
+        return np.asarray(root.T @ root + a.regularization * np.eye(len(theta)) + self.tilted.firmness * a.inverse)
+
+    def factored(self, theta: Float[Array, " p"]) -> Factors:
+        """LU factors of ∇²F at θ, which `minimum` takes for steps that begin near it. Raises LinAlgError."""
+        factors: Factors = lu_factor(self.hessian(theta))
+        if not np.diag(factors[0]).all():
+            raise np.linalg.LinAlgError("Singular matrix")
+        return factors
 
     def minimum(
-        self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None, patient: bool = True
-    ) -> Float[Array, " p"]:
+        self, tilt: Float[Array, " p"], near: Float[Array, " p"] | None = None, patient: bool = True,
+        factors: Factors | None = None,
+    ) -> Float[Array, " p"]:  # fmt: skip
         """θ with ‖∇F(θ)‖₂ ≤ half of `Tilt.residual`, the other half being for rounding. Raises NotCertified otherwise.
 
         Newton steps, which nearly always need a few passes over the records; where FEW passes are not enough, the way
         that is slow and sure. Together they take at most `most_passes`, whatever the records. patient: whether to go that
-        way; where terms are only weighed, those that need it are not worth minutes.
+        way; where terms are only weighed, those that need it are not worth minutes. factors: `factored` near the minimum,
+        where they are at hand; they change how soon it is found, and not when it is.
         """
         agreed = self.tilted.agreed
         goal = 0.5 * agreed.residual
-        theta = self._by_newton_steps((agreed.start if near is None else near).copy(), tilt, goal)
+        theta = self._by_newton_steps((agreed.start if near is None else near).copy(), tilt, goal, factors)
         if theta is not None:
             return theta
         if not patient:
             raise NotCertified("objective: these terms need more passes over the records than a plan has time for")
         return self._surely(tilt, goal)
 
-    def _by_newton_steps(self, theta: Array, tilt: Array, goal: float) -> Array | None:
-        """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes."""
-        v, passes = self.gradient(theta, tilt), 1
+    def _by_newton_steps(self, theta: Array, tilt: Array, goal: float, factors: Factors | None) -> Array | None:
+        """Newton's method, with a line search where a whole step does not shorten the gradient; None after FEW passes.
+
+        A Hessian costs as much as many gradients. Where one is at hand, each serves for as long as a step leaves at most KEPT
+        of the gradient; without one each step has its own, and the last ends far below the goal.
+        """
+        v, passes, serves = self.gradient(theta, tilt), 1, factors is not None
         while np.linalg.norm(v) > goal:
             if passes > FEW - LINE - 2:
                 return None
-            step: Array = np.asarray(-np.linalg.solve(self.hessian(theta), v), dtype=np.float64)
-            there = self.gradient(theta + step, tilt)
-            passes += 2
-            if not np.linalg.norm(there) <= 0.9 * np.linalg.norm(v):
+            old = factors is not None
+            if factors is None:
+                factors, passes = self.factored(theta), passes + 1
+            step: Array = np.asarray(-lu_solve(factors, v), dtype=np.float64)
+            there, passes = self.gradient(theta + step, tilt), passes + 1
+            size, left = np.linalg.norm(v), np.linalg.norm(there)
+            if not (serves and left <= KEPT * size):
+                factors = None
+            if not left <= 0.9 * size:
+                if old:
+                    continue  # again from here, with the Hessian of this place
                 step = self._lowest_along(theta, step, tilt) * step
-                there = self.gradient(theta + step, tilt)
-                passes += LINE
+                there, passes = self.gradient(theta + step, tilt), passes + LINE
             theta, v = theta + step, there
         return theta
 
@@ -272,15 +299,18 @@ class Prepared:
         )
 
     def _lowest_along(self, theta: Array, step: Array, tilt: Array) -> float:
-        """How many steps from θ F is least, by halving."""
+        """How many steps from θ F is least, by halving: to where the slope is a tenth of what it is at θ, or less."""
 
-        def falls(at: float) -> bool:
-            return float(self.gradient(theta + at * step, tilt) @ step) < 0
+        def slope(at: float) -> float:
+            return float(self.gradient(theta + at * step, tilt) @ step)
 
-        low, high = 0.0, 1.0
-        while falls(high) and high < 2.0 ** (LINE - 62):
+        low, high, flat = 0.0, 1.0, 0.1 * abs(slope(0.0))
+        while slope(high) < 0 and high < 2.0 ** (LINE - 62):
             low, high = high, 2.0 * high
         for _ in range(60):
             middle = 0.5 * (low + high)
-            low, high = (middle, high) if falls(middle) else (low, middle)
+            found = slope(middle)
+            low, high = (middle, high) if found < 0 else (low, middle)
+            if abs(found) <= flat:
+                return middle
         return 0.5 * (low + high)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import AgreementError
+from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.mechanism import Mechanism
 from copriv.model.objective import FeasibleSet, Regularizer
 from copriv.model.records import InBlocks, Records
@@ -146,6 +147,10 @@ class OneAnswer(Mechanism):
     def settings(self, choosing: Choosing) -> Iterator[Setting]:
         """Candidates, from public information."""
         raise AgreementError(f'agreement.mechanism: "{self.name}" cannot be planned; give every term a number')
+
+    def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """Settings from declared ranges alone, each with its expected gap; none where a mechanism needs public rows."""
+        return iter(())
 
     def tried(
         self, common: Common, records: Records, base: AgreedTerms, setting: Setting, runs: int, draw: Draw

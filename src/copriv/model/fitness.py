@@ -24,7 +24,6 @@ from jaxtyping import Float
 
 from copriv.errors import InvalidInput, NotCertified
 from copriv.losses import Hinge, Logistic, SmoothedHinge
-from copriv.model.kinked_solvers import bundle_minimum, linear_programme_minimum, programme_minimum, rounded_minimum
 from copriv.model.objective import ACCURACY, Objective
 from copriv.model.objective import FeasibleSet as FeasibleSet
 from copriv.model.objective import Optimum as Optimum
@@ -56,6 +55,8 @@ class Fitness(Objective):
             elif isinstance(self.loss, Hinge):
                 best = self._hinge_minimum(near, accuracy)
             else:
+                from copriv.model.kinked_solvers import bundle_minimum  # its libraries are for losses with kinks
+
                 best = bundle_minimum(self)
         free, r = self.regularizer.strength == 0, self.records
         if free and isinstance(self.loss, Logistic) and (r.target * (r.features @ best.theta) > 0).all():
@@ -79,6 +80,7 @@ class Fitness(Objective):
 
         ψ needs a gap relative to f(θ*), unless that is as good as 0.
         """
+        from copriv.model.kinked_solvers import linear_programme_minimum, programme_minimum, rounded_minimum
 
         def to_scale(found: Optimum) -> bool:
             return found.gap <= accuracy * found.value or found.value <= 1e-12

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 from copriv.types import Array
 
@@ -108,4 +107,6 @@ def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach:
         whole = derivative(far)
     if whole < 0:
         return far
+    from scipy.optimize import brentq  # here: whoever needs none of its solvers does not wait for it
+
     return float(brentq(derivative, 0.0, far, xtol=1e-30, rtol=1e-3, maxiter=300))

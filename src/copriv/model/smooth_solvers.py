@@ -18,7 +18,6 @@ gap at most ν²/2. Directions in which no record differs count for nothing: v a
 """
 
 import numpy as np
-from scipy.optimize import lsq_linear, minimize
 
 from copriv.losses import Huber, Logistic, SmoothedHinge
 from copriv.model.newton import FLAT, Penalized, newton
@@ -47,6 +46,8 @@ def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
     if not np.isfinite(theta).all() or not f.feasible_set.contains(theta):
         root, edge = np.sqrt(a[far]), f.feasible_set.theta_max / unit
         goal = U[:, far].T @ (unit * 2.0 * c) / root
+        from scipy.optimize import lsq_linear  # as in `newton`: most do without it
+
         held = lsq_linear(root[:, None] * U[:, far].T, goal, (-edge, edge), method="bvls", tol=1e-15)
         return f.certified(f.feasible_set.project(unit * held.x))
     v = U.T @ (unit * quadratic.gradient(theta))
@@ -134,6 +135,8 @@ def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
 
     def objective(u: Array) -> tuple[float, Array]:
         return float(f.value(u * scale)) / f0, f.gradient(u * scale) * scale / f0
+
+    from scipy.optimize import minimize
 
     found = minimize(
         objective,

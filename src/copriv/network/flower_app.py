@@ -24,6 +24,7 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, CoprivError, Unreachable, UsageError
+from copriv.formatting.sanitize import printable
 from copriv.network.policy import PolicyRefused
 
 __all__ = ["client_app", "server_app"]  # noqa: F822 (Flower finds them here without importing; made in __getattr__)
@@ -107,7 +108,7 @@ def serve(message: Any, context: Any) -> Any:
             while (code := owner.poll()) is None:
                 time.sleep(_LOOK_SECONDS)
     except CoprivError as error:
-        print(f"copriv: {error}", file=sys.stderr, flush=True)
+        print(f"copriv: {printable(str(error), 1000)}", file=sys.stderr, flush=True)
         code = error.exit_code
     return Message(RecordDict({_RECORD: ConfigRecord({"exit": code})}), reply_to=message)
 
@@ -193,5 +194,5 @@ def _replies(grid: Any, waiting: set[str]) -> set[str]:
     for reply in grid.pull_messages(waiting) if waiting else ():
         answered.add(reply.metadata.reply_to_message_id)
         how = reply.error.reason if reply.has_error() else f"exit code {reply.content[_RECORD]['exit']}"
-        print(f"node {reply.metadata.src_node_id}: its session is over ({how})", flush=True)
+        print(f"node {reply.metadata.src_node_id}: its session is over ({printable(how)})", flush=True)
     return answered

@@ -129,6 +129,15 @@ class Model(Shown):
         """Whether an owner made it from its own records, for itself: it is not private and must not leave."""
         return "personalized_at_home" in self.record or "learned_at_home" in self.record
 
+    def released(self) -> "Model":
+        """This model. Raises InvalidInput for one that was made at home: rows that it has seen cannot judge it."""
+        if self.at_home:
+            raise InvalidInput(
+                "model: an owner made it at home from its own records, which it has seen; give the common model, as "
+                "copriv learner wrote it"
+            )
+        return self
+
     @property
     def finished_run(self) -> bool:
         """Whether the run went on to its end by its rule; a file that does not say so counts as unfinished."""
@@ -141,11 +150,7 @@ class Model(Shown):
         Raises DataError where the table is not as agreed, or has no target; InvalidInput where this one was made from an
         owner's records itself: rows cannot say how well a model serves that has seen them.
         """
-        if self.at_home:
-            raise InvalidInput(
-                "model: an owner made it at home from its own records, which it has seen; give the common model, as "
-                "copriv learner wrote it"
-            )
+        self.released()
         read, schema = self._table(table, self.agreement.owner_tables[0].unit)
         rows = prepare_owner(read, schema, self.dictionary, None)
         own = personalized(self.agreement, self.theta, rows, seed=seed)

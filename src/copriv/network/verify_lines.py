@@ -95,6 +95,10 @@ class LineCheck:
             return False
         if not self.run.begun:
             self.wrong(None, "there is no line in it")
+        try:
+            self._none_is_left()
+        except _Broken as broken:
+            self.wrong(None, f"at its end {broken}")
         return True
 
     def _follow(self, number: int, at: float, kind: str, text: str, said: str, raw: bytes) -> bool:
@@ -163,7 +167,7 @@ class LineCheck:
             f"owner gave its {self._agreement.answers} answers",
         )
 
-    def _none_is_left(self, _: Event, but: int | None = None) -> None:
+    def _none_is_left(self, _: Event | None = None, but: int | None = None) -> None:
         """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
         for turn in self.run.open.values():
             if turn.number != but and turn.answers.keys() >= set(self.run.members[turn.participant]):

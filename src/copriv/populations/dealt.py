@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri, softmax
+from scipy.special import ndtri
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
@@ -129,13 +129,14 @@ class _Deal:
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
         if steepness == 0:
-            return np.asarray(softmax(level, axis=0))
+            return _softmax(level)
+        along = steepness * self.places
         for _ in range(500):  # so many are needed at a large s
-            held = softmax(level + steepness * self.places, axis=0) @ share
+            held = _softmax(level + along) @ share
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
             level += np.log(self.size / np.maximum(held, 1e-300))[:, None]
-        return np.asarray(softmax(level + steepness * self.places, axis=0))
+        return _softmax(level + along)
 
     def shares_at(self, heterogeneity: float) -> Float[Array, "kinds records"]:
         """Shares of this heterogeneity, by bisection; at s = 30 nearly every row is one owner's, and there is no more."""
@@ -157,3 +158,11 @@ class _Deal:
         m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
         away = np.linalg.lstsq(self.hessian, m.T, rcond=1e-10)[0].T
         return np.asarray(0.5 * np.sum(m * away, axis=1) / self.optimum)
+
+
+def _softmax(scores: Float[Array, "kinds records"]) -> Float[Array, "kinds records"]:
+    """Shares in proportion to the exponentials of each column, in place: scipy's, of which thousands are asked, checks more."""
+    scores -= scores.max(axis=0)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=0)
+    return scores

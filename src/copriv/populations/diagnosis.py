@@ -1,16 +1,18 @@
 """Diagnose a run from its answers: the owners' heterogeneity, and how far the public rows are from their records.
 
-Answers are public once given, so this spends no budget. A gradient answered at θ_k is moved to a common θ by the public
-curvature, Q_i(θ) ≈ Q̄_ik − A(θ_k − θ), and an owner's answers are averaged there, which reduces the noise. Then
+Answers are public once given, so this spends no budget. From an answer at θ_k the public rows' own there is taken, clipped as
+the owner's is: what remains is A times the way between their optima, wherever θ_k is. Averaging an owner's reduces the noise.
+Where s of the public rows are clipped, gradients move by about 1 − s of that. Then
 
 * the variance of owners' gradients beyond noise and beyond the sampling error of n_i records gives their heterogeneity
   (`heterogeneity.from_answers`);
-* with D the mean over owners less the public rows' own gradient, ½DᵀA⁻¹D/f(θ*) less the noise in it is the ψ of the public
+* with D the mean over owners, ½DᵀA⁻¹D/f(θ*) less the noise in it is the ψ of the public
   rows' best model. It is compared with ½tr(A⁻¹S)(1/n₀ + 1/n)/f(θ*), that of rows drawn at random, S the covariance of
   gradients at θ.
 
-Answers from further away get less weight, because A is known with an error (`PublicSample.wobble`). Both assume that the
-owners have curvature A and that gradients were hardly clipped. Mechanisms whose answers are no gradients are not diagnosed.
+Answers from far from the public optimum get less weight, because A is known with an error (`PublicSample.wobble`). Both assume
+that the owners have curvature A. Directions in which the regulariser bends the fitness more than records do are left out: no
+answer tells anything of them. Mechanisms whose answers are no gradients are not diagnosed.
 """
 
 from collections.abc import Iterable
@@ -23,8 +25,10 @@ from scipy.special import chdtri, chndtr, chndtrinc
 
 from copriv.agreement import Agreement
 from copriv.mechanisms import GradientNoise
+from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample
-from copriv.terms.heterogeneity import LEAST, Heterogeneity, from_answers
+from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.terms.heterogeneity import LEAST, Heterogeneity, from_answers, in_all_directions, unknown
 from copriv.types import Array
 
 SURE = 0.05
@@ -57,11 +61,25 @@ class HeterogeneityDiagnosis:
     assumed: Heterogeneity
     distance: Distance
     answers: int
+    most: float = np.inf
+    """Heterogeneity above that of any owners that are known."""
+    clipped: float = 0.0
+    """Share of the public rows that are clipped where the owners were asked."""
+
+    def not_told(self, low: float, high: float) -> str | None:
+        """Why the answers do not tell a value with this interval; None where they do."""
+        if self.clipped > 0.5:
+            return f"{100 * self.clipped:.0f} % of gradients are clipped"
+        if low <= LEAST and high > self.most:
+            return "their noise hides it"
+        return None
 
     @property
     def wrong(self) -> str:
         """Assumptions that the answers contradict, and what to do; "" where there are none."""
-        u, before, said = self.heterogeneity, self.assumed, []
+        u, before, said = self.heterogeneity, self.assumed, list[str]()
+        if self.clipped > 0.5:
+            return ""
         if u.low > max(before.high, LEAST):
             said.append(
                 f"The owners differ more than was assumed ({u.low:.2g} or more, where at most {before.high:.2g} "
@@ -83,11 +101,16 @@ class HeterogeneityDiagnosis:
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a model's record."""
+        """As in a model's record; what the answers do not tell is null, with the reason beside it."""
+        u, far = self.heterogeneity, self.distance
+        hidden, far_hidden = (self.not_told(one.low, one.high) for one in (u, far))
         return {
-            "heterogeneity": vars(self.heterogeneity),
+            "heterogeneity": None if hidden else vars(u),
+            "heterogeneity_reason": hidden,
             "assumed_heterogeneity": vars(self.assumed),
-            "public_distance": {**vars(self.distance), "as_assumed": self.distance.as_assumed},
+            "public_distance": None if far_hidden else {**vars(far), "as_assumed": far.as_assumed},
+            "public_distance_reason": far_hidden,
+            "public_distance_expected": {"value": far.expected, "high": far.expected_high},
             "answers": self.answers,
             "wrong": self.wrong,
         }
@@ -107,59 +130,84 @@ def diagnose(
     mechanism = agreement.mechanism
     if not isinstance(mechanism, GradientNoise):
         return None
-    A, f = sample.hessian, sample.optimum.value
-    inverse: Array = np.asarray(np.linalg.pinv(A, rcond=1e-10, hermitian=True), dtype=np.float64)
-    plain = A - sample.problem.terms.model.regularization * np.eye(len(A))  # answers are of the loss alone
+    f, best, public = sample.optimum.value, sample.optimum.theta, sample.problem.owners[0]
     place = {name: i for i, name in enumerate(agreement.owner_names)}
-    law, N = mechanism.law(agreement), len(place)
+    law, N, p = mechanism.law(agreement), len(place), len(theta)
     noise = law.variance * np.square([mechanism.scale(agreement, owner) for owner in agreement.owner])
-    total, weight, squares, moved = np.zeros((N, len(A))), np.zeros(N), np.zeros(N), np.zeros(N)
-    many = 0
+    A = _informed(sample)
+    inverse: Array = np.asarray(np.linalg.pinv(A, rcond=1e-10, hermitian=True), dtype=np.float64)
+    total, weight, squares, off, many, cut = np.zeros((N, p)), np.zeros(N), np.zeros(N), np.zeros(N), 0, 0.0
+    at: Float[Array, " p"] | None = None
     for owner, asked, answer in answers:
-        i, d = place[owner], asked - theta
-        # The curvature has the relative error `wobble`, so answers from further away get less weight.
-        off = sample.wobble**2 * float(d @ A @ d)
-        one = 1.0 / (float(np.trace(inverse)) * noise[i] + off + 1e-300)
-        total[i] += one * (answer - plain @ d)
+        if at is None or not np.array_equal(at, asked):
+            at, (expected, share) = asked, _clipped(agreement, sample, public, asked)
+            # The curvature has the relative error `wobble`, so answers from further away get less weight.
+            far = sample.wobble**2 * float((asked - best) @ A @ (asked - best))
+        i = place[owner]
+        one = 1.0 / (float(np.trace(inverse)) * noise[i] + far + 1e-300)
+        total[i] += one * (answer - expected)
         weight[i] += one
         squares[i] += one**2
-        moved[i] += one * off**0.5
+        off[i] += one * far**0.5
+        cut += share
         many += 1
     given = weight > 0
     w = np.where(given, agreement.weights, 0.0)
     if given.sum() < 2 or w.sum() <= 0:
         return None
     w = (w / w.sum())[given]
+    cut /= many
+    # A record that is clipped does not say where its optimum is: gradients move by so much less.
+    A, inverse = A * (1.0 - cut) ** 2, inverse / max(1.0 - cut, 1e-3) ** 2
     means, left = total[given] / weight[given][:, None], noise[given] * squares[given] / weight[given] ** 2
-    away_by = moved[given] / weight[given]
-    r, n = sample.problem.owners[0], agreement.records[given]
-    g, share = sample.problem.loss.gradients(theta, r.features, r.target), r.weight / r.total
-    here = share @ g
-    spread = float(share @ np.sum(((g - here) @ inverse) * (g - here), axis=1))  # tr A⁻¹S, at this θ
-    found = from_answers(means, w, left, A, f, sampling=spread / n)
-    away = w @ means - here
+    spread = 2.0 * sample.information
+    found = from_answers(means, w, left, A, f, sampling=spread / agreement.records[given])
+    away = w @ means
     raw = 0.5 * float(away @ inverse @ away) / f
-    made = 0.5 * (float(np.trace(inverse)) * float(np.sum(w**2 * left)) + float(w @ away_by) ** 2) / f
-    chance = 0.5 * spread * (1.0 / r.units + 1.0 / float(n.sum())) / f
-    return HeterogeneityDiagnosis(found, assumed, _distance(raw, made, chance, len(A), sample.wobble), many)
+    made = 0.5 * (float(np.trace(inverse)) * float(np.sum(w**2 * left)) + float(w @ (off / weight)[given]) ** 2) / f
+    chance = 0.5 * spread * (1.0 / public.units + 1.0 / float(agreement.records[given].sum())) / f
+    distance = _distance(raw, made, chance, in_all_directions(inverse), sample.wobble)
+    return HeterogeneityDiagnosis(found, assumed, distance, many, unknown(sample.unexplained).high, cut)
 
 
-def _distance(raw: float, noise: float, chance: float, p: int, wobble: float = 0.0) -> Distance:
-    """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all: p·raw/noise is noncentral χ².
+def _informed(sample: PublicSample) -> Float[Array, "p p"]:
+    """A, in the directions in which records bend the fitness more than the regulariser does: answers tell nothing of others."""
+    a, U = np.linalg.eigh(sample.hessian)
+    c = sample.problem.terms.model.regularization
+    return np.asarray((U * np.where(a - c > max(c, 1e-6 * a[-1]), a, 0.0)) @ U.T)
 
-    wobble: relative error of A, and so of every distance in its metric.
-    """
+
+def _clipped(
+    agreement: Agreement, sample: PublicSample, public: Records, theta: Float[Array, " p"]
+) -> tuple[Float[Array, " p"], float]:
+    """The public rows' answer at θ without noise, and the share of them that is clipped in it."""
+    bound, order, loss = agreement.gradient_bound, agreement.mechanism.order(agreement), sample.problem.loss
+    mean = clipped_mean_gradient(loss, public, theta, bound, order)
+    lengths = np.linalg.norm(loss.gradients(theta, public.features, public.target), order, axis=1)
+    return mean, float(public.weight @ (lengths > bound) / public.total)
+
+
+def _distance(raw: float, noise: float, chance: float, p: float, wobble: float = 0.0) -> Distance:
+    """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all; see `interval`."""
+    low, high = interval(raw, noise, p, wobble)
+    return Distance(min(max(raw - noise, low), high), low, high, chance, chance * float(chdtri(p, SURE)) / p)
+
+
+def interval(raw: float, noise: float, p: float, wobble: float = 0.0) -> tuple[float, float]:
+    """The 90 % interval of a distance that was seen with noise (`distances`), in a metric of relative error `wobble`."""
     wide = float(np.exp(1.645 * wobble))  # 90 % of a normal number lie within 1.645 standard errors
-    expected_high = chance * float(chdtri(p, SURE)) / p
-    if noise <= 0:
-        return Distance(raw, raw / wide, raw * wide, chance, expected_high)
-    seen = p * raw / noise
+    low, high = distances(raw, noise, p, np.array([1.0 - SURE, SURE]))
+    return float(low) / wide, float(high) * wide
 
-    def holding(probability: float) -> float:
-        """The distance at which a value up to the one seen has this probability."""
-        if chndtr(seen, p, 0.0) <= probability:
-            return 0.0
-        return float(chndtrinc(seen, p, probability)) * noise / p
 
-    low, high = holding(1.0 - SURE) / wide, holding(SURE) * wide
-    return Distance(min(max(raw - noise, low), high), low, high, chance, expected_high)
+def distances(
+    raw: Float[Array, "*draws"] | float, noise: float, p: float, probability: Float[Array, " draws"]
+) -> Float[Array, " draws"]:
+    """The distances at which a sum of p squares, up to the one seen, has these probabilities; 0 where none is so unlikely.
+
+    raw: what was seen, the squares of the distance and of noise with E = `noise` together: p·raw/noise is noncentral χ².
+    """
+    seen = p * np.asarray(raw) / max(noise, 1e-300)
+    inverse = chndtrinc(np.minimum(seen, 1e8), p, probability) * noise / p
+    # Beyond 1e8 noise is nothing beside what was seen, and the inverse is not found.
+    return np.asarray(np.where(seen >= 1e8, raw, np.where(chndtr(seen, p, 0.0) <= probability, 0.0, inverse)))

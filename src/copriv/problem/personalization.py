@@ -21,12 +21,12 @@ The idea is old (partial pooling; a Gaussian prior centred at the group) and com
 personalisation by a proximal term; the choice of k by draws of held-out losses is ours.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
@@ -89,16 +89,24 @@ def personalized(
     agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
 ) -> Personalized:
     """`personalize`, with what it found on the way."""
+    seed = count("seed", seed, 0)
+    home, own = home_of(agreement, theta, data, public)
+    return home.personalized(own, np.random.default_rng(seed))
+
+
+def home_of(
+    agreement: Agreement, theta: Float[Array, " p"] | None, data: Any, public: Any = None
+) -> "tuple[Home, Records]":
+    """An owner's home, with θ (0 where there is none) as the prior, and its records as agreed. Raises as `personalize`."""
     if not isinstance(data, Records | tuple | list) or (not isinstance(data, Records) and len(data) not in (2, 3)):
         raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
-    seed = count("seed", seed, 0)
     own = data if isinstance(data, Records) else Records.of(*data)
     if own.units == 0:
         raise DataError(f"weight: the rows weigh {own.total:g} together; weights count records, give 1 or more in all")
     mine = {"name": "own", "records": own.units, "weight": None, "group": None, "overlap": 1}
     only = {**agreement.owner[0].model_dump(), **mine}
     problem = Problem.of(agreement.replace(owner=[only]), [own], public)
-    centre = finite_array("theta", theta, 1)
+    centre = finite_array("theta", np.zeros(problem.n_parameters) if theta is None else theta, 1)
     if len(centre) != problem.n_parameters:
         raise DataError(
             f"theta: {len(centre)} numbers for {problem.n_parameters} parameters (features"
@@ -118,8 +126,9 @@ def personalized(
         metric = np.asarray(np.linalg.inv(problem.preconditioner))
     else:
         metric = _moments(problem.public or problem.owners[0])
+    problem.loss.check_target(own.target)
     home = Home(problem.loss, problem.regularizer.strength, centre, metric, agreement.model.intercept)
-    return home.personalized(problem.owners[0], np.random.default_rng(seed))
+    return home, problem.owners[0]
 
 
 def _refuse_what_overflows(name: str, values: Array, remedy: str) -> None:
@@ -135,6 +144,43 @@ def _moments(records: Records) -> Float[Array, "p p"]:
     # Directions in which no row lies are held by the common model all the same; columns in units of their own.
     each = np.diag(moments)
     return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean() or 1.0)))
+
+
+def best_shares(held_out: Float[Array, "units candidates"], rng: np.random.Generator) -> Float[Array, " candidates"]:
+    """How often each candidate is best when the units are drawn again (a Bayesian bootstrap); adds up to 1."""
+    share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)
+    best = np.argmin(share @ held_out, axis=1)
+    return np.asarray(np.bincount(best, minlength=held_out.shape[1]) / DRAWS)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidated:
+    """Losses of each unit (a row, or a person with all its rows) under models of folds, for each candidate.
+
+    The models are fitted to `share` of the units.
+    """
+
+    out: Float[Array, "units candidates"]
+    """Under models that did not see it; a mean over rounds of folds."""
+    seen: Float[Array, "units candidates"]
+    """Under models that saw it; a mean over them."""
+    share: float
+    folds: tuple[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Float[Array, "candidates p"]], ...]
+    """Of each fold the units that were held out, and the models of the candidates."""
+
+
+def by_unit(own: Records, losses: Float[Array, "rows candidates"]) -> Float[Array, "units candidates"]:
+    """Weighted sums of rows' losses, over each unit: a row, or a person with all its rows."""
+    unit, units = _units(own)
+    total = np.zeros((units, losses.shape[1]))
+    np.add.at(total, unit, losses * own.weight[:, None])
+    return total
+
+
+def _units(own: Records) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
+    """The unit of each row, and their number."""
+    unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
+    return unit, int(unit.max()) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,11 +203,8 @@ class Home:
 
     def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
-        self.loss.check_target(own.target)
-        held_out = self._held_out(own, rng)
-        share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)  # of rows, or of persons
-        best = np.argmin(share @ held_out, axis=1)
-        weights = np.bincount(best, minlength=len(self.candidates)) / DRAWS
+        some = own if len(own) <= ROWS else own.taken(rng.choice(len(own), ROWS, replace=False))
+        weights = best_shares(self.cross_validated(some, self.candidates, rng).out, rng)
         theta, model = np.zeros(len(self.centre)), self.centre
         for (k, own_level), weight in reversed(list(zip(self.candidates, weights, strict=True))):
             if weight > 0:
@@ -200,20 +243,19 @@ class Home:
         bend = getattr(self.loss, "curvature", np.inf)
         return float(bend) if np.isfinite(bend) else 1.0 / max(float(np.ptp(own.target)), 1e-9)
 
-    def _held_out(self, own: Records, rng: np.random.Generator) -> Float[Array, "units candidates"]:
-        """Each unit's loss under models that did not see it, for each k; a mean over rounds of folds.
+    def cross_validated(
+        self, own: Records, candidates: Sequence[tuple[float, bool]], rng: np.random.Generator
+    ) -> CrossValidated:
+        """Cross-validate the candidates (k, own level).
 
         A person is held out with all its rows: the others would say what the held-out one is like.
         """
-        if len(own) > ROWS:
-            own = own.taken(rng.choice(len(own), ROWS, replace=False))
-        unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
-        units = int(unit.max()) + 1
-        total = np.zeros((len(own), len(self.candidates)))
+        unit, units = _units(own)
+        out, seen, made = *np.zeros((2, len(own), len(candidates))), []
         if units == 1:
-            total[:] = np.inf
-            total[:, COUNTS.index(np.inf)] = 0.0  # one cannot be held out: the common model as it came
-            return total[:1]
+            # One cannot be held out: the common model as it came.
+            out[:, [k < np.inf for k, _ in candidates]] = np.inf
+            return CrossValidated(out[:1], seen[:1], 0.0, ())
         folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
         level = np.bincount(unit, own.target) / np.bincount(unit)
         for _ in range(ROUNDS):
@@ -222,19 +264,15 @@ class Home:
                 order = order[np.argsort(level[order], kind="stable")]
                 order = np.concatenate([order[i::folds] for i in range(folds)])  # each has its part of the rarer one
             for chosen in np.array_split(order, folds):
-                out = chosen if own.person is None else np.flatnonzero(np.isin(unit, chosen))
-                kept = np.ones(len(own), dtype=bool)
-                kept[out] = False
-                fold, model = own.taken(kept), self.centre
-                for j, (k, own_level) in reversed(list(enumerate(self.candidates))):
-                    model = self.fitted(fold, k, model, own_level)
-                    total[out, j] += self.loss.values(model, own.features[out], own.target[out])
-        total *= (own.weight / ROUNDS)[:, None]
-        if own.person is None:
-            return total
-        lost = np.zeros((units, len(self.candidates)))
-        np.add.at(lost, unit, total)
-        return lost
+                kept = ~np.isin(unit, chosen)
+                fold, model, models = own.taken(kept), self.centre, np.zeros((len(candidates), len(self.centre)))
+                for j, (k, own_level) in reversed(list(enumerate(candidates))):
+                    models[j] = model = self.fitted(fold, k, model, own_level)
+                    values = self.loss.values(model, own.features, own.target)
+                    out[~kept, j] += values[~kept] / ROUNDS
+                    seen[kept, j] += values[kept] / (ROUNDS * (folds - 1))
+                made.append((chosen, models))
+        return CrossValidated(by_unit(own, out), by_unit(own, seen), 1.0 - 1.0 / folds, tuple(made))
 
     def _at_once(self, own: Records, pull: Float[Array, "p p"]) -> Float[Array, " p"]:
         """The same minimum for the squared loss, from moments that all candidates of a fold share."""
@@ -281,4 +319,6 @@ class Home:
                 slope + self.strength * theta + pull @ away,
             )
 
-        return np.asarray(scipy.optimize.minimize(objective, near, jac=True, method="L-BFGS-B").x)
+        from scipy.optimize import minimize  # for losses that it knows nothing of
+
+        return np.asarray(minimize(objective, near, jac=True, method="L-BFGS-B").x)

@@ -16,9 +16,10 @@ from copriv.forecast.assessment import AS_AGREED, WORLDS, Assessment, assess
 from copriv.model.fitness import relative_fitness
 from copriv.network.run import counted
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
-from copriv.populations.diagnosis import diagnose
+from copriv.populations.diagnosis import diagnose, interval
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
+from copriv.terms.heterogeneity import in_all_directions
 from copriv.types import Array
 
 if TYPE_CHECKING:
@@ -48,16 +49,14 @@ class PublicRows:
 
         The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
         n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
-        be below 0. How far it errs: with e = θ − θ*, and θ* off by N(0, C) between the samples, ½(e + c)ᵀA(e + c) has the
-        variance ½tr(AC)² + eᵀACAe; 90 % of estimates are between "low" and "high" of what they estimate.
+        be below 0. How far it errs: with e = θ − θ*, and θ* off by c ~ N(0, C) between the samples, ψ there is
+        ½(e + c)ᵀA(e + c)/f: a distance in noise (`populations.diagnosis`), with A from one of the samples. "low" and "high"
+        hold it with 90 %.
         """
         sample, least, of_best = self._sample, self._sample.optimum.value, self._of_best
         f = float(self._problem.fitness.value(theta))
         ψ = float(relative_fitness(np.array(f), sample.optimum))
-        share = 1.0 / self.rows + 1.0 / float(self.agreement.records.sum())
-        AC, p = sample.hessian @ sample.spread * share, self._problem.n_parameters
-        across = 2.0 * max(ψ - of_best, 0.0) * float(np.trace(AC)) / p / least
-        error = 1.645 * float(np.sqrt(0.5 * float(np.sum(AC * AC.T)) / least**2 + across))  # 90 % of a normal law
+        low, high = interval(ψ, of_best, in_all_directions(sample.hessian @ sample.spread), sample.wobble)
         return {
             "rows": self.rows,
             "fitness": f,
@@ -65,8 +64,8 @@ class PublicRows:
             "relative_fitness": ψ,
             "of_the_best_model": of_best,
             "estimate": ψ - of_best,
-            "low": max(ψ - of_best - error, 0.0),
-            "high": max(ψ - of_best + error, 0.0),
+            "low": low,
+            "high": high,
         }
 
     def said_of(self, conductor: "Conductor") -> dict[str, Any]:

@@ -133,8 +133,11 @@ def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], threads: int)
     """ψ of every model; a thread takes about 100 of them at a time."""
     fitness, flat = problem.fitness, theta.reshape(-1, theta.shape[-1])
     parts = [flat] if fitness.quadratic is not None else np.array_split(flat, max(1, len(flat) // 100))
-    with ThreadPoolExecutor(threads) as pool:
-        values = np.concatenate([*pool.map(fitness.value, parts)])
+    if threads == 1 or len(parts) == 1:  # a thread takes longer to begin than a small problem's models do
+        values = np.concatenate([*map(fitness.value, parts)])
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            values = np.concatenate([*pool.map(fitness.value, parts)])
     psi: Array = relative_fitness(values, problem.optimum).reshape(theta.shape[:-1])
     return psi
 

@@ -109,7 +109,8 @@ def from_strata(
             weights.append(float(share[of].sum()))
     if len(means) < 2:
         raise InvalidInput("strata: needs at least two strata with two or more public rows each")
-    return _spread(np.array(means), np.array(weights), np.array(noise), inverse, optimum, "strata")
+    directions = float(len(inverse))
+    return _spread(np.array(means), np.array(weights), np.array(noise), inverse, optimum, "strata", directions)
 
 
 def from_answers(
@@ -127,7 +128,16 @@ def from_answers(
     sampling: what an owner's records, being few, add to the noise in the metric A⁻¹: 2κ/n_i.
     """
     inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
-    return _spread(answers, weights, np.trace(inverse) * noise + sampling, inverse, optimum, "answers")
+    in_all = np.trace(inverse) * noise + sampling
+    return _spread(answers, weights, in_all, inverse, optimum, "answers", in_all_directions(inverse))
+
+
+def in_all_directions(noise: Float[Array, "p p"]) -> float:
+    """In how many directions noise has its mean square, were it alike in them: (tr S)²/tr S² (Satterthwaite).
+
+    noise: its covariance S in a metric M, as MS. Noise that is large in few directions falls as if there were only these.
+    """
+    return float(np.trace(noise)) ** 2 / float(np.sum(noise * noise.T))
 
 
 def _spread(
@@ -137,8 +147,11 @@ def _spread(
     inverse: Float[Array, "p p"],
     optimum: float,
     source: Source,
+    p: float,
 ) -> Heterogeneity:
     """Estimate u from mean gradients. noise: expected squared noise of each in the metric A⁻¹, which is subtracted.
+
+    p: in how many directions it is alike (`in_all_directions`).
 
     u_i is ½ mᵀA⁻¹m/f of an owner's mean gradient about all, less what noise alone would make of it on average. The range
     holds the mean over owners with 90 % (Student's t with N − 1 degrees of freedom), from two variances: how owners differ
@@ -153,7 +166,7 @@ def _spread(
     mean = float(w @ found)
     without = (mean - w * found) / (1.0 - w)
     between = (N - 1) / N * float(np.sum(np.square(without - without.mean())))
-    within = float(w**2 @ (2.0 * known**2 + 4.0 * np.maximum(found, 0.0) * known)) / len(inverse)
+    within = float(w**2 @ (2.0 * known**2 + 4.0 * np.maximum(found, 0.0) * known)) / p
     error = float(stdtrit(N - 1, 0.95) * np.sqrt(between + within))
     value = max(mean, 0.0)
     return Heterogeneity(value, max(mean - error, 0.0), max(value, mean + error, 2.0 * value), source)

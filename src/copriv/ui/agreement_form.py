@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import tomllib
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from copriv import losses, mechanisms, rules, terms
 from copriv.agreement import Agreement
+from copriv.agreement.data_terms import schema_of
 from copriv.data import DATASETS
 from copriv.errors import AgreementError, CoprivError
 
@@ -89,6 +91,10 @@ def checked(document: Any) -> dict[str, Any]:
         return {"errors": [_placed(str(error))]}
     except RecursionError:
         raise AgreementError("the agreement is nested too deeply") from None
+    try:
+        schema_of(agreement, unit=None)
+    except AgreementError as error:  # columns that nobody could read a row by
+        return {"errors": [_placed(problem) for problem in error.problems or [str(error)]]}
     return {
         "errors": [],
         "fingerprint": agreement.fingerprint,
@@ -119,7 +125,14 @@ def _told(error: Any) -> dict[str, Any]:
 
 
 def _placed(message: str) -> dict[str, Any]:
-    """A rule that concerns several fields names its own field at its beginning, as in "owner.name: …"."""
+    """A rule that concerns several fields names its own field at its beginning, as in "owner.name: …".
+
+    A column's name behind it, as in "data.bounds.my age: …", is part of what is said.
+    """
+    found = re.match(r"(\w+)\.(\w+)(?:\.(.+?))?: ", message, re.DOTALL)
+    if found:
+        column = f"{found[3]}: " if found[3] else ""
+        return {"path": [found[1], found[2]], "message": column + message[found.end() :]}
     field, colon, rest = message.partition(":")
     if colon and " " not in field:
         return {"path": field.split("."), "message": rest.strip()}

@@ -1,10 +1,9 @@
 """Public rows that a person gives as a file: kept in a private folder while the server runs, and what its columns are.
 
-Only rows that are public belong here; the page says so. What is told of a column are the bounds or levels that a schema
-would declare, taken from these rows, for the person to correct.
+Only rows that are public belong here; the page says so, and takes no more than the names of columns of a private table. What
+is told of a column are the bounds or levels that a schema would declare (`copriv.data.proposal`), for the person to correct.
 """
 
-import math
 import re
 import secrets
 import shutil
@@ -12,14 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import narwhals.stable.v2 as nw
-
-from copriv.data.cells import absent, days, distinct, numbers
+from copriv.data.proposal import proposals
 from copriv.data.tables import read_table
 from copriv.errors import DataError
-
-MOST_LEVELS = 40
-"""A column of text with more different values than this names things rather than kinds of things."""
 
 
 class Rows:
@@ -44,9 +38,14 @@ class Rows:
         except DataError as error:
             path.unlink()
             raise DataError(str(error).replace(str(path), "the file")) from None
-        columns = [_column(table[column]) for column in table.columns]
+        found = proposals(table)
         self._given[called] = path
-        return {"path": called, "rows": len(table), "columns": [column for column in columns if column is not None]}
+        return {
+            "path": called,
+            "rows": len(table),
+            "columns": [{**vars(one), "predictable": one.predictable} for one in found if one.kind is not None],
+            "left_out": [{"name": one.name, "why": one.why_not} for one in found if one.kind is None],
+        }
 
     def path(self, called: str) -> Path | None:
         """Where the file that was given under this name is kept; None where none was."""
@@ -67,20 +66,3 @@ class Rows:
     def close(self) -> None:
         """Remove them all."""
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _column(values: Any) -> dict[str, Any] | None:
-    """Name and kind with bounds or levels; None for what no schema can declare."""
-    if any(absent(cell) for cell in distinct(values)[0]):
-        return None  # what a missing value counts as is for people to say, in the agreement
-    found, wrong = numbers(values)
-    if wrong is None:
-        low, high = float(found.min()), float(found.max())
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            return None
-        return {"name": values.name, "kind": "number", "low": low, "high": high}
-    if values.dtype in (nw.String, nw.Categorical, nw.Boolean) and days(values)[1] is not None:
-        levels = sorted(str(level) for level in values.cast(nw.String).unique().to_list())
-        if 2 <= len(levels) <= MOST_LEVELS:
-            return {"name": values.name, "kind": "category", "levels": levels}
-    return None

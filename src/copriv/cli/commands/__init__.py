@@ -38,6 +38,8 @@ COMMANDS = {
     "is spent.",
     "owner personalize": "Fit an own model at home with the common one as a prior. It costs no budget, because it is not "
     "released.",
+    "owner verdict": "Does joining pay on this owner's own records? Asked at home, of them and of what is released; not for "
+    "release.",
     "owner learn": "Learn an own model from everybody's answers in a run's file. It costs no budget, because it is not "
     "released.",
     "ledger": "What an owner has spent.",

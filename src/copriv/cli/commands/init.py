@@ -13,10 +13,14 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import packaged_text
-from copriv.cli.commands.steps import asked, taken, written
 from copriv.cli.show.console import log, tell
 from copriv.cli.show.output import save
+from copriv.cli.wizard.steps import asked, taken, written
 from copriv.errors import UsageError
+from copriv.formatting.sanitize import printable
+
+_LONGEST = 2000
+"""Characters of a question, or of what is said before it."""
 
 
 def template() -> str:
@@ -90,12 +94,15 @@ def command(
 
         def say(text: str) -> None:
             if terminal:
-                typer.echo(text)
+                typer.echo(_shown(text))
             elif text.startswith("   "):  # what was found; the rest leads to questions
                 log(text)
 
         def ask(question: str, default: str | None) -> str:
-            return str(typer.prompt(question, default=default, type=str)) if terminal else taken(question, default)
+            if not terminal:
+                return taken(question, default)
+            usual = "" if default is None else f" [{_shown(default)}]"
+            return str(typer.prompt(_shown(question) + usual, default=default, show_default=False, type=str))
 
         agreement = asked(ask, say, columns, is_public)
         save(path.parent, {path.name: written(agreement).encode()})
@@ -113,6 +120,12 @@ def command(
         return
     save(path.parent, {path.name: template().encode()})
     tell(f"Wrote {path}. Change it to what you agree on, then try it: copriv simulate {path}")
+
+
+def _shown(text: str) -> str:
+    """The text as it may be shown: names of columns and levels are whoever's that made the table. Lines may end around it."""
+    said = text.strip("\n")
+    return text.replace(said, printable(said, _LONGEST))
 
 
 def _init_network(agreement: Path, folder: Path, public: Path | None, days: int, requests: Sequence[Path]) -> None:

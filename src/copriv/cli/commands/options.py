@@ -129,6 +129,11 @@ def check_target(option: str, file: Path | None, *read: Path) -> None:
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
 
 
+def beside(agreement: Path, named: str | None) -> Path | None:
+    """A file that an agreement names, in the agreement's own folder where it is there."""
+    return None if named is None else next(filter(Path.exists, (agreement.parent / named,)), Path(named))
+
+
 def _can_be_written(file: Path) -> bool:
     if file.exists():
         return os.access(file, os.W_OK)

@@ -10,8 +10,9 @@ from copriv.agreement import Agreement
 from copriv.cli.commands import options
 from copriv.cli.commands.long_work import Ui, UiPort, going_on, page_beside
 from copriv.cli.commands.ui import needed
-from copriv.cli.show.console import answer, log
+from copriv.cli.show.console import answer, log, progress, waiting
 from copriv.display.ledger import spent
+from copriv.errors import InvalidInput, UsageError
 from copriv.formatting.numbers import listed, percent
 from copriv.terms import can_be_told_apart
 
@@ -168,6 +169,65 @@ def personalize(
         f"about {percent(found['common_share'])} of it is the common model, the rest your {found['rows']:,} rows{whose}"
     )
     _kept_at_home(to, own, {"schema": "copriv.personalized/1", "path": str(to), **found}, how, as_json)
+
+
+def verdict(
+    agreement: options.AgreementFile,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Who asks, as the agreement names it.")],
+    data: options.OwnTable,
+    public: Annotated[
+        Path | None, typer.Option(metavar="TABLE", help="The public rows; those that data.public names otherwise.")
+    ] = None,
+    forecast: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The forecast's JSON; made here from the public rows otherwise."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="After a run: the model's file that copriv learner wrote.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also keep the JSON there; it must not leave.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of folds and draws.", envvar="COPRIV_SEED")] = 0,
+    unfinished: options.Unfinished = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Does joining pay on this owner's own records? Asked at home, of them and of what is released; not for release."""
+    from copriv import forecast as forecast_of
+    from copriv import owner_verdict
+    from copriv.cli.show.output import replace_own_file
+    from copriv.display.at_home import told
+    from copriv.network.model import Model, read_document
+    from copriv.problem.own_rows import rows_at_home
+
+    if model is not None and forecast is not None:
+        raise UsageError("--model: is what a run gave, and --forecast what came before it; give one of them")
+    options.check_target("--out", to, agreement, data, *filter(None, (public, forecast, model)))
+    terms, common = Agreement.load(agreement), None
+    if model is not None:
+        common = Model.load(model, unfinished).released()
+        if common.agreement.fingerprint != terms.fingerprint:
+            raise InvalidInput(f"{model}: is the model of another agreement than {agreement}; give the one of this run")
+    paths = {"public": public, "dictionary": options.beside(agreement, terms.data.dictionary)}
+    terms = terms.replace(data={key: str(path) for key, path in paths.items() if path is not None})
+    rows = rows_at_home(terms, name, str(data), None if common is None else common.dictionary)
+    released: Any = None if common is None else common.theta
+    if forecast is not None:
+        released = read_document(forecast)
+    elif common is None:
+        if rows.public is None:
+            raise UsageError(
+                "--public: before a run the verdict needs the forecast; give its JSON (--forecast), or the public rows that "
+                "it is made from"
+            )
+        with progress("forecasting") as report:
+            released = forecast_of(terms, progress=report)
+    with waiting("asking your records"):
+        found = owner_verdict(terms, name, rows.own, released, public=rows.public, seed=seed)
+    if to is not None:
+        replace_own_file(to, found.to_json().encode() + b"\n")
+        log(f"wrote {to}, for this account alone to read")
+    answer(as_json, found.to_json(), told(found))
 
 
 def learn(

@@ -1,6 +1,7 @@
 // Write the agreement: a form from the schema, errors beside their fields, the fingerprint, and what owners promise.
 
-import { get, post } from "./api.js";
+import { get, post, send } from "./api.js";
+import { declared, names, targets } from "./columns.js";
 import { byId, download, everySecond, h, later } from "./dom.js";
 import { said, table } from "./form.js";
 import { odds } from "./join/meaning.js";
@@ -78,7 +79,7 @@ async function page() {
     checkSoon();
   }
 
-  function take(found) {
+  function opened(found) {
     if (found.errors.length) {
       show(found);
       return;
@@ -97,11 +98,68 @@ async function page() {
     try {
       const found = await post("/api/agreement", { toml: await file.text() });
       if (!found.errors.length) delete state.none; // its rows are no stand-in any more
-      take(found);
+      opened(found);
     } catch (error) {
       show({ errors: [{ path: [], message: error.message }] });
     }
   });
+  let columns = []; // names in the table that was read
+
+  function declare(found) {
+    state.data = found.data;
+    state.model.loss = found.loss;
+    state.model.intercept = true;
+    delete state.none;
+    build();
+    check();
+  }
+
+  /** Who owners protect: a row, or a person with several. */
+  function protect() {
+    const rows = byId("person-rows").valueAsNumber;
+    byId("person-field").hidden = !(rows > 1);
+    const unit = rows > 1 && byId("person").value ? byId("person").value : undefined;
+    for (const { terms } of state.owners) Object.assign(terms, { unit, unit_records: unit && rows });
+    byId("taken").textContent = rows > 1 && !unit ? t("draft.rows.said", { rows: count(rows) }) : "";
+    build();
+    check();
+  }
+
+  async function take(file) {
+    const isPublic = byId("public").value === "yes";
+    byId("taken").textContent = t("join.rows.reading");
+    byId("aim-field").hidden = true;
+    const found = isPublic ? await send("/api/file/rows", file) : { names: await names(file) };
+    columns = isPublic ? [...found.columns, ...found.left_out].map(({ name }) => name) : found.names;
+    byId("person").replaceChildren(h("option", { value: "" }, t("site.none")), ...columns.map((name) => h("option", { value: name }, name)));
+    const aims = isPublic ? targets(found).map(({ name }) => name) : columns;
+    if (aims.length < 1 || columns.length < 2) throw new Error(t("draft.columns.few"));
+    const aim = byId("aim");
+    aim.replaceChildren(...aims.map((name) => h("option", { value: name }, name)));
+    aim.value = aims.at(-1);
+    aim.onchange = () => {
+      const features = columns.filter((name) => name !== aim.value);
+      declare(isPublic ? declared(found, aim.value) : { data: { dataset: "table", features, target: aim.value, components: 0 }, loss: "squared" });
+    };
+    aim.onchange();
+    byId("aim-field").hidden = false;
+    byId("taken").textContent = isPublic ? t("draft.columns.public", { rows: count(found.rows), name: found.path }) : t("draft.columns.private");
+  }
+
+  byId("public").addEventListener("change", () => {
+    byId("columns").disabled = byId("public").value === "";
+    byId("columns").accept = byId("public").value === "no" ? ".csv" : ".csv,.parquet";
+  });
+  byId("columns").addEventListener("change", async (event) => {
+    try {
+      if (event.target.files[0]) await take(event.target.files[0]);
+    } catch (error) {
+      byId("taken").textContent = error.message;
+    }
+    event.target.value = "";
+  });
+  byId("person-rows").addEventListener("input", protect);
+  byId("person").addEventListener("change", protect);
   byId("fill").addEventListener("click", async (event) => {
     const button = event.currentTarget;
     button.disabled = true;
@@ -116,7 +174,7 @@ async function page() {
         await new Promise((done) => setTimeout(done, AGAIN)); // another window came first
         view = await post("/api/join/exact", { ...state, owners: named });
       }
-      take(await post("/api/agreement", { toml: view.toml }));
+      opened(await post("/api/agreement", { toml: view.toml }));
       byId("filled").textContent = t("draft.filled");
     } catch (error) {
       byId("filled").textContent = error.message;

@@ -1,8 +1,9 @@
 // The public rows: a built-in table, a file of one's own, or none yet.
 
 import { send } from "../api.js";
+import { declared, targets } from "../columns.js";
 import { byId, h } from "../dom.js";
-import { count, t } from "../text.js";
+import { count, listed, t } from "../text.js";
 
 const BUILT_IN = ["lending-embedded", "hospital-simulated"];
 const STAND_IN = "lending-embedded";
@@ -67,7 +68,7 @@ export function rows(desk) {
     given.addEventListener("change", () => take(given.files[0]));
     const parts = [h("label", { class: "field" }, h("span", {}, t("join.rows.choose")), given)];
     if (!file.path) return parts;
-    const target = h("select", {}, file.columns.map((column) => h("option", { value: column.name }, column.name)));
+    const target = h("select", {}, targets(file).map((column) => h("option", { value: column.name }, column.name)));
     target.value = file.target;
     target.addEventListener("change", () => {
       file.target = target.value;
@@ -76,7 +77,8 @@ export function rows(desk) {
     return [...parts,
       h("p", { class: "quiet" }, t("join.rows.read", { rows: count(file.rows), columns: file.columns.length })),
       h("label", { class: "field" }, h("span", {}, t("join.rows.target")), target),
-      h("p", { class: "quiet" }, `${t("join.rows.left")} ${t("join.rows.bounds")} ${t("join.rows.called", { name: file.path })}`)];
+      h("p", { class: "quiet" }, `${t("join.rows.left")} ${t("join.rows.bounds")} ${t("join.rows.called", { name: file.path })}`),
+      file.left_out.length ? h("p", { class: "quiet" }, t("join.rows.out", { names: listed(file.left_out.map(({ name }) => name)) })) : []].flat();
   }
 
   async function take(given) {
@@ -86,7 +88,7 @@ export function rows(desk) {
     try {
       file = await send("/api/file/rows", given);
       failed = "";
-      file.target = targets().at(-1)?.name;
+      file.target = targets(file).at(-1)?.name;
       if (file.target) declare();
     } catch (error) {
       failed = error.message;
@@ -94,21 +96,10 @@ export function rows(desk) {
     build();
   }
 
-  /** Numbers, or two classes: what a model can predict. */
-  function targets() {
-    return file.columns.filter((column) => column.kind === "number" || column.levels.length === 2);
-  }
-
   function declare() {
-    const used = file.columns;
-    const features = used.filter((column) => column.name !== file.target).map((column) => column.name);
-    const of = (kind, value) => Object.fromEntries(used.filter((column) => column.kind === kind).map((column) => [column.name, value(column)]));
-    state.data = {
-      dataset: "table", public: file.path, features, target: file.target, components: Math.min(10, features.length),
-      bounds: of("number", ({ low, high }) => [low, high]), categories: of("category", ({ levels }) => levels),
-    };
-    const target = used.find((column) => column.name === file.target);
-    state.model = { ...state.model, loss: target.kind === "category" ? "logistic" : "squared" };
+    const { data, loss } = declared(file, file.target);
+    state.data = data;
+    state.model = { ...state.model, loss };
     desk.changed();
   }
 

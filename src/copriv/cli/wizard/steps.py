@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from copriv.agreement import Agreement
-from copriv.cli.commands.column_words import read_column, said_of
+from copriv.cli.wizard.column_words import read_column, said_of
 from copriv.data.proposal import Proposal, as_declared, proposals
 from copriv.data.tables import column_names, read_table
 from copriv.errors import AgreementError, InvalidInput, UsageError

@@ -1,0 +1,146 @@
+"""Expected cost of a mechanism before any row is seen: over tables such as there are, from declared ranges alone.
+
+In the eigenbasis of the fitness a table is its curvatures h_j and how the gain over the constant model falls on them, s_j
+(Σs = 1). A model that is tied to 0 with firmness λ, and whose gradient has noise of variance v a coordinate, leaves
+
+    Σ_j s_j (λ/(h_j + λ))²  +  v/(2·gain)·Σ_j h_j/(h_j + λ)²
+
+of the gain: 0 is the optimum without noise, 1 the constant model. Where long rows count for less, h_j is less, but in the
+numerator. What is compared is the mean over `Tables`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.losses import OfMargin
+from copriv.privacy.noise import Order
+from copriv.types import Array, LinearLoss
+
+DECAYS = (0.0, 1.0, 2.0)
+"""Eigenvalues of the features fall as j^−decay: features that are independent, and such that few directions hold them."""
+SPREADS = (0.3, 0.1, 0.02)
+"""Mean ‖x‖₂² over its declared bound: of tables scaled by their longest row, and of ranges declared too wide."""
+GAINS, GAINS_OF_CLASSES = (0.3, 0.1, 0.02), (0.7, 0.3, 0.1)
+"""Share of the loss of a model of 0 (for numbers, at the end of the target's range) that the best model takes away."""
+CONSTANTS = (0.5, 0.1)
+"""Share of the gain that the intercept has."""
+ROUNDED = 1 + 1e-9
+"""Room for floating-point rounding of a bound that rows may reach."""
+FIRMNESSES = 2.0 ** np.arange(-40, 17, 1.5)
+"""Candidates for λ. A grid that no budget moves: what is feasible at ε is feasible, and costs less, at more."""
+LENGTHS = (0.4, 0.8, 1.8)
+"""‖x‖₂² of a third of the rows each, over its mean."""
+TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
+"""Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
+BIAS = 0.1
+"""Gap of a model, without noise, whose long rows count for so little that no curvature is left; in proportion before that."""
+SCALES = (1.0, 0.2, 0.04, 0.008)
+"""Candidates for the unit of columns beside an intercept of 1: at the least the model is the private mean and little more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """What is known of a fit without rows: ranges scaled to [−1, 1], and budgets. Nobody starts from a public model."""
+
+    loss: LinearLoss
+    smoothing: float
+    """Of a hinge."""
+    regularization: float
+    columns: int
+    intercept: bool
+    feature_bound: float
+    """B, in L1, without the intercept."""
+    row_norm: float
+    """The largest ‖x‖₂, without the intercept."""
+    tightness: float
+    """The bounds on rows over those declared."""
+    owners: tuple[tuple[int, float, float], ...]
+    """Records, ε and δ of each; δ of all is 0, or of none."""
+
+    @property
+    def n_parameters(self) -> int:
+        return self.columns + self.intercept
+
+    @property
+    def order(self) -> Order:
+        return 2 if self.owners[0][2] > 0 else 1
+
+    @property
+    def longest(self) -> float:
+        """‖x‖₂ with the intercept, and room for rounding."""
+        return float(np.sqrt(self.row_norm**2 + self.intercept)) * ROUNDED
+
+    @property
+    def gradient_bound(self) -> float:
+        """Ξ that no gradient is above at a prediction within the target's range, or anywhere for classes."""
+        slope = (
+            self.loss.slope_bound(np.inf, 1.0) if isinstance(self.loss, OfMargin) else self.loss.slope_bound(1.0, 0.0)
+        )
+        return float(slope * (self.longest if self.order == 2 else self.feature_bound + self.intercept) * ROUNDED)
+
+    @property
+    def whole(self) -> float:
+        """The loss of the constant 0 at the end of the target's range."""
+        return float(self.loss.values(np.zeros(1), np.ones((1, 1)), np.ones(1))[0])
+
+    def averaged(self, scales: Mapping[tuple[int, float, float], float]) -> float:
+        """Variance of the owners' mean by records, of numbers with these deviations at owners of each kind."""
+        n = sum(records for records, _, _ in self.owners)
+        return sum((owner[0] / n * scales[owner]) ** 2 for owner in self.owners)
+
+    def tables(self, curvature: float) -> "Tables":
+        """Tables of these ranges, c = sup φ″."""
+        curvatures, shares, gains, counted = [], [], [], []
+        of_classes, own = isinstance(self.loss, OfMargin), np.arange(1.0, self.columns + 1.0)
+        for decay, spread, gain in product(DECAYS, SPREADS, GAINS_OF_CLASSES if of_classes else GAINS):
+            falls = own**-decay
+            held = np.sqrt(falls) / np.sqrt(falls).sum()
+            for constant in CONSTANTS if self.intercept else (0.0,):
+                h = spread * (self.row_norm / self.tightness) ** 2 * falls / falls.sum()
+                counted.append([np.minimum(LENGTHS, self.tightness**2 / spread).mean()])
+                curvatures.append(curvature * np.append(h, [1.0] * self.intercept))
+                shares.append(np.append((1.0 - constant) * held, [constant] * self.intercept))
+                gains.append(gain * self.whole)
+        return Tables(np.array(curvatures), np.array(counted), np.array(shares), np.array(gains))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Tables of p parameters, with equal weight."""
+
+    curvature: Float[Array, "tables p"]
+    """h."""
+    counted: Float[Array, "tables 1"]
+    """What rows that count for less leave of h."""
+    share: Float[Array, "tables p"]
+    """s."""
+    gain: Float[Array, " tables"]
+
+    @property
+    def biased(self) -> Float[Array, " tables"]:
+        """What is left for rows that count for less."""
+        return np.asarray(BIAS * (1.0 - self.counted[:, 0]))
+
+    def tied(self, firmness: float, variance: float) -> float:
+        """Expected gap of a model tied to 0 with firmness λ, its gradient with noise of this variance."""
+        h, λ = self.curvature * self.counted, firmness
+        off = (self.share * (λ / (h + λ)) ** 2).sum(axis=1) + self.biased
+        return float(np.mean(off + variance * (self.curvature / (h + λ) ** 2).sum(axis=1) / (2.0 * self.gain)))
+
+    def solved(self, floor: float, variance: float, spread: float) -> float:
+        """Expected gap of a model solved from noisy moments, no eigenvalue of whose curvature is below `floor`.
+
+        variance, spread: of the noise on each number of the gradient, and on entries of the curvature off the diagonal.
+        """
+        h = self.curvature * self.counted
+        held = np.maximum(h, floor)
+        size = (2.0 * self.gain[:, None] * self.share * self.curvature / np.square(held)).sum(
+            axis=1
+        )  # ‖θ‖² that is found
+        noise = variance + spread * size
+        off = (self.share * (1.0 - h / held) ** 2).sum(axis=1) + self.biased
+        return float(np.mean(off + noise * (self.curvature / held**2).sum(axis=1) / (2.0 * self.gain)))

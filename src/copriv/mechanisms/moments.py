@@ -1,0 +1,203 @@
+"""One answer with normal noise: the mean gradient of the squared loss at the agreed start, and second moments, in L2.
+
+Formal guarantee. A row that is longer than r in L2 (with its intercept) has its features and its slope at θ₀ multiplied by
+ω = r/‖x‖₂, so that its loss counts ω² times; slopes are clipped to ±Ξ/r. So a unit adds over n, x and φ′ these,
+
+    u = (φ′x/Ξ, √½·m(x)/r²),      m(x) = (x₁², …, x_p²; √2·x₁x₂, √2·x₁x₃, …),      ‖m(x) − m(x′)‖₂ = ‖xxᵀ − x′x′ᵀ‖_F.
+
+For x = r·a·e and x′ = r·b·e′ with unit vectors e, e′, |eᵀe′| = ρ and a, b ≤ 1, replacing one by the other moves n·u by at most
+
+    a² + b² + 2abρ + ½(a⁴ + b⁴ − 2a²b²ρ²)  ≤  2 + 2ρ + (1 − ρ²)  =  4 − (1 − ρ)²  ≤  4
+
+in squared L2 norm: it rises in a and in b. That is what the gradient moves by alone (x = x′, slopes turned round), so **second
+moments of weight ½ cost nothing**. The answer has normal noise of deviation 2/n times that of the (ε, δ) agreed
+(`copriv.privacy.approximate`). A person's rows have weights that add up to 1: convex combinations are no further apart.
+
+Undone, with s that deviation, the noise is sΞ on the gradient, √2·s·r² on the mean of x_j², s·r² on that of x_jx_k.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from copriv.errors import AgreementError, CoprivError
+from copriv.losses import Squared
+from copriv.mechanisms.expected import Declared
+from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
+from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, Setting, feature_bound_of, in_memory
+from copriv.model.records import BLOCK, InBlocks, Records
+from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity
+from copriv.privacy.noise import Law, Noise, Order, Releases
+from copriv.rules.one_answer import SolveStatistics
+from copriv.rules.rule import Descent, UpdateRule
+from copriv.terms import AgreedTerms, OwnerTerms
+from copriv.types import Array, Loss, is_linear
+from copriv.validation import count
+
+WEIGHT = 0.5
+"""Of second moments beside the gradient: the most that costs nothing."""
+
+
+@dataclass(frozen=True)
+class BoundedMoments:
+    """What is released: the mean gradient (p), then the upper triangle of second moments, products not doubled."""
+
+    bound: float
+    """Ξ, in L2, of a unit's gradient."""
+    reach: float
+    """r, in L2, of a row with its intercept."""
+    intercept: bool
+    n_parameters: int
+
+    @classmethod
+    def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "BoundedMoments":
+        """r is the agreed reach, or what follows from B."""
+        intercept, reach = agreed.model.intercept, agreed.agreement.reach
+        if reach is None:
+            reach = float(np.hypot(feature_bound_of(agreed, feature_bound), intercept))
+        return cls(agreed.gradient_bound, reach, intercept, n_parameters)
+
+    @cached_property
+    def unit(self) -> Float[Array, " answer"]:
+        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L2."""
+        second = self.reach**2 / np.sqrt(WEIGHT * multiplicity(self.n_parameters))
+        return np.concatenate([np.full(self.n_parameters, self.bound), second])
+
+    def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
+        """ω of each row, whose intercept is 1: such that ω‖x‖₂ ≤ r."""
+        tiny = np.finfo(float).tiny
+        return np.asarray(
+            np.minimum(1.0, self.reach * (1 - 1e-12) / np.maximum(np.hypot.reduce(features, axis=1), tiny))
+        )
+
+    def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """The numbers themselves. Private."""
+        row, column = np.triu_indices(self.n_parameters)
+        limit, sums = self.bound / self.reach, []
+        for start in range(0, len(records), BLOCK):
+            rows = slice(start, start + BLOCK)
+            x, y, w = records.features[rows].copy(), records.target[rows], records.weight[rows]
+            if self.intercept:
+                x[:, -1] = 1.0
+            share = self.shares(x)
+            assert is_linear(loss)
+            slope = share * loss.slope(np.einsum("ij,j->i", x, theta), y)  # not x @ theta: see `clipped_mean_gradient`
+            slope, x = np.clip(np.nan_to_num(slope, nan=0.0), -limit, limit), share[:, None] * x
+            sums.append(np.concatenate([(w * slope) @ x, ((w[:, None] * x).T @ x)[row, column]]))
+        return np.asarray(exact_sum(sums) / records.weight.sum())
+
+
+@dataclass(frozen=True)
+class MomentsAnswer:
+    """The whole (ε, δ) of a run in one answer. Raises InvalidInput where the noise cannot be certified."""
+
+    moments: BoundedMoments
+    multiplier: float
+    units: int
+
+    ahead = None
+
+    def __post_init__(self) -> None:
+        count("records", self.units)
+        _ = self._noise.scale
+
+    @property
+    def scale(self) -> float:
+        """Deviation of the noise on each coordinate of the gradient."""
+        return float(self._noise.scale * self.moments.bound)
+
+    @cached_property
+    def _noise(self) -> Releases:
+        from copriv.privacy.approximate import GaussianAnswer  # imports OpenDP, which a simulation never needs
+
+        # ‖u‖ ≤ √1.5 < 2, of which rounding is a share.
+        return GaussianAnswer(2.0 / self.units + 4.0 * ROUNDING, self.multiplier, len(self.moments.unit))
+
+    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """The noisy moments."""
+        exact, unit = self.moments.of(loss, in_memory(records), theta), self.moments.unit
+        return self._noise.release(exact / unit) * unit
+
+
+class MomentsInL2(OneAnswer):
+    """(ε, δ), one answer: the squared loss's gradient and second moments, rows bounded in L2."""
+
+    name = "moments"
+    guarantee = Guarantee.APPROXIMATE
+    terms = ("reach",)
+    label = "moments"
+    phrase = "moments with normal noise"
+    sums_records = True
+
+    def check(self, agreed: AgreedTerms) -> None:
+        super().check(agreed)
+        if agreed.model.loss != Squared.name:
+            raise AgreementError(
+                f'model.loss: mechanism "{self.name}" is for the squared loss, not {agreed.model.loss}'
+            )
+
+    def suits(self, loss: Loss) -> bool:
+        return loss.name == Squared.name
+
+    def law(self, agreed: AgreedTerms) -> Law:
+        return Law.NORMAL
+
+    def order(self, agreed: AgreedTerms) -> Order:
+        return 2
+
+    def scale(self, agreed: AgreedTerms, owner: OwnerTerms, feature_bound: float | None = None) -> float:
+        return agreed.gradient_bound * deviation(owner.records, *owner.budget)
+
+    def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
+        return n_parameters + n_parameters * (n_parameters + 1) // 2
+
+    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> MomentsAnswer:
+        multiplier = deviation(owner.records, *owner.budget) * owner.records / 2.0
+        return MomentsAnswer(BoundedMoments.agreed(agreed, n_parameters), multiplier, owner.records)
+
+    def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
+        moments = BoundedMoments.agreed(agreed, common.n_parameters, common.feature_bound)
+        exact = moments.of(common.loss, records, start_of(agreed, common.n_parameters))
+        noise = Noise(Law.NORMAL, deviation(owner.records, *owner.budget) * moments.unit)
+        return Draft((noise,), lambda drawn: exact + drawn)
+
+    def rule(
+        self, agreed: AgreedTerms, descent: Descent, weights: Float[Array, " owners"], n_parameters: int,
+        feature_bound: float | None = None,
+    ) -> UpdateRule:  # fmt: skip
+        """Solves for the model; as with "statistics", entries off the diagonal have half the variance of those on it."""
+        squares = BoundedMoments.agreed(agreed, n_parameters, feature_bound).unit[n_parameters]
+        scales = agreed.by_owner([squares * deviation(one.records, *one.budget) for one in agreed.owner_tables])
+        step = agreed.agreement.step
+        return SolveStatistics(
+            descent, weights, scales, agreed.data.public_count, step if isinstance(step, float) else 1.0
+        )
+
+    def expected(self, declared: Declared) -> Iterator[tuple[float, Setting]]:
+        """The one setting there is, where owners have a δ (and its accounting is installed)."""
+        if declared.order == 1:
+            return
+        try:
+            scales = {owner: deviation(*owner) for owner in set(declared.owners)}
+        except CoprivError:
+            return
+        variance, Ξ, r, p = declared.averaged(scales), declared.gradient_bound, declared.longest, declared.n_parameters
+        entry = 2.0 * np.sqrt(variance) * r**2  # of 2H, off the diagonal
+        gap = declared.tables(Squared.curvature).solved(2.0 * np.sqrt(p) * entry, variance * Ξ**2, entry**2)
+        yield gap, Setting(Ξ, (1.0,), {"reach": r})
+
+    def leaves(self, agreed: AgreedTerms, owner: OwnerTerms) -> tuple[str, str]:
+        units, clipped = measured_over(agreed, owner, 2)
+        noise = noise_in_words(Law.NORMAL, self.scale(agreed, owner))
+        what = f"one answer at the agreed start: a mean gradient of the squared loss and second moments over {units}, {clipped}"
+        return what, f"{noise} on the gradient"
+
+
+def deviation(records: int, epsilon: float, delta: float) -> float:
+    """Of the noise in units of `BoundedMoments.unit`, at an owner's budget over κ."""
+    from copriv.privacy.approximate import gaussian_multiplier
+
+    return 2.0 / records * gaussian_multiplier(1, epsilon, delta)

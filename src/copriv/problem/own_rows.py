@@ -1,0 +1,48 @@
+"""An owner's own table, and the public rows, as arrays of the agreement's features: for what is worked out at home.
+
+Neither has the intercept yet: what takes them (`copriv.personalize`, `copriv.owner_verdict`) gives it to both.
+"""
+
+from dataclasses import dataclass, replace
+
+from copriv.agreement import Agreement
+from copriv.agreement.data_terms import data_specification, own_table
+from copriv.data import datasets
+from copriv.data.consortium import prepare_owner
+from copriv.data.dictionary import PublicDictionary
+from copriv.data.public import load_sample
+from copriv.errors import AgreementError
+from copriv.model.records import Records
+
+
+@dataclass(frozen=True, eq=False)
+class RowsAtHome:
+    """An owner's records, and the public ones where there are any."""
+
+    own: Records
+    public: Records | None
+
+
+def rows_at_home(agreement: Agreement, name: str, table: object, dictionary: PublicDictionary | None) -> RowsAtHome:
+    """Prepare the table of owner `name`, and the public rows that the agreement names.
+
+    table: the path of a file, or a frame. dictionary: the agreed one; None: the one that the agreement names, or that is fitted
+    to the public rows. Raises DataError where a table is not as agreed, AgreementError where the dictionary is not known.
+    """
+    data, sample = agreement.data, None
+    if dictionary is not None:
+        agreement = agreement.replace(data={"dictionary": None})  # its file is not looked for
+    agreed = replace(data_specification(agreement), feature_bound=0.0)
+    agreed = replace(agreed, dictionary=dictionary or agreed.dictionary)
+    if data.public is not None or not (data.path or datasets.named(agreed.dataset).own_columns):
+        sample = load_sample(agreed)
+    known = agreed.dictionary if sample is None else sample.preparation.dictionary
+    if data.mapped and known is None:
+        raise AgreementError(
+            "data.components: the features are made by a public dictionary, which is in no file here; give the public rows "
+            "(--public), or the agreement with its dictionary as copriv init --network writes it"
+        )
+    terms = agreement.terms_of(name)
+    rows, schema = own_table(agreement, table, terms.unit)
+    own = prepare_owner(rows, schema, known, None, unit_records=terms.unit_records)
+    return RowsAtHome(own, None if sample is None else sample.records)
