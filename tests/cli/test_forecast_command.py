@@ -178,29 +178,54 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
     done = copriv("forecast", file, "--out", tmp_path / "o")
     files = {path.name for path in (tmp_path / "o").iterdir()}
     assert files == {
-        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "unlike-owners.png", "agreed.toml",
+        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "own-records.png", "agreed.toml",
         "recommended.toml",
     }  # fmt: skip
     assert done.err.count("wrote") == len(files)
     assert json.loads((tmp_path / "o" / "forecast.json").read_text()) == json.loads(outlook.to_json())
     with (tmp_path / "o" / "forecast.csv").open() as read:
         rows = list(csv.DictReader(read))
-    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high"]
+    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high", "owner", "verdict", "probability"]
     for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
         mine = [row for row in rows if row["terms"] == name]
         np.testing.assert_array_equal([float(row["mean"]) for row in mine], one.relative_fitness.mean)
         np.testing.assert_array_equal([float(row["high"]) for row in mine], one.relative_fitness.high)
+    for owner in outlook.owners:
+        mine = {row["terms"]: row for row in rows if row["owner"] == owner.name}
+        assert list(mine) == ["alone", "common", "personalized"]
+        for row, name in zip(mine.values(), ("alone", "together", "personalized"), strict=True):
+            numbers = [float(row[key]) for key in ("median", "low", "high")]
+            assert numbers == [getattr(owner.own, name), *getattr(owner.own, f"{name}_band")]
+            assert numbers[1] <= numbers[0] <= numbers[2]
+            assert (row["verdict"], float(row["probability"])) == (owner.on_own.answer, owner.on_own.probability)
     recommended = library.Agreement.load(tmp_path / "o" / "recommended.toml")
     assert recommended == outlook.recommended.agreement
 
 
 def test_the_same_forecast_gives_the_same_bytes(outlook):
-    one, other = (forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
+    unlike = tuple(replace(one, median=(k + 1) * one.median) for k, one in enumerate(outlook.at_heterogeneity))
+    changed = replace(outlook, at_heterogeneity=unlike)
+    one, other = (forecast_files(changed, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
     assert one == other
     assert one["break-even.png"].startswith(b"\x89PNG")
     assert one["unlike-owners.png"].startswith(b"\x89PNG")
     alike = forecast_files(replace(outlook, at_heterogeneity=()), outlook.to_json(), "copriv forecast two.toml")
     assert set(one) - set(alike) == {"unlike-owners.png"}
+    hardly = forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml")
+    assert set(hardly) == set(alike)  # three equal bars say nothing
+
+
+def test_the_picture_of_own_records_draws_every_owners_three_models_with_their_bands(outlook):
+    (axes,) = outlook.plot("own-records").axes
+    points = {line.get_label(): np.asarray(line.get_xdata()) for line in axes.lines}
+    bands = [np.array(each.get_segments())[:, :, 0] for each in axes.collections]
+    named = zip(("its own model", "the common model", "that one, personalized"), bands, strict=True)
+    for (label, band), name in zip(named, ("alone", "together", "personalized"), strict=True):
+        np.testing.assert_array_equal(points[label], [getattr(owner.own, name) for owner in outlook.owners])
+        np.testing.assert_array_equal(band, [getattr(owner.own, f"{name}_band") for owner in outlook.owners])
+    words = {"yes": "pays", "no": "does not pay", "open": "open"}
+    said = [(text.get_text(), round(text.xy[1])) for text in axes.texts]
+    assert said == [(words[o.on_own.answer], i) for i, o in enumerate(reversed(outlook.owners))]
 
 
 def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):

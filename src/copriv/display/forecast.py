@@ -9,6 +9,7 @@ from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
+from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number, times
 from copriv.formatting.sanitize import printable
@@ -27,7 +28,7 @@ def title(outlook: Forecast) -> str:
     """Whose forecast it is."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {records:,} records. No private record was read."
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
 
 
 def made_from(outlook: Forecast) -> str:
@@ -274,6 +275,11 @@ def about_coalitions(outlook: Forecast) -> list[str]:
     return said
 
 
+def hardly_changes(at: Sequence[AtHeterogeneity]) -> bool:
+    """Whether terms cost the same, up to a tenth, however unlike the owners are; also where nothing was tried."""
+    return not at or max(one.median for one in at) < 1.1 * min(one.median for one in at)
+
+
 def about_heterogeneity(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
     u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
@@ -289,7 +295,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
         f"{source}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
         f"({percent(u.low)} to {percent(u.high)})."
     ]
-    if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
+    if at and hardly_changes(at):
         lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
     elif at:
         told = ", ".join(

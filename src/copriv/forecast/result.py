@@ -57,6 +57,7 @@ class Forecast(Shown, Framed, Drawn):
         "break-even": "copriv.pictures.forecast:break_even",
         "curves": "copriv.pictures.forecast:curves",
         "heterogeneity": "copriv.pictures.forecast:by_heterogeneity",
+        "own-records": "copriv.pictures.forecast:on_own_records",
     }
 
     agreed: Assessment
@@ -214,6 +215,7 @@ class Forecast(Shown, Framed, Drawn):
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
+            "public_rows": self.public_rows,
             "optimum": self.optimum,
             "bounds": [
                 {
