@@ -80,7 +80,7 @@ class Agreement(Shown, Framed, AgreedTerms):
             told.problems = error.problems
             raise told from None
         except ValueError as error:  # also of a number with more digits than Python reads
-            raise AgreementError(f"{path}: not valid TOML: {error}") from None
+            raise AgreementError(f"{path}: not valid TOML: {error}; correct it, or give another file") from None
         except RecursionError:
             raise AgreementError(f"{path}: its brackets are nested too deeply for an agreement") from None
 

@@ -99,7 +99,9 @@ class Keys:
                 f"keys of {self.name}: the certificate is not of this consortium's authority; ask the coordinator"
             ) from None
         if self._private.public_key() != self.party.certificate.public_key():
-            raise KeysRefused(f"keys of {self.name}: key.pem does not belong to certificate.pem")
+            raise KeysRefused(
+                f"keys of {self.name}: key.pem does not belong to certificate.pem; give the two that were made together"
+            )
 
     def check_agreed(self, agreed: str | None) -> None:
         """Raise KeysRefused where the agreement names another key for this party, or does not name its own one.

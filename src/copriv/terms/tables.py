@@ -40,6 +40,7 @@ class OwnerTerms(TermsTable):
     unit: str | None = None
     """The column that names the person; without it, each record is its own unit."""
     unit_records: Count | None = None
+    """Most records of one person: without `unit`, as said and not enforced; reports say what k records mean."""
     weight: NonNegative | None = None
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
