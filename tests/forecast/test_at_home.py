@@ -217,3 +217,9 @@ def test_verdicts_at_home_are_right_where_fresh_rows_are_sure() -> None:
     assert np.mean(right[False]) >= 0.9
     assert np.mean(right[True]) >= 0.9
     assert np.mean(opened) < 0.5
+
+
+def test_a_model_that_is_worth_nothing_leaves_the_others_told_apart() -> None:
+    """A common model of 0, seven times as bad as the own one, says nothing of which of the others is better, nor blurs it."""
+    found = copriv.owner_verdict(_terms(1000), "a", _rows(1000, 4), 5.0 * TRUTH, public=_rows(500, 5))
+    assert (found.verdict, found.errors["common"] > 7.0 * found.errors["own"]) == ("no", True)

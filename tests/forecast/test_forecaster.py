@@ -20,6 +20,7 @@ from copriv.simulation import simulate
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
     "goal",
+    "optimum",
     "worthwhile",
     "heterogeneity",
     "at_heterogeneity",

@@ -228,11 +228,16 @@ class _AtHand:
 
     @cached_property
     def least(self) -> Float[Array, " draws"]:
-        """The least possible loss: that of the centre less what it costs, or half way between what is held out and seen."""
-        if self.judged:
-            centre = self.drawn(self.losses(self.home.centre))
-            return np.asarray(np.maximum(centre - self.apart(), 1e-9 * centre))
-        return np.asarray(0.5 * sum(self._halves))
+        """The least possible loss: that of the centre less what it costs, or half way between what is held out and seen.
+
+        The first is the surer one, unless the centre costs more than that itself: how much more it does is then what is drawn.
+        Models of fewer records than parameters may fit all that they saw, and half way says nothing.
+        """
+        halfway, few = np.asarray(0.5 * sum(self._halves)), len(self.held_out.out) <= len(self.home.centre)
+        if not self.judged or (np.median(self.apart()) > np.median(halfway) and not few):
+            return halfway
+        centre = self.drawn(self.losses(self.home.centre))
+        return np.asarray(np.maximum(centre - self.apart(), 1e-9 * centre))
 
     @cached_property
     def fitting(self) -> Float[Array, " draws"]:
