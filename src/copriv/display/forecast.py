@@ -31,6 +31,11 @@ def title(outlook: Forecast) -> str:
     return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
 
 
+def made_from(outlook: Forecast) -> str:
+    """What a forecast is made from, for those who have not met public rows yet."""
+    return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
+
+
 def costs(outlook: Forecast) -> Table:
     """Each model that could be had: how far above the best, its typical error, and pooled records that give as good a one."""
     agreed, best = outlook.agreed.relative_fitness.end["median"], min(owner.alone for owner in outlook.owners)
@@ -74,7 +79,10 @@ def notes(outlook: Forecast) -> list[str]:
         and agreed.data.strata is None
         and u.source != "strata"
     ):
-        said.append("owner.stratum is not used: data.strata names no column of the public rows.")
+        said.append(
+            "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
+            "one owner's.)"
+        )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
     return said
@@ -87,6 +95,7 @@ def details(outlook: Forecast) -> list[str | Table]:
     """Everything that a forecast says, in the order in which it is read."""
     return [
         title(outlook),
+        made_from(outlook),
         textwrap.fill(f"From {outlook.description}.", 118),
         _terms(outlook),
         "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
@@ -104,7 +113,8 @@ def details(outlook: Forecast) -> list[str | Table]:
         _bringing(outlook),
         "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
         f"better by joining: how much lower the error is; it pays from {percent(outlook.agreed.agreement.worthwhile)}.",
-        "others lose: what its leaving costs the others; below 0, they are better off.",
+        "others lose: what its leaving costs on everybody's records; below 0, they are better off. On the others' own "
+        "records: --without NAME.",
         "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
         "",

@@ -80,7 +80,10 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name(experiment)
-        home = client.create_experiment(experiment) if known is None else known.experiment_id
+        if known is None:
+            home = client.create_experiment(experiment)
+        else:
+            home = known.experiment_id
         name = str(model.record.get("run", ""))[:8] or None
         run = client.create_run(
             home, run_name=name, tags={"copriv.fingerprint": model.agreement.fingerprint}
@@ -92,7 +95,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
         with tempfile.TemporaryDirectory() as made:
             agreed = Path(made) / "agreement.toml"
             agreed.write_text(model.agreement.to_toml(), encoding="utf-8")
-            for one in (agreed, Path(file), *([] if report is None else [Path(report)])):
+            for one in filter(None, (agreed, file, report)):
                 client.log_artifact(run, str(one))
         client.set_terminated(run, "FINISHED" if model.finished_run else "FAILED")
     except (MlflowException, OSError) as error:

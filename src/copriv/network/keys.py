@@ -134,6 +134,10 @@ class Keys:
         except _NONE_OF_OURS:
             raise KeysRefused("keys: certificate.pem is no party's; ask the coordinator for it again") from None
 
+    def certified(self, certificate: str) -> "Certified":
+        """Who a certificate (PEM) of this party's authority names. Raises KeysRefused for any other."""
+        return Certified.by(self.authority, certificate)
+
     def sign(self, content: bytes) -> str:
         """A signature over `content`, hex."""
         return self._private.sign(content, ec.ECDSA(hashes.SHA256())).hex()

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from copriv import losses
 from copriv.agreement.data_terms import schema_of
 from copriv.data.cells import MISSING, reading
-from copriv.data.columns import FALSE, TRUE, Boolean, Category, Column, Date, Number, Scaling, TwoClasses
+from copriv.data.columns import TRUTHS, Boolean, Category, Column, Date, Number, Scaling, TwoClasses
 from copriv.errors import CoprivError
 from copriv.network.model import Model, estimator
 from copriv.types import Array, Loss
@@ -161,7 +161,7 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
             start = float((column.first - first).days)
             return TextColumn(column.name, slope[None, :], low, texts, start, float(width), missing, cut)
         case Boolean():
-            candidates = [spelt for word in (*TRUE, *FALSE) for spelt in (word, word.title(), word.upper())]
+            candidates = [spelt for word in TRUTHS for spelt in (word, word.title(), word.upper())]
         case Category():
             candidates = [text for level in column.levels for text in (level, *_spellings(level))]
         case _:

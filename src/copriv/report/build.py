@@ -46,8 +46,8 @@ def document(
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
     unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
-    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is
-    *wrong* with a ledger or a run stands in the report, under "problems", and "ok" is false then.
+    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong*
+    with a ledger or a run stands in the report, under "problems", and "ok" is false then.
     """
     if docs and not docs.startswith(_ADDRESSES):
         raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
