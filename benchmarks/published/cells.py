@@ -94,9 +94,7 @@ def estimator(table: Table, cell: Cell) -> Any:
     δ = table.delta if cell.with_delta else 0.0
     given: dict[str, Any] = {"epsilon": cell.epsilon, "delta": δ}
     if cell.stated == "norm":
-        # Before estimators took an L2 norm, the L1 bound stood for it: longer rows counted for less.
-        norm = "row_norm" if "row_norm" in PrivateRegressor().get_params() else "feature_bound"
-        given |= {"bounds": (-1.0, 1.0), norm: 1.0}
+        given |= {"bounds": (-1.0, 1.0), "row_norm": 1.0}
     else:
         given["bounds"] = _ranges(table.x, cell.stated)
     if table.classes:

@@ -174,7 +174,7 @@ class Objective(OneAnswer):
         scales = base.by_owner([noise_scale(one.records, *one.budget) for one in base.owner_tables])
         typical, effective = float(np.average(scales, weights=w)), float(np.sqrt(np.sum((w * scales) ** 2)))
         solver = agreed.tied(n, ε).prepared(records)
-        near = solver.minimum(np.zeros(p), plain.start, setting.patient)
+        near = solver.minimum(np.zeros(p), plain.start, setting.patient, solver.factored(plain.start))
         models, rest, factors = [], agreed.remainder_scale(n, ε), solver.factored(near)
         for _ in range(runs // 2):
             tilt, v = typical * draw(self.law(base), p), rest * draw(Law.LAPLACE, p)

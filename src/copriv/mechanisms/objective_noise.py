@@ -78,7 +78,7 @@ class Perturbation(Tilt):
 
     @cached_property
     def _least_eigenvalue(self) -> float:
-        return (1.0 if self.metric is None else float(np.linalg.eigvalsh(self.matrix)[0])) * (1 - 1e-9)
+        return float(self.eigenvalues[0]) * (1 - 1e-9)
 
     def smoothed(self, smoothing: float | None, **terms: Any) -> "Perturbation":
         """The same with other terms; a smoothing is a rounded hinge's."""
@@ -92,7 +92,7 @@ class Perturbation(Tilt):
 
     def anchor_that_spends(self, records: int, spent: float) -> float:
         """λ for an ε₂ of so much; 0 or less where the regulariser is enough."""
-        return self._change(records, spent) - self.regularization * float(np.linalg.eigvalsh(self.matrix)[0])
+        return self._change(records, spent) - self.regularization * float(self.eigenvalues[0])
 
     def firmness(self, records: int, epsilon: float) -> float:
         """λ, for an owner of n units and ε."""
@@ -160,7 +160,7 @@ class Perturbation(Tilt):
     def most_passes(self, records: int, epsilon: float, tilt: float) -> int:
         """Upper bound on the solver's passes over any records, for any ‖b‖₂ up to `tilt`."""
         λ, σ = self.firmness(records, epsilon), self.regularization
-        least, largest = np.linalg.eigvalsh(self.matrix)[[0, -1]]
+        least, largest = self.eigenvalues[[0, -1]]
         steepest = self.surface.curvature * self.farthest**2 + λ + σ * largest
         size = np.sqrt(largest) * (self.bound + σ * np.linalg.norm(self.start) + tilt)
         condition = float(steepest / (λ + σ * least)) * (1 + 1e-6)

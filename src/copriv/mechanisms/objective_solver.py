@@ -6,7 +6,8 @@ The notation, and what the distance is for, stand in `objective_noise`.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,13 @@ def sure_passes(condition: float, size: float, least: float, goal: float) -> int
     return int(np.ceil(np.sqrt(condition) * needed)) + 1
 
 
+@lru_cache(maxsize=4)
+def _eigenvalues(matrix: bytes) -> Float[Array, " p"]:
+    """Of a square matrix; a plan weighs hundreds of settings with the same one."""
+    values = np.frombuffer(matrix)
+    return np.asarray(np.linalg.eigvalsh(values.reshape(isqrt(len(values)), -1)))
+
+
 @dataclass(frozen=True, eq=False)
 class Tilt:
     """The tilted fitness but for records, λ and b: what the parties agreed on."""
@@ -90,7 +98,7 @@ class Tilt:
         if self.metric is None:
             return
         symmetric = np.isfinite(self.metric).all() and np.allclose(self.metric, self.metric.T, rtol=1e-9, atol=0)
-        least, largest = np.linalg.eigvalsh(self.metric)[[0, -1]] if symmetric else (0.0, 0.0)
+        least, largest = self.eigenvalues[[0, -1]] if symmetric else (0.0, 0.0)
         if not least > 0:
             raise InvalidInput('preconditioner: mechanism "objective" needs a symmetric positive definite one')
         if largest > LARGEST_CONDITION * least:
@@ -104,6 +112,11 @@ class Tilt:
     def matrix(self) -> Float[Array, "p p"]:
         """P."""
         return np.eye(len(self.start)) if self.metric is None else 0.5 * (self.metric + self.metric.T)
+
+    @cached_property
+    def eigenvalues(self) -> Float[Array, " p"]:
+        """Of P, the least first."""
+        return np.ones(len(self.start)) if self.metric is None else _eigenvalues(self.matrix.tobytes())
 
     @cached_property
     def inverse(self) -> Float[Array, "p p"]:
@@ -169,7 +182,7 @@ class Tilted:
             length = ((x @ a.matrix) * x).sum(axis=1)
             # The length is computed with rounding, and the bound must hold exactly: what p + 2 roundings of each
             # coordinate may have hidden is added, which matters where P is ill conditioned.
-            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * np.linalg.eigvalsh(a.matrix)[-1]
+            hidden = 8.0 * (x.shape[1] + 2) * np.finfo(float).eps * a.eigenvalues[-1]
             length = length + hidden * np.square(x).sum(axis=1)
             with np.errstate(over="ignore"):
                 damp = np.minimum(damp, a.reach**2 * (1 - 1e-9) / np.maximum(length, np.finfo(float).tiny))
@@ -274,7 +287,7 @@ class Prepared:
         a, λ = self.tilted.agreed, self.tilted.firmness
         root = np.linalg.cholesky(a.matrix)
         spread = root.T @ ((self.features * (self.share * self.damp)[:, None]).T @ self.features) @ root
-        scaled = np.linalg.eigvalsh(a.matrix)[[0, -1]]
+        scaled = a.eigenvalues[[0, -1]]
         steepest = (a.surface.curvature * float(np.linalg.eigvalsh(spread)[-1]) + λ + a.regularization * scaled[1]) * (
             1 + 1e-9
         )

@@ -46,8 +46,8 @@ def document(
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
     unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
-    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong* with a
-    ledger or a run stands in the report, under "problems", and "ok" is false then.
+    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong*
+    with a ledger or a run stands in the report, under "problems", and "ok" is false then.
     """
     if docs and not docs.startswith(_ADDRESSES):
         raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
@@ -134,9 +134,8 @@ def _of_several(totals: Totals | RunTotals, runs: Sequence[dict[str, Any]]) -> d
 
     records: the most that these runs' agreements say one person may have; 2, as an example, where one does not say.
     """
-    agreed = [
-        run["agreement"]["unit_records"] for run in runs if run["agreement"] and run["agreement"]["unit"] == "record"
-    ]
+    known = [run["agreement"] for run in runs if run["agreement"] is not None]
+    agreed = [terms["unit_records"] for terms in known if terms["unit"] == "record"]
     if not agreed:
         return None
     said = None not in agreed
