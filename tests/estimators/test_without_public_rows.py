@@ -41,6 +41,14 @@ def test_what_is_charged_is_answered(ε: float) -> None:
             assert np.isfinite(far.fit(copies, X[:, 0]).coef_).all()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_owners_of_two_rows_answer_too() -> None:
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 40))
+    model = PrivateClassifier(epsilon=0.013, classes=(0, 1), bounds=(-1, 1))
+    assert np.isfinite(model.fit(X, X[:, 0] > 0, owners=np.arange(20) // 2).coef_).all()
+    assert model.expected_gap_ >= 0.9
+
+
 @pytest.mark.parametrize(("loss", "columns"), [("squared", 30), ("logistic", 3)])
 def test_neither_delta_nor_more_epsilon_is_expected_to_hurt(loss: str, columns: int) -> None:
     pure, stated = ([gap(ε, δ, loss, columns) for ε in (0.1, 1.0, 10.0)] for δ in (0.0, 1e-6))

@@ -139,7 +139,8 @@ class Objective(OneAnswer):
             feature_bound=declared.feature_bound * ROUNDED, start=np.zeros(declared.n_parameters),
             regularization=declared.regularization, reach=declared.longest,
         )  # fmt: skip
-        tables, best = declared.tables(surface.curvature), (np.inf, 0.0)
+        # Where nothing else is certain, as of owners with two rows each, the firmest: a constant.
+        tables, best = declared.tables(surface.curvature), (1.0, float(FIRMNESSES[-1]))
         owners = set(declared.owners)
         for λ in FIRMNESSES.tolist():
             tried = replace(plain, anchor=λ)
