@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -60,6 +61,18 @@ AT_ONCE = 1e-9
 """Seconds: a slot that is as good as none."""
 
 
+class NoSignatures(Keys):
+    """Keys that sign nothing and take everything as signed: what signatures cost is the difference."""
+
+    def sign(self, content: bytes) -> str:
+        return ""
+
+    def certified(self, certificate: str) -> Certified:
+        party = copy(super().certified(certificate))
+        party.signed = lambda signature, content: True  # type: ignore[method-assign]
+        return party
+
+
 @dataclass(frozen=True)
 class Way:
     """What of a run is there."""
@@ -75,6 +88,10 @@ class Way:
     """Answers paid for ahead; above 0, noise is drawn ahead too."""
     slots: bool = False
     """Whether answers leave at fixed times."""
+
+    def held(self, keys: Keys) -> Keys:
+        """A party's keys in such a run."""
+        return keys if self.signed else NoSignatures(keys.authority, keys.certificate, keys.key)
 
 
 WAYS = {
@@ -135,7 +152,7 @@ def owner_process(folder: str, address: str, answers: int, n: int, way: Way, slo
         file = LedgerFile.open(path, "bank", Fraction(1000), ahead=way.ahead)
     agent = OwnerAgent(
         agreed(answers, n), "bank", records(n), Squared(), file or InMemory(), GrpcDialer(address, keys),
-        keys=keys if way.signed else None, noise_ahead=way.ahead > 0, times=ReleaseTime(slot),
+        keys=way.held(keys), noise_ahead=way.ahead > 0, times=ReleaseTime(slot),
     )  # fmt: skip
     asyncio.run(agent.serve())
 
@@ -186,13 +203,13 @@ async def conducted(folder: Path, answers: int, n: int, way: Way, slot: float) -
     keys, terms = Keys.load(folder / "learner"), agreed(answers + 100, n)
     path: Any = folder / f"{time.time_ns()}.db" if way.store else ":memory:"
     run = RunStore.create(path, terms, PARAMETERS)
-    signing, processes = keys if way.signed else None, list[Any]()
+    processes = list[Any]()
     slot = slot if way.slots else AT_ONCE
     try:
         learner = Learner(
-            Conductor(run, Conduct(deadline=60.0, patience=60.0), time.monotonic(), signing),
+            Conductor(run, Conduct(deadline=60.0, patience=60.0), time.monotonic(), way.held(keys)),
             GrpcListener("127.0.0.1:0", keys),
-            keys=signing,
+            keys=way.held(keys),
             on_listening=lambda at: processes.append(
                 _started(owner_process, str(folder), at, answers + 100, n, way, slot)
             ),

@@ -25,6 +25,7 @@ from copriv.privacy.ledger import Ledger, MemoryLedger
 from copriv.privacy.release_time import ReleaseTime
 from ledger_files import opened
 from memory_network import MemoryNetwork
+from unsigned import unsigned
 
 NAMES = ("bank-1", "bank-2", "bank-3")
 QUICK = Patience(first=0.01, longest=0.1, give_up=20.0)
@@ -74,27 +75,28 @@ class Consortium:
 
     def __init__(self, folder: Path, agreed: Agreement, kind: str = "memory") -> None:
         self.folder, self.agreed, self.kind = folder, agreed, kind
-        self.keys = keys(folder) if kind == "grpc" else None
+        self.keys = keys(folder) if kind == "grpc" else {name: unsigned(name) for name in ("learner", *NAMES)}
         self.memory = MemoryNetwork()
         self.address = ""
 
     def listener(self) -> Any:
-        if self.keys is None:
+        if self.kind == "memory":
             return self.memory
         return GrpcListener(self.address or "127.0.0.1:0", self.keys["learner"])
 
     def dialer(self, name: str) -> Any:
-        return self.memory.dialer(name) if self.keys is None else GrpcDialer(self.address, self.keys[name])
+        return self.memory.dialer(name) if self.kind == "memory" else GrpcDialer(self.address, self.keys[name])
 
     async def learn(self, conduct: Conduct | None = None, resume: bool = False, **options: Any) -> Conductor:
         path = self.folder / "run.db"
         store = RunStore.resume(path, self.agreed) if resume else RunStore.create(path, self.agreed, 3)
         try:
             loop = asyncio.get_running_loop()
-            learner_keys = None if self.keys is None else self.keys["learner"]
             conduct = conduct or Conduct(deadline=2.0, patience=5.0)
-            conductor = Conductor(store, conduct, now=loop.time(), keys=learner_keys)
-            learner = Learner(conductor, self.listener(), keys=learner_keys, on_listening=self._listening, **options)
+            conductor = Conductor(store, conduct, loop.time(), self.keys["learner"])
+            learner = Learner(
+                conductor, self.listener(), keys=self.keys["learner"], on_listening=self._listening, **options
+            )
             await learner.run()
             return conductor
         finally:
@@ -113,7 +115,7 @@ class Consortium:
                 losses.named(self.agreed.model.loss, self.agreed.model.threshold),
                 options.pop("ledgers", file),
                 self.dialer(name),
-                keys=None if self.keys is None else self.keys[name],
+                keys=self.keys[name],
                 patience=QUICK,
                 times=options.pop("times", None) or ReleaseTime(1e-3),  # late where that is too short, as models may be
                 **options,

@@ -29,7 +29,7 @@ class Query(Shown):
     head: str = ""
     """What the learner's record of the run stood at when it asked: answering says that it was so; "" without a record."""
     signature: str = ""
-    """By the learner's key, hex; "" on a transport without keys."""
+    """By the learner's key, hex."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,4 +51,4 @@ class Answer(Shown):
     chain_head: str = ""
     """The head of the owner's ledger: the learner hands it back, so that a ledger put back is noticed."""
     signature: str = ""
-    """Over the query and this answer, by the owner's key, hex; "" on a transport without keys."""
+    """Over the query and this answer, by the owner's key, hex."""

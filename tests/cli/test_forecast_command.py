@@ -18,6 +18,7 @@ from copriv.cli.show import forecast as forecast_answer
 from copriv.cli.show.output import forecast_files
 from copriv.display import forecast as words
 from copriv.display import what_if
+from copriv.forecast import what_if as what_if_asked
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.what_if import reach, without
 from copriv.formatting.numbers import percent
@@ -147,7 +148,7 @@ def test_what_it_takes_and_what_if_are_answered(copriv, file, prepared, outlook)
     assert "already reached by the public rows alone" in done.out
     done = copriv("forecast", file, "--target", "0.000001", "--without", "small", "--details")
     assert "not reached" in done.out
-    assert "One owner would be left" in done.out
+    assert "Without small one owner would be left" in done.out
 
 
 @pytest.mark.parametrize("value", ["", "%", "0", "-1%", "nan", "inf", "two", "2%%", "1e400"])
@@ -177,29 +178,54 @@ def test_out_writes_every_file(copriv, file, prepared, outlook, tmp_path):
     done = copriv("forecast", file, "--out", tmp_path / "o")
     files = {path.name for path in (tmp_path / "o").iterdir()}
     assert files == {
-        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "unlike-owners.png", "agreed.toml",
+        "forecast.json", "forecast.csv", "forecast-curve.png", "break-even.png", "own-records.png", "agreed.toml",
         "recommended.toml",
     }  # fmt: skip
     assert done.err.count("wrote") == len(files)
     assert json.loads((tmp_path / "o" / "forecast.json").read_text()) == json.loads(outlook.to_json())
     with (tmp_path / "o" / "forecast.csv").open() as read:
         rows = list(csv.DictReader(read))
-    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high"]
+    assert list(rows[0]) == ["terms", "k", "mean", "median", "low", "high", "owner", "verdict", "probability"]
     for name, one in (("agreed", outlook.agreed), ("recommended", outlook.recommended)):
         mine = [row for row in rows if row["terms"] == name]
         np.testing.assert_array_equal([float(row["mean"]) for row in mine], one.relative_fitness.mean)
         np.testing.assert_array_equal([float(row["high"]) for row in mine], one.relative_fitness.high)
+    for owner in outlook.owners:
+        mine = {row["terms"]: row for row in rows if row["owner"] == owner.name}
+        assert list(mine) == ["alone", "common", "personalized"]
+        for row, name in zip(mine.values(), ("alone", "together", "personalized"), strict=True):
+            numbers = [float(row[key]) for key in ("median", "low", "high")]
+            assert numbers == [getattr(owner.own, name), *getattr(owner.own, f"{name}_band")]
+            assert numbers[1] <= numbers[0] <= numbers[2]
+            assert (row["verdict"], float(row["probability"])) == (owner.on_own.answer, owner.on_own.probability)
     recommended = library.Agreement.load(tmp_path / "o" / "recommended.toml")
     assert recommended == outlook.recommended.agreement
 
 
 def test_the_same_forecast_gives_the_same_bytes(outlook):
-    one, other = (forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
+    unlike = tuple(replace(one, median=(k + 1) * one.median) for k, one in enumerate(outlook.at_heterogeneity))
+    changed = replace(outlook, at_heterogeneity=unlike)
+    one, other = (forecast_files(changed, outlook.to_json(), "copriv forecast two.toml") for _ in range(2))
     assert one == other
     assert one["break-even.png"].startswith(b"\x89PNG")
     assert one["unlike-owners.png"].startswith(b"\x89PNG")
     alike = forecast_files(replace(outlook, at_heterogeneity=()), outlook.to_json(), "copriv forecast two.toml")
     assert set(one) - set(alike) == {"unlike-owners.png"}
+    hardly = forecast_files(outlook, outlook.to_json(), "copriv forecast two.toml")
+    assert set(hardly) == set(alike)  # three equal bars say nothing
+
+
+def test_the_picture_of_own_records_draws_every_owners_three_models_with_their_bands(outlook):
+    (axes,) = outlook.plot("own-records").axes
+    points = {line.get_label(): np.asarray(line.get_xdata()) for line in axes.lines}
+    bands = [np.array(each.get_segments())[:, :, 0] for each in axes.collections]
+    named = zip(("its own model", "the common model", "that one, personalized"), bands, strict=True)
+    for (label, band), name in zip(named, ("alone", "together", "personalized"), strict=True):
+        np.testing.assert_array_equal(points[label], [getattr(owner.own, name) for owner in outlook.owners])
+        np.testing.assert_array_equal(band, [getattr(owner.own, f"{name}_band") for owner in outlook.owners])
+    words = {"yes": "pays", "no": "does not pay", "open": "open"}
+    said = [(text.get_text(), round(text.xy[1])) for text in axes.texts]
+    assert said == [(words[o.on_own.answer], i) for i, o in enumerate(reversed(outlook.owners))]
 
 
 def test_the_break_even_picture_draws_the_consortiums_own_numbers(outlook):
@@ -341,7 +367,7 @@ def test_the_short_answer_says_that_owners_are_taken_to_differ_where_nobody_has_
     assert said in told or "if they differ as in real tables" in told
     stated = replace(outlook, heterogeneity=replace(outlook.heterogeneity, source="stated"))
     assert said not in forecast_answer.lines(stated)
-    assert forecast_answer.lines(outlook)[1].endswith("the last 300")  # whole words: what follows is below
+    assert forecast_answer.lines(outlook)[1].startswith("Made from 300 public rows: records of the owners' kind that")
 
 
 def test_a_screen_gives_a_number_the_same_digits_wherever_it_stands(outlook):
@@ -370,8 +396,25 @@ def test_terms_that_are_worse_than_none_are_not_praised_with_better_ones(outlook
     assert "Not as it is agreed" not in " ".join(forecast_answer.lines(replace(worse, public_only=10.0)))
 
 
-def test_a_model_worse_than_the_public_rows_is_said_to_be_so(outlook):
-    found = replace(without(outlook, ["large"]), together=0.4, loss=0.3, together_with_all=0.1)
-    told = " ".join(what_if.about_without(replace(outlook, public_only=0.2), found))
-    assert "(the public rows alone would be better: 20 %)" in told
-    assert "public rows" not in " ".join(what_if.about_without(replace(outlook, public_only=0.9), found))
+@pytest.mark.parametrize(
+    ("probability", "said"),
+    [
+        (
+            0.9,
+            "20 % worse on their records, with a probability of 90 % (40 % above the best possible there, 10 % with large; ",
+        ),
+        (0.5, "better or worse on their records is open: worse with a probability of 50 % (40 % above"),
+        (0.1, "-20 % better on their records, with a probability of 90 % (40 % above"),
+    ],
+)
+def test_what_if_says_whether_the_others_do_better_and_how_sure_that_is(outlook, probability, said):
+    found = what_if_asked.Without(
+        ("large",), 0.4, 0.1, 0.3, 100.0, 2.0, {"small": False}, 0.2, probability, replace(outlook, public_only=0.2)
+    )
+    told = " ".join(what_if.about_without(outlook, found))
+    assert said in told
+    assert told.startswith("Without large, ")
+    assert ("the public rows alone would be better: 20 %" in told) is (probability == 0.9)
+    assert "to make up for it" not in told
+    rich = replace(found, others=replace(outlook, public_only=0.9))
+    assert "public rows alone would be better" not in " ".join(what_if.about_without(outlook, rich))

@@ -27,6 +27,7 @@ from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from network_parties import keys
+from unsigned import unsigned
 
 AGREED = Agreement.of(
     {
@@ -54,7 +55,7 @@ def over(tmp_path: Path) -> list[Any]:
     x = rng.uniform(-1, 1, (60, 2))
     held = Records.of(x, x @ np.array([1.0, -2.0]))
     owners = {name: Owner(AGREED, name, held, Squared(), MemoryLedger(name, Fraction(1), 3)) for name in ("a", "b")}
-    conductor = Conductor(store, Conduct(begin="any"))
+    conductor = Conductor(store, Conduct(begin="any"), 0.0, unsigned())
     for name in owners:
         conductor.joined(name, 0.0)
     while asked := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:

@@ -202,7 +202,7 @@ def test_every_command_that_is_given_a_model_is_looked_at() -> None:
 @pytest.mark.parametrize("words", [f"{name} {' '.join(call)}" for name, calls in WRITING.items() for call in calls])
 def test_what_is_made_of_an_owners_own_model_is_this_accounts_alone(folder: Path, words: str, there: bool) -> None:
     pytest.importorskip("skops")
-    pytest.importorskip("skl2onnx")
+    pytest.importorskip("onnx")
     files = {name: folder / name for name in ("own", "common", "rows.csv", "to")}
     np.savetxt(files["rows.csv"], np.column_stack([ROWS, ROWS[:, 0]]), delimiter=",", header="a,b,y", comments="")
     files["common"].write_text(model().to_json())

@@ -23,6 +23,7 @@ from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
 from copriv.report.public_rows import PublicRows
+from unsigned import unsigned
 
 BEST = np.array([1.0, -0.5])
 
@@ -72,7 +73,11 @@ def test_the_best_model_of_the_public_rows_has_nothing_above_it() -> None:
 
 
 def test_without_public_rows_only_what_was_counted_is_said() -> None:
-    said = Conductor(RunStore.create(":memory:", agreement(), 2)).signed_model(None).record["realised"]
+    said = (
+        Conductor(RunStore.create(":memory:", agreement(), 2), None, 0.0, unsigned())
+        .signed_model(None)
+        .record["realised"]
+    )
     assert said["public"] is None
     assert (said["queries"], said["answers"], said["epsilon"]) == (0, {"a": 0, "b": 0}, {"a": 0, "b": 0})
     assert "public rows" not in shown(said, None)
@@ -80,7 +85,7 @@ def test_without_public_rows_only_what_was_counted_is_said() -> None:
 
 def test_a_forecast_has_the_same_keys_and_the_agreed_numbers() -> None:
     rows, agreed = drawn(np.random.default_rng(2), 200), agreement()
-    conductor, seen = Conductor(RunStore.create(":memory:", agreed, 2)), PublicRows(agreed, rows)
+    conductor, seen = Conductor(RunStore.create(":memory:", agreed, 2), None, 0.0, unsigned()), PublicRows(agreed, rows)
     record = conductor.signed_model(None, seen.said_of(conductor), seen.expected(20)).record
     before, after = record["forecast"], record["realised"]
     assert set(after) - {"seconds", "public"} == set(before) - {"kind", "runs", "relative_fitness"}

@@ -16,6 +16,7 @@ from copriv.network.messages import Refusal
 from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore
 from copriv.network.turns import Conduct
+from unsigned import unsigned
 
 EVIL = "[/nothing] \x1b[2K\x1b[1A\x1b]0;owned\x07 1 of 1 spent :bomb:\n"
 
@@ -36,7 +37,7 @@ def conductor() -> Iterator[Conductor]:
         }
     )
     store = RunStore.create(":memory:", agreed, 2)
-    yield Conductor(store, Conduct(begin="any"))
+    yield Conductor(store, Conduct(begin="any"), 0.0, unsigned())
     store.close()
 
 

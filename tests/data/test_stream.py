@@ -13,13 +13,14 @@ import pyarrow.parquet
 import pytest
 
 from copriv.agreement import Agreement
+from copriv.agreement.data_terms import schema_of
 from copriv.data.stream import StreamedRecords, table_chunks
 from copriv.errors import AgreementError, DataError, QueryRefused
 from copriv.losses import Custom, Hinge, Logistic, Squared
 from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.network.agent import OwnerAgent, respond
 from copriv.network.messages import Refusal, Welcome, decode, encode
-from copriv.network.setup import declared_schema, memory_needed, owner_records, streamed_records
+from copriv.network.setup import memory_needed, owner_records, streamed_records
 from copriv.network.transport import Link
 from copriv.owner import Owner
 from copriv.privacy.clipping import clipped_mean_gradient
@@ -27,6 +28,7 @@ from copriv.protocol import Query
 from copriv.types import Array
 from ledger_files import opened
 from memory_network import MemoryNetwork
+from unsigned import unsigned
 
 N = 2 * BLOCK + 500
 
@@ -176,7 +178,7 @@ def test_a_csv_column_that_turns_to_text_is_read_as_text(tmp_path: Path) -> None
     path = tmp_path / "loans.csv"
     lines = ["income,rate,grade,repaid", *["1,0.5,A,no"] * 200_000, "many,0.5,A,no"]
     path.write_text("\n".join(lines))
-    schema = declared_schema(agreement())
+    schema = schema_of(agreement(), None)
     assert schema is not None
     chunks = list(table_chunks(path, schema)())
     assert {chunk.schema.field("income").type for chunk in chunks} == {pa.string()}
@@ -277,14 +279,16 @@ def test_the_learner_is_not_told_what_a_table_holds_when_a_session_begins(tmp_pa
         income[5000] = 87654.321
         column = changed.column_names.index("income")
         pa.parquet.write_table(changed.set_column(column, "income", pa.array(income)), source)
-        await link.send(encode(Welcome("run-2", "choose", 0.0, 0, "", "", "")))
+        await link.send(encode(Welcome("run-2", "choose", 0.0, 0, "", "learner", "")))
         told.append(decode(await link.receive()))
 
     async def session() -> None:
         network = MemoryNetwork()
         async with network.listening(learner):
             with opened(tmp_path / "ledger", "bank", Fraction(1)) as file:
-                agent = OwnerAgent(agreement(), "bank", streamed, Logistic(), file, network.dialer("bank"))
+                agent = OwnerAgent(
+                    agreement(), "bank", streamed, Logistic(), file, network.dialer("bank"), keys=unsigned("bank")
+                )
                 with pytest.raises(DataError, match="87654"):
                     await agent.serve()
             await asyncio.sleep(0.1)

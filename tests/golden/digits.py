@@ -34,7 +34,11 @@ def of_forecast(problem: copriv.Problem) -> dict[str, Any]:
     terms = [one.agreement.to_dict() for one in (found.agreed, found.recommended)]
     for document in terms:
         del document["data"]["heterogeneity"]
-    return plain({**found.to_dict(), "measured": measured, "considered": found.plan.considered, "terms": terms})
+    document = found.to_dict()
+    del document["public_rows"]  # which came later, as bands on own records did
+    for owner in document["owners"]:
+        owner["own"] = {key: value for key, value in owner["own"].items() if not key.endswith("_band")}
+    return plain({**document, "measured": measured, "considered": found.plan.considered, "terms": terms})
 
 
 def of_figure(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from copriv.protocol import Query
 from ledger_files import opened
 from memory_network import MemoryNetwork
 from network_parties import NAMES, Consortium, MemoryLedgers, agreement, finished, records
+from unsigned import unsigned
 
 
 def test_an_old_copy_of_the_ledger_is_noticed_by_what_the_learner_remembers(tmp_path: Path) -> None:
@@ -76,7 +77,8 @@ def test_over_a_network_every_answer_leaves_at_a_fixed_time(tmp_path: Path, mech
     agreed = agreement(answers=1 if mechanism == "objective" else 4)
     agreed = agreed.replace(agreement={"mechanism": mechanism}, data={"feature_bound": 1.0})
     agent = OwnerAgent(
-        agreed, NAMES[0], records(0), Squared(), MemoryLedgers(NAMES[0]), Consortium(tmp_path, agreed).dialer(NAMES[0])
+        agreed, NAMES[0], records(0), Squared(), MemoryLedgers(NAMES[0]), Consortium(tmp_path, agreed).dialer(NAMES[0]),
+        keys=unsigned(NAMES[0]),
     )  # fmt: skip
     slot = agent._times.slot
     owner = agent._owner("run")
@@ -114,6 +116,7 @@ def test_without_a_learner_it_dials_again_and_gives_up_with_a_reason(tmp_path: P
         Squared(),
         MemoryLedgers(NAMES[0]),
         Consortium(tmp_path, agreement()).dialer(NAMES[0]),
+        keys=unsigned(NAMES[0]),
         patience=Patience(first=0.01, longest=0.05, give_up=0.3),
         log=said.append,
     )
@@ -130,7 +133,7 @@ def test_a_learner_that_was_there_for_long_is_waited_for_as_long_as_any_other(tm
     async def learner(link: Link) -> None:
         await link.receive()
         greeted.append(1)
-        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "", "")))
+        await link.send(encode(Welcome("run", "choose", 0.0, 0, "", "learner", "")))
         if len(greeted) == 1:
             await asyncio.sleep(0.5)  # longer than owners wait; then the connection breaks
         else:
@@ -141,7 +144,7 @@ def test_a_learner_that_was_there_for_long_is_waited_for_as_long_as_any_other(tm
         async with network.listening(learner):
             agent = OwnerAgent(
                 agreement(), NAMES[0], records(0), Squared(), MemoryLedgers(NAMES[0]), network.dialer(NAMES[0]),
-                patience=Patience(first=0.01, longest=0.02, give_up=0.3), times=ReleaseTime(1e-3),
+                keys=unsigned(NAMES[0]), patience=Patience(first=0.01, longest=0.02, give_up=0.3), times=ReleaseTime(1e-3),
             )  # fmt: skip
             return await asyncio.wait_for(agent.serve(), 10)
 
@@ -219,7 +222,7 @@ def test_the_sampler_is_there_before_anybody_is_dialled(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(LaplaceAnswer, "release", release)
     with opened(tmp_path / "ledger", NAMES[0], Fraction(1)) as file:
-        agent = OwnerAgent(agreement(), NAMES[0], records(0), Squared(), file, Nobody())
+        agent = OwnerAgent(agreement(), NAMES[0], records(0), Squared(), file, Nobody(), keys=unsigned(NAMES[0]))
         with pytest.raises(Dialled):
             asyncio.run(agent.serve())
         assert file.totals.spent == 0

@@ -38,6 +38,7 @@ from ledger_files import opened
 from memory_network import MemoryNetwork
 from network_parties import NAMES, QUICK, agreement, keys, records
 from network_parties import welcome as signed_welcome
+from unsigned import unsigned
 
 AGREED = agreement()
 FINGERPRINT = AGREED.fingerprint
@@ -224,7 +225,15 @@ def served_by(script: Script, ledger: Path, policy: Policy | None = None, give_u
                 patience = Patience(first=0.001, longest=0.002, give_up=give_up)
                 dialer = network.dialer(NAMES[0])
                 agent = OwnerAgent(
-                    AGREED, NAMES[0], records(0), Squared(), file, dialer, patience=patience, policy=policy
+                    AGREED,
+                    NAMES[0],
+                    records(0),
+                    Squared(),
+                    file,
+                    dialer,
+                    keys=unsigned(NAMES[0]),
+                    patience=patience,
+                    policy=policy,
                 )
                 return await agent.serve()
 
@@ -233,7 +242,7 @@ def served_by(script: Script, ledger: Path, policy: Policy | None = None, give_u
 
 def welcome(run: str, **other: Any) -> bytes:
     said: dict[str, Any] = {"talk": "choose", "pace": 0.0, "answered": 0, "chain_head": ""} | other
-    return encode(Welcome(run, said["talk"], said["pace"], said["answered"], said["chain_head"], "", ""))
+    return encode(Welcome(run, said["talk"], said["pace"], said["answered"], said["chain_head"], "learner", ""))
 
 
 def test_new_names_of_runs_have_an_end(tmp_path: Path) -> None:

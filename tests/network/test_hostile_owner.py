@@ -15,6 +15,7 @@ from copriv.network.transport import Link
 from copriv.network.turns import Conduct
 from copriv.protocol import Answer, Query
 from network_parties import NAMES, Consortium, agreement
+from unsigned import unsigned
 
 ANY = Conduct(begin="any", deadline=2.0, patience=5.0)
 BAD = NAMES[2]
@@ -46,7 +47,7 @@ class Session:
 
 async def session(consortium: Consortium) -> Session:
     link = await consortium.dialer(BAD).dial()
-    await link.send(encode(Hello(BAD, consortium.agreed.fingerprint, "", 3, "0" * 32)))
+    await link.send(encode(Hello(BAD, consortium.agreed.fingerprint, "", 3, "0" * 32, BAD)))
     made = Session(link)
     await made.next(Welcome)
     return made
@@ -171,7 +172,7 @@ def test_a_defect_in_the_learner_that_one_owner_finds_ends_that_owners_session_o
     assert {line.data["owner"] for line in store.events("answer")} == set(NAMES[:2]), (
         "what was half written is taken back"
     )
-    assert Conductor(store).model.tobytes() == conductor.model.tobytes()
+    assert Conductor(store, None, 0.0, unsigned()).model.tobytes() == conductor.model.tobytes()
     store.close()
 
 
@@ -215,7 +216,7 @@ def test_an_owner_that_comes_and_goes_without_end_is_slowed_down(tmp_path: Path)
         nonlocal came
         while True:
             link = await consortium.dialer(BAD).dial()
-            await link.send(encode(Hello(BAD, consortium.agreed.fingerprint, "", 3, "0" * 32)))
+            await link.send(encode(Hello(BAD, consortium.agreed.fingerprint, "", 3, "0" * 32, BAD)))
             assert isinstance(decode(await link.receive()), Welcome)
             came += 1
             await link.close()

@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from copriv.errors import InvalidInput, Unreachable
+from copriv.errors import Unreachable
 from copriv.losses import Squared
 from copriv.network.agent import LearnerRefused, OwnerAgent, Patience
 from copriv.network.grpc_transport import METHOD, SERVICE, GrpcDialer, GrpcListener
@@ -26,7 +26,8 @@ from copriv.privacy.release_time import ReleaseTime
 from copriv.protocol import Answer, Query
 from ledger_files import opened
 from memory_network import MemoryNetwork
-from network_parties import NAMES, QUICK, Consortium, MemoryLedgers, agreement, keys, records, welcome
+from network_parties import QUICK, Consortium, MemoryLedgers, agreement, keys, records, welcome
+from unsigned import unsigned
 
 
 @pytest.fixture
@@ -247,7 +248,8 @@ def test_an_owners_policy_goes_before_the_agreement(policy: Policy, said: str, t
     with pytest.raises(PolicyRefused) as caught:
         OwnerAgent(
             agreement(), "bank-1", records(0), Squared(), MemoryLedgers("bank-1"),
-            Consortium(tmp_path, agreement()).dialer("bank-1"), policy=policy, columns=("income",), patience=QUICK,
+            Consortium(tmp_path, agreement()).dialer("bank-1"), keys=unsigned("bank-1"), policy=policy,
+            columns=("income",), patience=QUICK,
         )  # fmt: skip
     assert said in str(caught.value)
 
@@ -282,14 +284,6 @@ def test_a_policy_that_cannot_be_understood_is_refused_in_words(tmp_path: Path, 
         Policy.load(tmp_path / "policy.toml")
     assert "pattern" not in str(refused.value)
     assert "Input should" not in str(refused.value)
-
-
-def test_certificates_in_a_policy_need_keys(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="needs this party's keys"):
-        OwnerAgent(
-            agreement(), NAMES[0], records(0), Squared(), MemoryLedgers("bank-1"),
-            Consortium(tmp_path, agreement()).dialer("bank-1"), policy=Policy(certificates=("0" * 64,)),
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from copriv.simulation import simulate
 from copriv.simulation.runs import Options, play
 from network_parties import NAMES, Consortium, agreement, finished, records
 from network_replay import replayed
+from unsigned import unsigned
 
 pytest.importorskip("dp_accounting")
 
@@ -201,7 +202,7 @@ def test_where_owners_answer_once_the_rule_does_not_matter(tmp_path: Path, rule:
 
 
 def asked(agreed: Agreement) -> tuple[Conductor, dict[str, Query]]:
-    conductor = Conductor(RunStore.create(":memory:", agreed, 3), QUICK)
+    conductor = Conductor(RunStore.create(":memory:", agreed, 3), QUICK, 0.0, unsigned())
     for name in NAMES:
         conductor.joined(name, 0.0)
     return conductor, {owner: message for owner, message in conductor.take_outbox() if isinstance(message, Query)}
@@ -235,7 +236,7 @@ def test_all_are_asked_at_once_and_who_is_away_is_done_without(tmp_path: Path) -
 def test_a_run_of_one_answer_goes_on_after_a_crash(tmp_path: Path) -> None:
     agreed = once("statistics, moments")
     store = RunStore.create(tmp_path / "run.db", agreed, 3)
-    conductor = Conductor(store, QUICK)
+    conductor = Conductor(store, QUICK, 0.0, unsigned())
     conductor.joined("bank-1", 0.0)
     for name in NAMES[1:]:
         conductor.joined(name, 0.0)
@@ -245,7 +246,7 @@ def test_a_run_of_one_answer_goes_on_after_a_crash(tmp_path: Path) -> None:
     conductor.answered(message, 0.0)
     conductor.take_outbox()
     store.close()
-    again = Conductor(RunStore.resume(tmp_path / "run.db", agreed), QUICK)
+    again = Conductor(RunStore.resume(tmp_path / "run.db", agreed), QUICK, 0.0, unsigned())
     np.testing.assert_array_equal(again.model, conductor.model)
     assert (again.stepped, set(again.waiting_for)) == (1, {"bank-1", "bank-3"})
     again.store.close()
@@ -313,4 +314,4 @@ def test_what_is_spent_follows_from_the_answers() -> None:
 def test_delta_without_a_mechanism_for_it_is_refused_before_anybody_is_asked() -> None:
     agreed = agreement(delta=δ)
     with pytest.raises(AgreementError, match="is pure epsilon"):
-        Conductor(RunStore.create(":memory:", agreed, 3), QUICK)
+        Conductor(RunStore.create(":memory:", agreed, 3), QUICK, 0.0, unsigned())

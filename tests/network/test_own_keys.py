@@ -169,7 +169,7 @@ def test_a_learner_lets_no_owner_of_another_key_in(parties: tuple[Agreement, Hel
 
     async def said(dials: Keys, certificate: bytes) -> str:
         store, listening = RunStore.create(":memory:", agreed, 3), asyncio.get_running_loop().create_future()
-        conductor = Conductor(store, now=asyncio.get_running_loop().time(), keys=held["learner"])
+        conductor = Conductor(store, None, asyncio.get_running_loop().time(), held["learner"])
         listener = GrpcListener("127.0.0.1:0", held["learner"])
         learner = Learner(conductor, listener, keys=held["learner"], on_listening=listening.set_result)
         running = asyncio.ensure_future(learner.run())
@@ -191,7 +191,9 @@ def test_a_learner_of_another_key_does_not_begin(parties: tuple[Agreement, Held,
     agreed, held, made = parties
     store = RunStore.create(":memory:", agreed, 3)
     with pytest.raises(KeysRefused, match="names another key"):
-        Learner(Conductor(store, keys=held["learner"]), MemoryNetwork(), keys=forged(made, held, "learner")["learner"])
+        Learner(
+            Conductor(store, None, 0.0, held["learner"]), MemoryNetwork(), keys=forged(made, held, "learner")["learner"]
+        )
     store.close()
 
 

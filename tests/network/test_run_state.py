@@ -20,6 +20,7 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from copriv.rules import AsyncCopies
 from network_parties import NAMES, agreement, records
+from unsigned import unsigned
 
 WAIT = Conduct(deadline=10.0, patience=100.0)
 DROP = Conduct(deadline=10.0, patience=100.0, stragglers="drop")
@@ -31,7 +32,7 @@ class Table:
     def __init__(self, path: Path | str, agreed: Agreement, conduct: Conduct, resume: bool = False) -> None:
         self.store = RunStore.resume(path, agreed) if resume else RunStore.create(path, agreed, 3)
         self.now, self.agreed = 0.0, agreed
-        self.conductor = Conductor(self.store, conduct, self.now)
+        self.conductor = Conductor(self.store, conduct, self.now, unsigned())
         self.owners = {
             name: Owner(agreed, name, records(i), Squared(), MemoryLedger(name, Fraction(1), agreed.answers))
             for i, name in enumerate(NAMES)
@@ -357,7 +358,7 @@ def test_a1_makes_up_for_clocks_that_differ_unless_the_learner_chooses(talk: Tal
     agreed = agreement("A1")
     rates = [2.0, 1.0, 1.0]
     agreed = agreed.replace(owner=[o.model_dump() | {"rate": r} for o, r in zip(agreed.owner, rates, strict=True)])
-    rule = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(talk=talk)).run.trajectory._rule
+    rule = Conductor(RunStore.create(":memory:", agreed, 3), Conduct(talk=talk), 0.0, unsigned()).run.trajectory._rule
     assert isinstance(rule, AsyncCopies)
     assert (None if rule.shares is None else rule.shares.tolist()) == shares
 
@@ -365,7 +366,7 @@ def test_a1_makes_up_for_clocks_that_differ_unless_the_learner_chooses(talk: Tal
 def test_a_preconditioner_of_another_size_is_refused_before_anybody_is_asked() -> None:
     agreed = agreement().replace(agreement={"preconditioner": np.eye(2).tolist()})
     with pytest.raises(AgreementError, match="needs 3 rows of 3 numbers"):
-        Conductor(RunStore.create(":memory:", agreed, 3))
+        Conductor(RunStore.create(":memory:", agreed, 3), None, 0.0, unsigned())
 
 
 def in_rounds(window: int = 3) -> Agreement:

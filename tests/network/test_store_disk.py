@@ -14,6 +14,7 @@ from copriv.network.run_state import Conductor
 from copriv.network.store import RunStore, StoreFailed
 from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement
+from unsigned import unsigned
 
 AGREED = agreement()
 
@@ -61,7 +62,7 @@ def test_a_run_s_file_whose_tables_are_damaged_is_told_in_words(tmp_path: Path) 
 def begun(path: Path) -> tuple[RunStore, Conductor]:
     """A run in which all three owners were asked."""
     store = RunStore.create(path, AGREED, 3)
-    conductor = Conductor(store, now=0.0)
+    conductor = Conductor(store, None, 0.0, unsigned())
     for name in NAMES:
         conductor.joined(name, 0.0)
     conductor.take_outbox()
@@ -104,7 +105,7 @@ def test_after_a_write_that_failed_nothing_leaves_or_is_taken_though_there_is_ro
     assert list(again.events("noted")) == [], "what was not flushed before the failure is not there"
     assert list(again.events("answer")) == []
     assert len(list(again.events("query"))) == 3
-    resumed = Conductor(again, now=0.0)
+    resumed = Conductor(again, None, 0.0, unsigned())
     for name in NAMES:
         resumed.joined(name, 0.0)
     queries = [message for _, message in resumed.take_outbox()]

@@ -33,6 +33,7 @@ from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
 from network_parties import NAMES, agreement, keys, records
 from signed_run import signed_run
+from unsigned import unsigned
 
 Held = dict[str, Keys]
 
@@ -431,7 +432,7 @@ def test_an_owners_key_cannot_sign_as_the_learner(tmp_path: Path, forger: Forger
 
 def test_an_unsigned_run_proves_nothing(tmp_path: Path, held: Held) -> None:
     store = RunStore.create(tmp_path / "run.db", agreement(horizon=8, answers=3), 3)
-    conductor = Conductor(store, Conduct(begin="any"), 0.0)
+    conductor = Conductor(store, Conduct(begin="any"), 0.0, unsigned())
     conductor.joined("bank-1", 0.0)
     conductor.take_outbox()
     store.close()

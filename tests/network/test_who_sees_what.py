@@ -16,6 +16,7 @@ from copriv.network.store import RunStore
 from copriv.privacy.clipping import clipped_mean_gradient
 from copriv.privacy.ledger.read import read_lines
 from network_parties import NAMES, Consortium, agreement, finished, records
+from unsigned import unsigned
 
 AGREED = agreement()
 
@@ -64,7 +65,8 @@ def said_to(hello: Hello, peer: str, dictionary: str = "") -> str:
         listening = asyncio.Event()
         learner = asyncio.ensure_future(
             Learner(
-                Conductor(store, now=asyncio.get_running_loop().time(), dictionary=dictionary), consortium.memory,
+                Conductor(store, None, asyncio.get_running_loop().time(), unsigned(), dictionary), consortium.memory,
+                keys=unsigned(),
                 on_listening=lambda _: listening.set(),
             ).run()
         )  # fmt: skip
@@ -81,7 +83,7 @@ def said_to(hello: Hello, peer: str, dictionary: str = "") -> str:
 
 
 def hello(name: str = NAMES[0], fingerprint: str = AGREED.fingerprint, dictionary: str = "", p: int = 3) -> Hello:
-    return Hello(name, fingerprint, dictionary, p, "0" * 32)
+    return Hello(name, fingerprint, dictionary, p, "0" * 32, name)
 
 
 @pytest.mark.parametrize(

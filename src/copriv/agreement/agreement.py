@@ -20,6 +20,7 @@ from copriv import losses, mechanisms, rules
 from copriv.errors import AgreementError
 from copriv.formatting.cards import Card, Shown, Table, in_short
 from copriv.formatting.frames_and_plots import Columns, Framed
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.mechanisms import Mechanism
 from copriv.terms import AgreedTerms, OwnerTerms
@@ -79,7 +80,7 @@ class Agreement(Shown, Framed, AgreedTerms):
             told.problems = error.problems
             raise told from None
         except ValueError as error:  # also of a number with more digits than Python reads
-            raise AgreementError(f"{path}: not valid TOML: {error}") from None
+            raise AgreementError(f"{path}: not valid TOML: {error}; correct it, or give another file") from None
         except RecursionError:
             raise AgreementError(f"{path}: its brackets are nested too deeply for an agreement") from None
 
@@ -144,7 +145,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         n, records = self.n_owners, sum(table.records * table.number for table in self.owner_tables)
         source = data.dataset or "none named"
         return Card(
-            f"Agreement {terms.name!r}: {n:,} owner{'s' if n > 1 else ''}, {records:,} records",
+            f"Agreement {terms.name!r}: {counted(n, 'owner')}, {records:,} records",
             (
                 f"Rule: {self.rule_in_words}; horizon {terms.horizon:,}; mechanism: {terms.mechanism}.",
                 f"Loss: {model.loss}, gradients bounded at {in_short(model.gradient_bound)}; data: {source}.",
@@ -212,7 +213,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         if terms.rule == "auto":
             return "to be planned"
         said = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
-        return f"{said}{' in rounds' if terms.window > 1 else ''}"
+        return said + " in rounds" * (terms.window > 1)
 
     @property
     def queries(self) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.data import datasets
-from copriv.data.columns import Boolean, Category, Column, Date, Number, TwoClasses
+from copriv.data.columns import TRUTHS, Boolean, Category, Column, Date, Number, TwoClasses
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.schema import Schema
 from copriv.data.specification import DataSpecification, open_dataset
@@ -89,10 +89,10 @@ def own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[A
 
 def as_agreed(agreement: Agreement, dictionary: PublicDictionary) -> PublicDictionary:
     """A dictionary that was read from a file. Raises AgreementError where it is not of the shape that was agreed on."""
-    agreed, waves = agreement.data.fourier_features, dictionary.waves
-    if agreed != (None if waves is None else waves.features):
+    agreed, waves = agreement.data.fourier_features, getattr(dictionary.waves, "features", None)
+    if agreed != waves:
         raise AgreementError(
-            f"data.fourier_features: {agreed or 'none'} agreed, the dictionary has {waves.features if waves else 'none'}; "
+            f"data.fourier_features: {agreed or 'none'} agreed, the dictionary has {waves or 'none'}; "
             "make the file again (copriv init --network) or correct the agreement"
         )
     return dictionary
@@ -180,7 +180,9 @@ def _made(name: str, kind: str, said: Mapping[str, Any], target: bool) -> Column
             raise DataError(f"missing counts as {missing!r}, which is no number; give one within the bounds") from None
         return Number(name, low, high, counts_as, clamp=clamp, by=said["scales"].get(name, "size"))
     if kind == "booleans":
-        return Boolean(name, None if missing is None else Boolean.truth(name, str(missing)))
+        if missing is not None and str(missing).lower() not in TRUTHS:
+            raise DataError(f"missing counts as {str(missing)!r}, which is neither true nor false")
+        return Boolean(name, None if missing is None else TRUTHS[str(missing).lower()] == 1.0)
     if kind == "dates":
         first, last = (_day(day) for day in said["dates"][name])
         return Date(name, first, last, None if missing is None else _day(missing), clamp=clamp)

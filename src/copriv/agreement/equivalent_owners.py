@@ -158,7 +158,7 @@ def as_few(agreement: Agreement) -> Agreement:
     if not agreement.synchronous:
         document["agreement"] |= {
             "horizon": agreement.answers * few,
-            "window": max(round(terms.window * few / N), 1) if terms.window > 1 else 1,
+            "window": max(round(terms.window * few / N), 1),
         }
         if terms.step != "auto":
             document["agreement"]["step"] = agreement.step * N / few

@@ -33,8 +33,11 @@ class Participants:
         groups: dict[object, list[int]] = {}
         in_group = _groups_of_a_size(agreement)
         for i, owner in enumerate(agreement.owner):
-            own: object = owner.group or in_group.get(i) or i
-            group = i if agreement.one_answer else "all" if agreement.synchronous else own
+            group: object = owner.group or in_group.get(i) or i
+            if agreement.one_answer:
+                group = i
+            elif agreement.synchronous:
+                group = "all"
             groups.setdefault(group, []).append(i)
         w, members = agreement.weights, tuple(map(tuple, groups.values()))
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)

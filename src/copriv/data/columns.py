@@ -233,7 +233,11 @@ class Category(Column, Shown):
         return np.asarray(values[:, None] == np.arange(K), dtype=np.float64)
 
 
-_TRUE, _FALSE = ("true", "yes", "y", "t", "1"), ("false", "no", "n", "f", "0")
+TRUTHS = {
+    **dict.fromkeys(("false", "no", "n", "f", "0"), 0.0),
+    **dict.fromkeys(("true", "yes", "y", "t", "1"), 1.0),
+}
+"""The usual ways of saying it, in small letters, and what each counts as."""
 
 
 @dataclass(frozen=True)
@@ -244,17 +248,9 @@ class Boolean(Column):
     missing: bool | None = None
     """What a missing value counts as; None: it is refused."""
 
-    @staticmethod
-    def truth(name: str, text: str) -> bool:
-        """What a text says. Raises DataError for one that says neither."""
-        if text.lower() not in (*_TRUE, *_FALSE):
-            raise DataError(f"{name}: missing counts as {text!r}, which is neither true nor false")
-        return text.lower() in _TRUE
-
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
-        codes = {**dict.fromkeys(_FALSE, 0.0), **dict.fromkeys(_TRUE, 1.0)}
         missing = None if self.missing is None else str(self.missing).lower()
-        return levels_of(self.name, series, codes, missing, str.lower)
+        return levels_of(self.name, series, TRUTHS, missing, str.lower)
 
 
 @dataclass(frozen=True)

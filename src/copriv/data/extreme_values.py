@@ -75,9 +75,9 @@ class Tail:
         simulated = replace(tail, mean_excess=1.0).excesses(rng, max(self.rows, 1))
         return replace(tail, mean_excess=self.mean_excess / float(simulated.mean()))
 
-    def longer(self, errors: float = 1.0) -> "Tail":
-        """The tail with a shape so many standard errors longer."""
-        return replace(self, shape=min(self.shape + errors * self.error, LONGEST))
+    def longer(self) -> "Tail":
+        """The tail with a shape one standard error longer."""
+        return replace(self, shape=min(self.shape + self.error, LONGEST))
 
     def _other_shape(self, rng: np.random.Generator) -> "Tail":
         return replace(self, shape=float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST)))

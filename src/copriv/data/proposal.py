@@ -18,7 +18,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from copriv.data.cells import EPOCH, absent, days, distinct, numbers, reading
-from copriv.data.columns import Boolean
+from copriv.data.columns import TRUTHS
 from copriv.data.tables import Table
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
@@ -147,12 +147,8 @@ def outward(low: float, high: float) -> tuple[float, float]:
 def _text(name: str, known: Mapping[str, int], some: bool) -> Proposal:
     most = max(known, key=lambda level: known[level])
     two = tuple(sorted(known)) if len(known) == 2 and not some else ()
-    try:
-        truths = {Boolean.truth(name, level) for level in known}
-    except DataError:
-        truths = set()
-    if len(truths) == 2:
-        return Proposal(name, "booleans", missing=Boolean.truth(name, most) if some else None, classes=two)
+    if {TRUTHS.get(level.lower()) for level in known} == {0.0, 1.0}:
+        return Proposal(name, "booleans", missing=TRUTHS[most.lower()] == 1.0 if some else None, classes=two)
     if len(known) > MOST_LEVELS:
         return Proposal(name, why_not=f"has {len(known):,} different texts: it names things, not kinds of things")
     ladder = next((one for one in _LADDERS if set(known) <= set(one) and set(one[: len(known)]) == set(known)), None)

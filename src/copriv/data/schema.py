@@ -8,7 +8,7 @@ What a column can be is said in `columns`.
 Columns of dollars then outweigh all others in a dictionary; "declared" gives models that predict far better.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -115,12 +115,7 @@ class Schema(Shown):
 
     def _encode(self, table: Table, on_violation: OnViolation) -> tuple[EncodedTable | None, list[str]]:
         have = table.columns
-        problems = [
-            f"{name}: the table has no such column (of those declared it has {shortened(have) or 'none'}); add it, or "
-            "correct the schema or the column's name"
-            for name in self.names
-            if name not in have
-        ]
+        problems = lacking(self.names, have)
         if len(table) == 0:
             return None, [*problems, "table: has no rows; give at least one record"]
         read = {
@@ -144,6 +139,17 @@ class Schema(Shown):
         features = np.hstack([read[column.name].values for column in self.columns])
         moved = {name: cells.moved for name, cells in read.items() if cells.moved}
         return EncodedTable(features, read[self.target.name].values, unit, moved), []
+
+
+def lacking(names: Sequence[str], have: Sequence[str]) -> list[str]:
+    """One line for each of these columns that a table with others lacks."""
+    shown = shortened([name for name in names if name in have]) or "none"
+    return [
+        f"{name}: the table has no such column (of those declared it has {shown}); add it, or correct the schema or the "
+        "column's name"
+        for name in names
+        if name not in have
+    ]
 
 
 def check_table(source: object, schema: Schema, on_violation: OnViolation = "refuse") -> list[str]:

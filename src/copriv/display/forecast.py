@@ -9,6 +9,7 @@ from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
 from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
+from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
 from copriv.formatting.numbers import counted, percent, percent_range, plain_number, times
 from copriv.formatting.sanitize import printable
@@ -27,7 +28,12 @@ def title(outlook: Forecast) -> str:
     """Whose forecast it is."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
-    return f"{name}: {counted(outlook.n_owners, 'owner')}, {records:,} records. No private record was read."
+    return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
+
+
+def made_from(outlook: Forecast) -> str:
+    """What a forecast is made from, for those who have not met public rows yet."""
+    return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
 
 
 def costs(outlook: Forecast) -> Table:
@@ -73,7 +79,10 @@ def notes(outlook: Forecast) -> list[str]:
         and agreed.data.strata is None
         and u.source != "strata"
     ):
-        said.append("owner.stratum is not used: data.strata names no column of the public rows.")
+        said.append(
+            "owner.stratum is not used: data.strata names no column of the public rows. (A stratum is a group of them, such as "
+            "one owner's.)"
+        )
     if not outlook.agreed.private:
         said.append(f"Note: the agreed terms are {NOT_PRIVATE}.")
     return said
@@ -86,6 +95,7 @@ def details(outlook: Forecast) -> list[str | Table]:
     """Everything that a forecast says, in the order in which it is read."""
     return [
         title(outlook),
+        made_from(outlook),
         textwrap.fill(f"From {outlook.description}.", 118),
         _terms(outlook),
         "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
@@ -103,7 +113,8 @@ def details(outlook: Forecast) -> list[str | Table]:
         _bringing(outlook),
         "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
         f"better by joining: how much lower the error is; it pays from {percent(outlook.agreed.agreement.worthwhile)}.",
-        "others lose: what its leaving costs the others; below 0, they are better off.",
+        "others lose: what its leaving costs on everybody's records; below 0, they are better off. On the others' own "
+        "records: --without NAME.",
         "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
         "",
@@ -264,6 +275,11 @@ def about_coalitions(outlook: Forecast) -> list[str]:
     return said
 
 
+def hardly_changes(at: Sequence[AtHeterogeneity]) -> bool:
+    """Whether terms cost the same, up to a tenth, however unlike the owners are; also where nothing was tried."""
+    return not at or max(one.median for one in at) < 1.1 * min(one.median for one in at)
+
+
 def about_heterogeneity(outlook: Forecast) -> list[str]:
     """How unlike the owners are taken to be, who says so, and what it changes."""
     u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
@@ -279,7 +295,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
         f"{source}, a perfect model of one owner's own records would be {percent(u.value)} worse for everybody "
         f"({percent(u.low)} to {percent(u.high)})."
     ]
-    if at and max(one.median for one in at) < 1.1 * min(one.median for one in at):
+    if at and hardly_changes(at):
         lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
     elif at:
         told = ", ".join(

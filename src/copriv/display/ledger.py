@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from copriv.formatting.numbers import counted
 from copriv.privacy.ledger.lines import Line, Totals
 
 
@@ -12,7 +13,7 @@ def spent(totals: Totals) -> str:
         δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
     ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
     before = f", {float(totals.before):.6g} of it in a ledger before this one" if totals.before > 0 else ""
-    runs = "1 run" if len(totals.runs) == 1 else f"{len(totals.runs)} runs"
+    runs = counted(len(totals.runs), "run")
     return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {runs}{before}"
 
 

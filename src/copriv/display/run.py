@@ -106,8 +106,8 @@ def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> 
     """
     if not verdict.ok:
         yield from (printable(str(problem)) for problem in verdict.problems)
-        many = len(verdict.problems)
-        yield f"\nThis run is not what it says: {many} problem{'' if many == 1 else 's'}."
+        wrong = counted(len(verdict.problems), "problem")
+        yield f"\nThis run is not what it says: {wrong}. Use nothing of it, and ask the learner for the file as it wrote it."
         return
     agreement = verdict.agreement
     yield Table.of(

@@ -120,9 +120,10 @@ def caution(outlook: Forecast) -> str | None:
         )
     if unseen is not None and unseen.relative_fitness > ψ["high"]:
         said.append(
-            f"Public rows cannot show what one record in {unseen.one_in:,} is like: were those outliers, "
-            f"{unseen.times_as_long:g} times as large as any public row, the cost would be about "
-            f"{percent(unseen.relative_fitness)}, whatever the budget is."
+            f"If one record in {unseen.one_in:,} is an outlier, {unseen.times_as_long:g} times as large as any public row, the "
+            f"cost would be about {percent(unseen.relative_fitness)}, whatever the budget is: public rows cannot show such "
+            "records. Narrower ranges of columns (data.bounds, with data.clamp) limit what outliers cost; a pilot run shows "
+            "whether there are any."
         )
     return " ".join(said) or None
 

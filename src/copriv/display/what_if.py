@@ -1,10 +1,11 @@
 """Questions to a forecast, answered in sentences: what it would take, and what if somebody stays away."""
 
 from copriv.display.forecast import rounded
-from copriv.display.verdict import names
+from copriv.display.verdict import answer, names
 from copriv.forecast import Forecast
 from copriv.forecast.what_if import Target, Without
 from copriv.formatting.numbers import counted, percent, plain_number, times
+from copriv.problem.verdict import NO, YES
 
 
 def about_target(outlook: Forecast, found: Target) -> list[str]:
@@ -45,28 +46,32 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
 
 
 def about_without(outlook: Forecast, found: Without) -> list[str]:
-    """What changes for the others when somebody stays away."""
-    who, now, then = names(found.names), percent(found.together_with_all), percent(found.together)
-    if abs(found.loss) <= 0.05 * found.together_with_all:
-        said = [f"Without {who} the others would have as good a model, within the error of this ({then}, now {now})."]
-    elif found.loss > 0:
-        public = f" (the public rows alone would be better: {percent(outlook.public_only)})"
-        instead = public if found.together > outlook.public_only else ""
-        said = [
-            f"Without {who} the others' model would be {then} above the best possible in place of {now}{instead}: what is "
-            f"lost is worth {rounded(found.worth_in_records)} pooled records.",
-            "No larger budget of theirs would make up for it."
-            if found.times_epsilon is None
-            else f"To make up for it, every other budget would have to be {times(found.times_epsilon)} times as large.",
+    """For whom joining pays when somebody stays away, and what becomes of the others' common model."""
+    who, now, then, others = names(found.names), percent(found.together_with_all), percent(found.together), found.others
+    if others is None:
+        return [f"Without {who} one owner would be left: nobody to train with."]
+    told, chance = answer(others), 100.0 * found.probability
+    said = [f"Without {who}, {told[0].lower()}{told[1:]}"]
+    there = f"{then} above the best possible there, {now} with {who}"
+    if NO < found.probability < YES:
+        return [
+            *said,
+            f"Whether the others' common model would be better or worse on their records is open: worse with a probability of "
+            f"{chance:.0f} % ({there}).",
         ]
-    else:
-        said = [f"Without {who} the others would do better: {then} above the best possible in place of {now}."]
-    stays, leaves = ([name for name, pays in found.joining_pays.items() if pays is wanted] for wanted in (True, False))
-    if len(found.joining_pays) == 1:
-        return [*said, "One owner would be left: nobody to train with."]
-    if stays and leaves:
-        return [*said, f"Joining would then pay for {names(stays)}, and not for {names(leaves)}."]
+    if found.probability <= NO:
+        better = f"{percent(-found.worse)} better on their records, with a probability of {100.0 - chance:.0f} %"
+        return [*said, f"The others' common model would be {better} ({there})."]
+    instead = ""
+    if found.together > others.public_only:
+        instead = f"; the public rows alone would be better: {percent(others.public_only)}"
+    said.append(
+        f"The others' common model would be {percent(found.worse)} worse on their records, with a probability of {chance:.0f} "
+        f"% ({there}{instead}). What is lost is worth {rounded(found.worth_in_records)} pooled records."
+    )
+    if found.times_epsilon is None:
+        return [*said, "No larger budget of theirs would make up for it."]
     return [
         *said,
-        "Joining would still pay for all of the others." if stays else "Joining would then pay for none of them.",
+        f"To make up for it, every other budget would have to be {times(found.times_epsilon)} times as large.",
     ]

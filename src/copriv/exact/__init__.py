@@ -55,7 +55,7 @@ def in_rounds(quadratic: Quadratic, owners: OwnerKinds, recursion: InRounds, sta
     a, steps, average = d.curvature, recursion.steps, recursion.average
     V = 2.0 * float(owners.counts @ (owners.weights * owners.noise_scale) ** 2)
     # The state is z, or z and z̄; the last of it is what the fitness is of.
-    states = 1 if average is None else 2
+    states = 1 + (average is not None)
     μ = np.repeat(d.start[:, None], states, axis=1)
     Σ = np.zeros((len(a), states, states))
     F, g = np.zeros((len(a), states, states)), np.zeros(states)

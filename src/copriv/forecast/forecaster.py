@@ -166,6 +166,9 @@ def forecast(
         public_mix=public_mixes(problem, not heterogeneity.alike and laws_of(sample) is not None),
         runs=found,
         comparison=Comparison.of(agreed, recommended),
+        problem=problem,
+        worlds=worlds,
+        options={"runs": runs, "seed": seed, "public_start": public_start, "preconditioner": preconditioner},
     )
 
 

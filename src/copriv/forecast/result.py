@@ -20,6 +20,8 @@ from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_mix import PublicMix
+from copriv.populations.world import World
+from copriv.problem import Problem
 from copriv.problem.verdict import Goal, Outcome, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
@@ -55,6 +57,7 @@ class Forecast(Shown, Framed, Drawn):
         "break-even": "copriv.pictures.forecast:break_even",
         "curves": "copriv.pictures.forecast:curves",
         "heterogeneity": "copriv.pictures.forecast:by_heterogeneity",
+        "own-records": "copriv.pictures.forecast:on_own_records",
     }
 
     agreed: Assessment
@@ -92,6 +95,12 @@ class Forecast(Shown, Framed, Drawn):
     """Columns in which the public rows can be held against the owners' records."""
     unseen: Unseen | None
     """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
+    problem: Problem
+    """The agreement as it was given, on the public rows."""
+    worlds: tuple[World, ...]
+    """What the owners' records may be; all runs are in these."""
+    options: Mapping[str, Any]
+    """What else `forecast` was told."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
@@ -206,6 +215,7 @@ class Forecast(Shown, Framed, Drawn):
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
+            "public_rows": self.public_rows,
             "optimum": self.optimum,
             "bounds": [
                 {

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.forecast.assessment import Assessment
+from copriv.forecast.quantiles import quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, best_on, psi
 from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
@@ -37,6 +38,10 @@ class OwnRecords:
     joining_close: bool
     """See `close_call`."""
     personalizing_close: bool
+    alone_band: tuple[float, float]
+    """Where 90 % of worlds are; of the other two, 90 % of runs."""
+    together_band: tuple[float, float]
+    personalized_band: tuple[float, float]
 
 
 def answer(pays: bool, close: bool) -> Answer:
@@ -151,6 +156,7 @@ class WithoutJoining:
         both = personalized_cost(a, t)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
         alone, common, personalized = (float(np.median(each)) for each in (a, t, both))
+        bands = (quantiles(each.reshape(len(each), -1)) for each in (a, t, both))
         return OwnRecords(
             alone,
             common,
@@ -161,6 +167,7 @@ class WithoutJoining:
             personalizing,
             close_call(pays, common < alone),
             close_call(personalizing, personalized < alone),
+            *((float(low), float(high)) for low, high in bands),
         )
 
 

@@ -66,12 +66,17 @@ class Card:
         """At most HEIGHT lines of WIDTH characters."""
         lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None
         for part in self.parts:
-            new = textwrap.wrap(printable(part, LONGEST), WIDTH) if isinstance(part, str) else _lines(part)
             # A table with a head stands by itself.
-            apart = any(isinstance(one, Table) and one.head for one in (part, last))
-            lines += [*([""] if apart else []), *new]
+            if any(isinstance(one, Table) and one.head for one in (part, last)):
+                lines.append("")
+            if isinstance(part, str):
+                lines += textwrap.wrap(printable(part, LONGEST), WIDTH)
+            else:
+                lines += _lines(part)
             last = part
-        return "\n".join(lines if len(lines) <= HEIGHT else [*lines[: HEIGHT - 1], "…"])
+        if len(lines) > HEIGHT:
+            lines[HEIGHT - 1 :] = ["…"]
+        return "\n".join(lines)
 
     def html(self) -> str:
         """The same as a fragment of HTML, which is well-formed XML: every string is escaped, a table's cells in `_row`."""
@@ -115,7 +120,9 @@ class Shown:
         cls.__repr__ = cls.__str__ = Shown._told  # type: ignore[method-assign, assignment]
 
     def _card(self) -> Card:
-        card: Card = above(self._teller)(self) if self._teller else Card(type(self).__name__, (fields_of(self),))
+        if not self._teller:
+            return Card(type(self).__name__, (fields_of(self),))
+        card: Card = above(self._teller)(self)
         return card
 
     def _told(self) -> str:
@@ -137,7 +144,7 @@ def in_short(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
+        return ("no", "yes")[bool(value)]
     if isinstance(value, int | np.integer):
         return f"{value:,}"
     if isinstance(value, float | np.floating):
@@ -168,19 +175,19 @@ def _several(values: Mapping[Any, Any] | Sequence[Any]) -> str:
 def _lines(table: Table) -> list[str]:
     """Columns as wide as their cells, the widest ones cut where a line would be too long."""
     first, more = table.first(ROWS)
-    rows = [*([table.head] if table.head else []), *first]
-    rows = [tuple(printable(cell, _CELL) for cell in row) for row in rows]
+    rows = [tuple(printable(cell, _CELL) for cell in row) for row in (table.head, *first) if row]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH:
         widths[int(np.argmax(widths))] -= 1
     lines = []
     for row in rows:
-        cells = [
-            cell if len(cell) <= width else cell[: width - 1] + "…" for cell, width in zip(row, widths, strict=True)
-        ]
-        placed = [
-            cell.ljust(width) if j == 0 or not table.head else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
+        placed = []
+        for j, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            if len(cell) > width:
+                cell = cell[: width - 1] + "…"
+            if j == 0 or not table.head:
+                placed.append(cell.ljust(width))
+            else:
+                placed.append(cell.rjust(width))
         lines.append(_GAP.join(placed).rstrip())
-    return lines + ([more] if more else [])
+    return [*lines, *filter(None, [more])]

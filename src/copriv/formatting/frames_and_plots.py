@@ -57,7 +57,7 @@ class Drawn:
 
         Raises UsageError for a picture that there is not, CoprivError where matplotlib is not installed.
         """
-        name = next(iter(self._pictures)) if picture is None else picture
+        name = picture or next(iter(self._pictures))
         if name not in self._pictures:
             raise UsageError(f"plot: there is no picture {picture!r} of this; there is {', '.join(self._pictures)}")
         try:

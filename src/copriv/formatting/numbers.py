@@ -28,7 +28,9 @@ def percent(ratio: float) -> str:
 def percent_range(low: float, high: float) -> str:
     """ "1.2 % to 3.4 %", or one number where both ends look the same."""
     first, last = percent(low), percent(high)
-    return first if first == last else f"{first} to {last}"
+    if first == last:
+        return first
+    return f"{first} to {last}"
 
 
 def axis_percent(ratio: float) -> str:
@@ -45,20 +47,28 @@ def plain_number(value: float) -> str:
     >>> plain_number(0.12345), plain_number(271.4), plain_number(12345.0)
     ('0.123', '271', '12,300')
     """
+    if value == 0:
+        return "0"
     short = f"{value:.3g}"
-    return "0" if value == 0 else f"{float(short):,.0f}" if 1e3 <= abs(float(short)) < 1e12 else short
+    if 1e3 <= abs(float(short)) < 1e12:
+        return f"{float(short):,.0f}"
+    return short
 
 
 def times(factor: float) -> str:
     """2.345 → "2.3", 22,612 → "23,000"."""
-    return f"{factor:,.2g}" if factor < 100 else f"{float(f'{factor:.2g}'):,.0f}"
+    if factor < 100:
+        return f"{factor:,.2g}"
+    return f"{float(f'{factor:.2g}'):,.0f}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
     """ "a", "a and b", "a, b and c"; of many, the first `most` and how many more."""
     if len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} others"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def counted(number: int, what: str) -> str:
@@ -76,4 +86,6 @@ def json_ready(value: Any) -> Any:
         return {key: json_ready(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [json_ready(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

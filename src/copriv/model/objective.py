@@ -84,7 +84,9 @@ class Quadratic:
         for start in range(0, len(records), 8192):
             rows = slice(start, start + 8192)
             x, y, w = records.features[rows], records.target[rows], records.weight[rows]
-            wx, wy = (x, y) if records.plain else (w[:, None] * x, w * y)
+            wx, wy = x, y
+            if not records.plain:
+                wx, wy = w[:, None] * x, w * y
             H += wx.T @ x
             c += x.T @ wy
             s += float(wy @ y)

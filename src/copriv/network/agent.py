@@ -21,10 +21,10 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from copriv.agreement import Agreement
-from copriv.errors import BudgetRefused, CoprivError, InvalidInput, NotCertified, QueryRefused, Unreachable
+from copriv.errors import BudgetRefused, CoprivError, NotCertified, QueryRefused, Unreachable
 from copriv.formatting.sanitize import printable
 from copriv.model.records import InBlocks, Records
-from copriv.network.keys import Certified, Keys, KeysRefused
+from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Busy,
     Closing,
@@ -107,8 +107,8 @@ class OwnerAgent:
         ledgers: Ledgers,
         dialer: Dialer,
         *,
+        keys: Keys,
         policy: Policy | None = None,
-        keys: Keys | None = None,
         dictionary: str = "",
         columns: tuple[str, ...] = (),
         patience: Patience | None = None,
@@ -117,10 +117,7 @@ class OwnerAgent:
         times: ReleaseTime | None = None,
     ) -> None:
         self._policy = policy or Policy()
-        if self._policy.certificates and keys is None:
-            raise InvalidInput("policy.certificates: needs this party's keys, to check the learner's signature")
-        if keys is not None:
-            keys.check_agreed(agreement.owner_keys.get(name))
+        keys.check_agreed(agreement.owner_keys.get(name))
         self._checked = Owner(agreement, name, records, loss)  # everything that can be refused is refused now
         self._policy.check(agreement, name, columns)
         self._agreement, self._name, self._terms = agreement, name, agreement.terms_of(name)
@@ -161,8 +158,9 @@ class OwnerAgent:
                 # To dial again would let the learner ask once more beside the count that it has.
                 if self._counted:
                     return "the learner took the count of answers, and closed the connection without a word"
-                worth_it = self._worth_it >= begun or time.monotonic() - begun >= _SERVED_SECONDS
-                failures = 1 if worth_it else failures + 1
+                if self._worth_it >= begun or time.monotonic() - begun >= _SERVED_SECONDS:
+                    failures = 0
+                failures += 1
                 if time.monotonic() - self._welcomed > self._patience.give_up:
                     raise Unreachable(
                         f"{self._name}: no learner for {self._patience.give_up:g} s: {error}; start the learner, or "
@@ -191,8 +189,8 @@ class OwnerAgent:
             await link.close()
 
     async def _handshake(self, link: Link) -> tuple[Owner, Welcome]:
-        certificate = "" if self._keys is None else self._keys.certificate.decode()
-        nonce, fingerprint = secrets.token_hex(16), self._agreement.fingerprint
+        nonce, certificate = secrets.token_hex(16), self._keys.certificate.decode()
+        fingerprint = self._agreement.fingerprint
         hello = Hello(self._name, fingerprint, self._dictionary, self._parameters, nonce, certificate)
         left = self._welcomed + self._patience.give_up - time.monotonic()
         patience = min(WELCOME_SECONDS, self._patience.give_up, max(left, _SHORTEST_WAIT))
@@ -235,10 +233,8 @@ class OwnerAgent:
             raise
 
     def _check_certificate(self, hello: Hello, welcome: Welcome) -> None:
-        if self._keys is None:
-            return
         try:
-            shown = Certified.by(self._keys.authority, welcome.certificate)
+            shown = self._keys.certified(welcome.certificate)
         except KeysRefused:
             raise KeysRefused("the learner did not sign this run with a certificate of the consortium") from None
         signed = shown.signed(welcome.signature, welcome_content(hello, welcome.run))
@@ -257,10 +253,8 @@ class OwnerAgent:
 
         Of the learner: it is dialled again, and let in with a new one. Our own: nobody would take what it signs.
         """
-        if self._keys is None:
-            return
         now = datetime.now(UTC)
-        if not Certified.by(self._keys.authority, welcome.certificate).valid_at(now):
+        if not self._keys.certified(welcome.certificate).valid_at(now):
             raise Unreachable("the learner's certificate is not valid any more; it needs a new one")
         if not self._keys.party.valid_at(now):
             raise KeysRefused(
@@ -282,13 +276,12 @@ class OwnerAgent:
 
     def _reply(self, owner: Owner, query: Query, welcome: Welcome) -> tuple[Message, CoprivError | None]:
         """As `respond`, for a query that the learner signed; the answer is signed too."""
-        if self._keys is not None:
-            learner = Certified.by(self._keys.authority, welcome.certificate)
-            if not learner.signed(query.signature, query_content(welcome.run, query, self._dictionary)):
-                return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
-            # To sign the same answer for two histories would let the learner choose between them.
-            if self._heads.get(query.identity, query.head) != query.head:
-                return _refusal(query, "query", "it was asked before, from another record of the run"), None
+        learner = self._keys.certified(welcome.certificate)
+        if not learner.signed(query.signature, query_content(welcome.run, query, self._dictionary)):
+            return _refusal(query, "query", "the learner did not sign it as a query of this run"), None
+        # To sign the same answer for two histories would let the learner choose between them.
+        if self._heads.get(query.identity, query.head) != query.head:
+            return _refusal(query, "query", "it was asked before, from another record of the run"), None
         reply, failure = respond(owner, query, self._refused)
         if isinstance(reply, Answer):
             self._worth_it, self._heads[query.identity] = time.monotonic(), query.head
@@ -338,10 +331,8 @@ class OwnerAgent:
                 clock.served()
             elif isinstance(message, Closing):
                 self._counted, count = True, Closing(message.head, owner.ledger.answers)
-                if self._keys is not None:
-                    content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
-                    count = replace(count, signature=self._keys.sign(content))
-                await link.send(encode(count))
+                content = closing_content(welcome.run, self._name, self._agreement.fingerprint, count)
+                await link.send(encode(replace(count, signature=self._keys.sign(content))))
             elif isinstance(message, Finished):
                 return printable(message.reason)
             else:

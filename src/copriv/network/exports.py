@@ -1,4 +1,4 @@
-"""Where a run's model goes besides its own file: ONNX for any language, and MLflow for teams that keep their runs there.
+"""Where a run's model goes besides its own file: scikit-learn, ONNX for any language, MLflow for teams that keep runs there.
 
 Everything that is written is in the model file already, and public: the agreement, θ, and how the run went. A model that an
 owner made at home is not public, and is not logged.
@@ -7,24 +7,56 @@ owner made at home is not public, and is not logged.
 import tempfile
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED
 
 from copriv.errors import CoprivError, InvalidInput
 from copriv.network.model import Model
+from copriv.network.portable import Portable
+
+TABLE_READ = 'pandas.read_csv("rows.csv", dtype=str)'
+"""How a table is read for scikit-learn: all of it as text. For ONNX also keep_default_na=False, which leaves NA a text."""
+
+
+def pipeline_of(model: Model) -> Any:
+    """A fitted scikit-learn Pipeline that predicts from tables of text (`TABLE_READ`), as `copriv predict` does.
+
+    It raises ValueError for what copriv refuses. Where the agreement declares no columns of its own, `Model.to_sklearn`, for
+    features as `Model.features` gives them.
+    """
+    found = Portable.of(model)
+    return model.to_sklearn() if found is None else found.pipeline()
+
+
+def need_skops() -> Any:
+    """Raises CoprivError without the extra [model]: said before a run, and not after it."""
+    try:
+        import skops.io
+    except ImportError:
+        raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
+    return skops.io
+
+
+def save_skops(model: Model, path: str | Path) -> None:
+    """Write `pipeline_of` in skops' format, which runs no code when it is read. Raises CoprivError as `need_skops`."""
+    need_skops().dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
 
 
 def save_onnx(model: Model, path: str | Path) -> None:
-    """Write `Model.to_sklearn` as ONNX: one input `X` of float32 features as `Model.features` gives them.
+    """Write the same as ONNX (`onnx_graph`): each column's text in, `prediction` and `score` out.
 
-    The scores of regression are `variable`; of two classes, `label` is −1 or 1. Single precision: predictions agree with
-    the model's to about seven digits. Raises CoprivError without the extra [onnx].
+    Raises CoprivError without the extra [onnx], and where the agreement declares no columns of its own.
     """
     try:
-        from skl2onnx import convert_sklearn
-        from skl2onnx.common.data_types import FloatTensorType
+        from copriv.network.onnx_graph import onnx_model
     except ImportError:
-        raise CoprivError("skl2onnx is not installed; pip install 'copriv[onnx]'") from None
-    inputs = [("X", FloatTensorType([None, len(model.theta)]))]
-    Path(path).write_bytes(convert_sklearn(model.to_sklearn(), initial_types=inputs).SerializeToString())
+        raise CoprivError("onnx is not installed; pip install 'copriv[onnx]'") from None
+    found = Portable.of(model)
+    if found is None:
+        raise CoprivError(
+            f"--onnx: the data set {model.agreement.data.named!r} reads files of its own kind, which ONNX cannot; declare the "
+            "columns (features, target, bounds), or use --skops for the estimator behind its features"
+        )
+    Path(path).write_bytes(onnx_model(found))
 
 
 def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, report: str | Path | None = None) -> str:
@@ -48,7 +80,10 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name(experiment)
-        home = client.create_experiment(experiment) if known is None else known.experiment_id
+        if known is None:
+            home = client.create_experiment(experiment)
+        else:
+            home = known.experiment_id
         name = str(model.record.get("run", ""))[:8] or None
         run = client.create_run(
             home, run_name=name, tags={"copriv.fingerprint": model.agreement.fingerprint}
@@ -60,7 +95,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
         with tempfile.TemporaryDirectory() as made:
             agreed = Path(made) / "agreement.toml"
             agreed.write_text(model.agreement.to_toml(), encoding="utf-8")
-            for one in (agreed, Path(file), *([] if report is None else [Path(report)])):
+            for one in filter(None, (agreed, file, report)):
                 client.log_artifact(run, str(one))
         client.set_terminated(run, "FINISHED" if model.finished_run else "FAILED")
     except (MlflowException, OSError) as error:

@@ -99,7 +99,9 @@ class Keys:
                 f"keys of {self.name}: the certificate is not of this consortium's authority; ask the coordinator"
             ) from None
         if self._private.public_key() != self.party.certificate.public_key():
-            raise KeysRefused(f"keys of {self.name}: key.pem does not belong to certificate.pem")
+            raise KeysRefused(
+                f"keys of {self.name}: key.pem does not belong to certificate.pem; give the two that were made together"
+            )
 
     def check_agreed(self, agreed: str | None) -> None:
         """Raise KeysRefused where the agreement names another key for this party, or does not name its own one.
@@ -131,6 +133,10 @@ class Keys:
             return Certified(certificate)
         except _NONE_OF_OURS:
             raise KeysRefused("keys: certificate.pem is no party's; ask the coordinator for it again") from None
+
+    def certified(self, certificate: str) -> "Certified":
+        """Who a certificate (PEM) of this party's authority names. Raises KeysRefused for any other."""
+        return Certified.by(self.authority, certificate)
 
     def sign(self, content: bytes) -> str:
         """A signature over `content`, hex."""

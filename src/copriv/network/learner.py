@@ -9,10 +9,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from copriv.errors import InvalidInput, Unreachable
-from copriv.network.keys import Certified, Keys, KeysRefused
+from copriv.network.keys import Keys, KeysRefused
 from copriv.network.messages import (
     Closing,
     Finished,
@@ -52,12 +51,11 @@ class Learner:
         conductor: Conductor,
         listener: Listener,
         *,
-        keys: Keys | None = None,
+        keys: Keys,
         pace: float = 0.02,
         on_listening: Callable[[str], None] | None = None,
     ) -> None:
-        if keys is not None:
-            keys.check_agreed(conductor.agreement.agreement.learner_key)
+        keys.check_agreed(conductor.agreement.agreement.learner_key)
         self._conductor, self._listener, self._keys = conductor, listener, keys
         self._pace, self._on_listening = pace, on_listening
         self._links: dict[str, Link] = {}
@@ -101,7 +99,7 @@ class Learner:
             if old is not None:  # the owner dialled again before this side noticed that the old link is dead
                 await old.close()
             self._links[owner] = link
-            self._conductor.joined(owner, time.monotonic(), "" if self._keys is None else hello.certificate)
+            self._conductor.joined(owner, time.monotonic(), hello.certificate)
             await self._flush(link)
             while self._conductor.outcome is None:
                 await self._hear(owner, link)
@@ -152,10 +150,8 @@ class Learner:
             return None
         party = self._conductor.parties[hello.owner]
         run, talk = self._conductor.store.run, self._conductor.conduct.talk
-        welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, "", "")
-        if self._keys is not None:
-            signature = self._keys.sign(welcome_content(hello, run))
-            welcome = replace(welcome, certificate=self._keys.certificate.decode(), signature=signature)
+        certificate, signature = self._keys.certificate.decode(), self._keys.sign(welcome_content(hello, run))
+        welcome = Welcome(run, talk, self._pace, party.answered, party.chain_head, certificate, signature)
         await link.send(encode(welcome))
         return hello
 
@@ -178,7 +174,7 @@ class Learner:
             return f"{hello.owner!r} is not an owner in the agreement"
         if hello.owner != link.peer:
             return f"the certificate is that of {link.peer!r}, not of {hello.owner!r}"
-        if self._keys is not None and not self._is_that_of(hello, link, self._keys.authority):
+        if not self._is_that_of(hello, link):
             return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
@@ -190,13 +186,12 @@ class Learner:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
 
-    def _is_that_of(self, hello: Hello, link: Link, authority: bytes) -> bool:
+    def _is_that_of(self, hello: Hello, link: Link) -> bool:
         """Whether a hello has a certificate of its owner, for the key that dialled and that was agreed on."""
         try:
-            party = Certified.by(authority, hello.certificate)
-            dialled = party
+            party = dialled = self._keys.certified(hello.certificate)
             if isinstance(link, CertifiedLink):
-                dialled = Certified.by(authority, link.certificate)
+                dialled = self._keys.certified(link.certificate)
         except KeysRefused:
             return False
         key = self._conductor.agreement.owner_keys.get(hello.owner, party.key_fingerprint)
@@ -239,7 +234,8 @@ class Learner:
             until = time.monotonic() + GOODBYE_SECONDS
             while not all(map(self._conductor.has_closed, self._links)) and time.monotonic() < until:
                 await asyncio.sleep(0.005)
-            await self._to_all(Finished((STOPPED if outcome.status == "stopped" else "") + outcome.reason[:500]))
+            begins = {"stopped": STOPPED, "finished": ""}[outcome.status]
+            await self._to_all(Finished(begins + outcome.reason[:500]))
         until = time.monotonic() + GOODBYE_SECONDS
         while self._links and time.monotonic() < until:
             await asyncio.sleep(0.005)

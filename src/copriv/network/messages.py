@@ -54,7 +54,7 @@ class Hello:
     nonce: str
     """Fresh from this owner: the learner signs it."""
     certificate: str = ""
-    """This owner's certificate, PEM, by which its answers' signatures are checked; "" on a transport without keys."""
+    """This owner's certificate, PEM, by which its answers' signatures are checked."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Welcome:
     chain_head: str
     """The head of the owner's ledger that came with it; "" if there was none."""
     certificate: str
-    """The learner's certificate, PEM; "" on a transport without keys."""
+    """The learner's certificate, PEM."""
     signature: str
     """Over the owner's hello and the run, by the certificate's key; hex."""
 
@@ -251,13 +251,11 @@ def model_content(run: str, head: str, model: str) -> bytes:
     return f"copriv model\0{run}\0{head}\0{model}".encode()
 
 
-def signed_query(keys: Keys | None, run: str, query: Query, dictionary: str = "") -> Query:
-    """The query with the learner's signature; without keys, as it is."""
-    return query if keys is None else replace(query, signature=keys.sign(query_content(run, query, dictionary)))
+def signed_query(keys: Keys, run: str, query: Query, dictionary: str = "") -> Query:
+    """The query with the learner's signature."""
+    return replace(query, signature=keys.sign(query_content(run, query, dictionary)))
 
 
-def signed_answer(keys: Keys | None, run: str, query: Query, answer: Answer, dictionary: str = "") -> Answer:
-    """The answer with the owner's signature; without keys, as it is."""
-    if keys is None:
-        return answer
+def signed_answer(keys: Keys, run: str, query: Query, answer: Answer, dictionary: str = "") -> Answer:
+    """The answer with the owner's signature."""
     return replace(answer, signature=keys.sign(answer_content(run, query, answer, dictionary)))

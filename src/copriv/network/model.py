@@ -3,7 +3,7 @@
 The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
 run went (`record`). `verify` makes it anew from the run and compares every value. One that an owner made at home from its
 own records (`Model.at_home`) is the exception: it says so, and is not logged.
-`to_sklearn` and `save_skops` give the same model to those who work in scikit-learn.
+`to_sklearn` gives the same model to those who work in scikit-learn; `exports` writes it for other programs.
 """
 
 import hashlib
@@ -21,15 +21,16 @@ from copriv.agreement import Agreement
 from copriv.agreement.data_terms import own_table
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
-from copriv.data.schema import Number, Schema
+from copriv.data.schema import Number, Schema, lacking
 from copriv.data.tables import read_table
-from copriv.errors import CoprivError, DataError, InvalidInput
+from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
+from copriv.formatting.numbers import counted
 from copriv.formatting.sanitize import reason
 from copriv.losses import OfMargin
 from copriv.network.store import refuse_too_many_owners
 from copriv.problem.personalization import personalized
-from copriv.types import Array
+from copriv.types import Array, Loss
 from copriv.validation import finite_array
 
 _FORMAT = "copriv.model/1"
@@ -72,7 +73,9 @@ class Model(Shown):
         """Read what stands in a model's file. Raises InvalidInput for anything else."""
         try:
             if document["schema"] != _FORMAT:
-                raise InvalidInput(f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}")
+                raise InvalidInput(
+                    f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}; use the copriv that wrote it"
+                )
             agreement = Agreement.of(document["agreement"])
             refuse_too_many_owners(agreement)
             theta = finite_array("model.theta", document["theta"], 1)
@@ -84,7 +87,10 @@ class Model(Shown):
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise _no_model(error) from None
         if agreement.fingerprint != fingerprint:
-            raise InvalidInput("model: the agreement in it was changed; its fingerprint does not match")
+            raise InvalidInput(
+                "model: the agreement in it was changed; its fingerprint does not match; ask for the file as copriv learner "
+                "wrote it"
+            )
         return cls(agreement, theta, dictionary, record)
 
     @classmethod
@@ -105,6 +111,10 @@ class Model(Shown):
     def features(self, table: object) -> Float[Array, "records p"]:
         """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
         read, schema = self._table(table)
+        problems = lacking([column.name for column in schema.columns], read.columns)
+        if problems:
+            more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise DataError(problems[0] + more)
         # Encoding asks for a target, which predictions do not have, and for a unit where there is one.
         target = schema.target
         dummies: dict[str, Any] = {target.name: target.low if isinstance(target, Number) else target.negative}
@@ -160,7 +170,10 @@ class Model(Shown):
         """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""
         x = self.features(table)
         if x.shape[1] != len(self.theta):
-            raise DataError(f"model: has {len(self.theta)} parameters, the table gives {x.shape[1]} features")
+            raise DataError(
+                f"model: has {counted(len(self.theta), 'parameter')}, the table gives {counted(x.shape[1], 'feature')}; ask "
+                "for the file as copriv learner wrote it"
+            )
         scores: Array = x @ self.theta
         return scores
 
@@ -172,34 +185,32 @@ class Model(Shown):
         return [target.positive if z > 0 else target.negative for z in scores]
 
     def to_sklearn(self) -> Any:
-        """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them."""
-        from sklearn.linear_model import LinearRegression, LogisticRegression
-        from sklearn.svm import LinearSVC
+        """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them.
 
-        model, θ = self.agreement.model, self.theta
-        loss = losses.named(model.loss, model.threshold)
-        if not isinstance(loss, OfMargin):
-            regression = LinearRegression(fit_intercept=False)
-            regression.coef_, regression.intercept_, regression.n_features_in_ = θ.copy(), 0.0, len(θ)
-            return regression
-        classifier: Any = LinearSVC()
-        if loss.smooth:
-            classifier = LogisticRegression(fit_intercept=False)
-        classifier.coef_, classifier.intercept_ = θ[None, :].copy(), np.zeros(1)
-        classifier.classes_, classifier.n_features_in_ = np.array([-1, 1]), len(θ)
-        return classifier
-
-    def save_skops(self, path: str | Path) -> None:
-        """Write `to_sklearn` in skops' format, which runs no code when it is read. Needs the extra [model]."""
-        try:
-            import skops.io
-        except ImportError:
-            raise CoprivError("skops is not installed; pip install 'copriv[model]'") from None
-        skops.io.dump(self.to_sklearn(), path)
+        `copriv.network.exports.pipeline_of` gives one for tables.
+        """
+        return estimator(losses.named(self.agreement.model.loss), self.theta, 0.0, (-1, 1))
 
     def _table(self, table: object, unit: str | None = None) -> tuple[nw.DataFrame[Any], Schema]:
         found, schema = own_table(self.agreement, table, unit)
         return read_table(found, schema.names), schema
+
+
+def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes: tuple[Any, Any] | None) -> Any:
+    """The scikit-learn estimator of a loss with these coefficients; `classes`: what a score of at most 0 says, and above."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    if not isinstance(loss, OfMargin):
+        regression = LinearRegression()
+        regression.coef_, regression.intercept_, regression.n_features_in_ = weights.copy(), intercept, len(weights)
+        return regression
+    classifier: Any = LinearSVC()
+    if loss.smooth:
+        classifier = LogisticRegression()
+    classifier.coef_, classifier.intercept_ = weights[None, :].copy(), np.array([intercept])
+    classifier.classes_, classifier.n_features_in_ = np.array(classes), len(weights)
+    return classifier
 
 
 def read_document(path: str | Path) -> Any:
@@ -246,4 +257,4 @@ def _no_model(error: Exception) -> InvalidInput:
         why = f"it has no {error}"
     elif isinstance(error, ValueError | RecursionError):
         why = "it is no JSON"
-    return InvalidInput(f"model: not a model file ({why}); copriv learner writes one")
+    return InvalidInput(f"model: not a model file ({why}); give the file that copriv learner wrote")

@@ -117,7 +117,8 @@ class Policy(BaseModel):
             beyond = [name for name in asked if name not in allowed] if allowed else []
             if beyond:
                 raise PolicyRefused(
-                    f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}"
+                    f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}; agree on "
+                    "one of them, or ask the data officer"
                 )
         if self.highest_epsilon is not None and terms.epsilon > self.highest_epsilon:
             raise PolicyRefused(
@@ -127,7 +128,7 @@ class Policy(BaseModel):
         if self.lifetime_epsilon is not None and terms.epsilon > self.lifetime_epsilon:
             raise PolicyRefused(
                 f"policy.lifetime_epsilon: one run takes {terms.epsilon:g}, more than the {self.lifetime_epsilon:g} "
-                "of all runs"
+                "of all runs; agree on less, or ask the data officer"
             )
         highest = self.highest_delta
         if highest is None:
@@ -140,7 +141,8 @@ class Policy(BaseModel):
                 )
         if terms.records < self.least_records:
             raise PolicyRefused(
-                f"policy.least_records: {owner} holds {terms.records}; it answers on no fewer than {self.least_records}"
+                f"policy.least_records: {owner} holds {terms.records}; it answers on no fewer than {self.least_records}; ask "
+                "the data officer"
             )
 
     def open_at(self, now: datetime) -> bool:

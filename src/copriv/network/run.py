@@ -160,7 +160,9 @@ class Run:
     def turn_of(self, owner: str) -> Turn | None:
         """The open turn that waits for an owner."""
         turn = self.open.get(self.participant_of[owner])
-        return turn if turn is not None and owner in turn.waiting else None
+        if turn is None or owner not in turn.waiting:
+            return None
+        return turn
 
     def take(self, line: Event) -> None:
         """The next line. Lines of other kinds than these change nothing."""
@@ -294,7 +296,7 @@ class Trajectory:
         """How many numbers an answer has."""
         self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
-        θ = np.zeros(p) if start is None else np.array(start)
+        θ = np.array(start or [0.0] * p)
         if len(θ) != p:
             raise AgreementError(f"agreement.start: {len(θ)} numbers for {p} parameters")
         if matrix is not None and np.shape(matrix) != (p, p):

@@ -33,7 +33,7 @@ from jaxtyping import Float
 from copriv.data.dictionary import PublicDictionary
 from copriv.errors import InvalidInput
 from copriv.formatting.sanitize import printable
-from copriv.network.keys import Certified, Keys
+from copriv.network.keys import Keys
 from copriv.network.messages import (
     Busy,
     Closing,
@@ -68,7 +68,7 @@ class Outcome:
 class Conductor:
     """One run of an agreement, from a store that is new or holds its beginning.
 
-    keys: the learner's; with them queries are signed, and only signed answers are taken.
+    keys: the learner's, by which queries are signed; only signed answers are taken.
     dictionary: the fingerprint of the public dictionary; "" without one.
     Raises AgreementError for terms that are still "auto", StoreFailed for a store that does not replay to itself,
     InvalidInput for a dictionary with which the run did not begin.
@@ -77,9 +77,9 @@ class Conductor:
     def __init__(
         self,
         store: RunStore,
-        conduct: Conduct | None = None,
-        now: float = 0.0,
-        keys: Keys | None = None,
+        conduct: Conduct | None,
+        now: float,
+        keys: Keys,
         dictionary: str = "",
     ) -> None:
         self._keys, self.dictionary = keys, dictionary
@@ -95,9 +95,10 @@ class Conductor:
         self._fingerprint, self._m, self._all = agreed.fingerprint, agreed.answers, agreed.queries
         self._from_the_store(now)
         # The line with which a run, or a process that goes on with it, begins.
-        said: dict[str, Any] = {"talk": self.conduct.talk, "stragglers": self.conduct.stragglers}
-        if keys is not None:
-            said |= {"learner": keys.certificate.decode(), "authority": keys.authority.decode()}
+        said: dict[str, Any] = {
+            "talk": self.conduct.talk, "stragglers": self.conduct.stragglers,
+            "learner": keys.certificate.decode(), "authority": keys.authority.decode(),
+        }  # fmt: skip
         if not self.run.begun:
             store.event(
                 "begun", run=store.run, fingerprint=self._fingerprint, dictionary=dictionary,
@@ -140,7 +141,7 @@ class Conductor:
         """
         model = Model(self.agreement, self.model, dictionary, self.run.record(public, forecast))
         named, signature = model.digest, ""
-        if self._keys is not None and not self._has_expired():
+        if not self._has_expired():
             signature = self._keys.sign(model_content(self.store.run, self.store.head, named))
         self.store.event("model", sha256=named, signature=signature)
         self.store.commit()
@@ -346,7 +347,7 @@ class Conductor:
         return True
 
     def _has_expired(self) -> bool:
-        return self._keys is not None and not self._keys.party.valid_at(datetime.now(UTC))
+        return not self._keys.party.valid_at(datetime.now(UTC))
 
     def _open(self, participant: int) -> None:
         self._turns.offered.clear()
@@ -435,13 +436,13 @@ class Conductor:
         return unsigned or self.run.trajectory.unfit(answer.gradient)
 
     def _unsigned(self, owner: str, signature: str, content: bytes) -> str:
-        """Why an owner's signature does not hold; "" where it does, and without keys."""
-        if self._keys is None:
-            return ""
-        signatory = Certified.by(self._keys.authority, self.parties[owner].certificate)
+        """Why an owner's signature does not hold; "" where it does."""
+        signatory = self._keys.certified(self.parties[owner].certificate)
         if not signatory.signed(signature, content):
             return "its owner did not sign it"
-        return "" if signatory.valid_at(datetime.now(UTC)) else "the certificate of its owner is not valid any more"
+        if not signatory.valid_at(datetime.now(UTC)):
+            return "the certificate of its owner is not valid any more"
+        return ""
 
     def _end(self, status: Literal["finished", "stopped"], reason: str) -> None:
         self.outcome = Outcome(status, reason)

@@ -222,7 +222,9 @@ def owner_records(
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
     """About how many bytes an owner's records take while they are read: the table's columns, and what is made of them."""
     schema = schema_of(agreement, None)
-    n, columns = agreement.terms_of(name).records, len(schema.feature_names if schema else ()) + 1
+    n, columns = agreement.terms_of(name).records, 1
+    if schema is not None:
+        columns += len(schema.feature_names)
     return 8 * n * (columns + n_parameters + 3)
 
 
@@ -290,7 +292,7 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
     if Ξ == "proved":
         if bound is None:
             raise AgreementError('model.gradient_bound: "proved" needs a bound on the features (data.feature_bound)')
-        widest = bound + 1.0 if model.intercept else bound
+        widest = bound + float(model.intercept)
         Ξ = gradient_bound_over(loss, widest, sample.schema.target_bound, FeasibleSet(model.theta_max))
     data: dict[str, Any] = {
         "feature_bound": bound or 0.0,

@@ -61,8 +61,8 @@ class Turns:
 
     def may_open(self, participant: int) -> bool:
         """Whether a participant can still be asked in this run, now or when its owners are back."""
-        able = [self.can_answer(name) for name in self._run.members[participant]]
-        return any(able) if self._conduct.stragglers == "drop" else all(able)
+        enough = {"drop": any, "wait": all}[self._conduct.stragglers]
+        return enough([self.can_answer(name) for name in self._run.members[participant]])
 
     def can_answer(self, owner: str) -> bool:
         party = self._run.parties[owner]
@@ -91,8 +91,9 @@ class Turns:
 
     def free(self) -> Iterable[int]:
         """Participants to ask now, in an order that is random and follows from the run's name alone."""
-        one_only = not self._run.several_at_once
-        most = 1 if one_only else self._conduct.at_once or len(self._run.members)
+        one_only, most = not self._run.several_at_once, self._conduct.at_once or len(self._run.members)
+        if one_only:
+            most = 1
         room = min(most - self._at_work(), self.left())
         if room <= 0 or (one_only and self._run.open) or not self._begun():
             return []

@@ -182,7 +182,9 @@ class LineCheck:
         _must(digest(θ) == line.data["theta"], f"the point of turn {number} is not the one that was written down")
         expected = run.trajectory.query(participant)
         largest = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        off = float(np.abs(expected - θ).max(initial=0.0)) / largest if θ.shape == expected.shape else np.inf
+        off = np.inf
+        if θ.shape == expected.shape:
+            off = float(np.abs(expected - θ).max(initial=0.0)) / largest
         _must(
             off <= ROUNDING,
             f"turn {number} asks at a point to which the agreed rule does not lead from the answers before it (off by "
@@ -303,7 +305,9 @@ class LineCheck:
         whose = f"the certificate of {name or f'the {role}'}"
         right = party.role == role and name in (None, party.name)
         _must(right, f"{whose} is that of {party.name}, a {party.role}")
-        agreed = self._agreement.agreement.learner_key if name is None else self._agreement.owner_keys.get(name)
+        agreed = self._agreement.agreement.learner_key
+        if name is not None:
+            agreed = self._agreement.owner_keys.get(name)
         named = agreed in (None, party.key_fingerprint)
         _must(named, f"{whose} is for another key than the one that was agreed on")
         return party

@@ -1,4 +1,7 @@
-"""Pictures of a forecast: what terms cost, at which ε joining pays, what it costs if owners differ, and own learners."""
+"""Pictures of a forecast: what terms cost, at which ε joining pays, what it gives each owner, and what if owners differ."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -166,46 +169,105 @@ def by_heterogeneity(outlook: Forecast) -> Figure:
 
 
 @drawn
-def owners_apart(outlook: OwnLearnersForecast) -> Figure:
-    """Owners that learn for themselves: a line for each of the first 20, how far from everybody's best model it would be.
+def on_own_records(outlook: Forecast) -> Figure:
+    """For each of the first 20 owners what its own model, the common one and that one personalized cost on its own records.
 
-    Shapes differ as well as colours.
+    With the band of 90 % of runs each, and the verdict about these records.
     """
+    shown = outlook.owners[:20]
+    own = [one.own for one in shown]
+    costs = [
+        _Costs("its own model", "s", style.ALONE[0], [o.alone for o in own], [o.alone_band for o in own]),
+        _Costs("the common model", "D", style.ALONE[3], [o.together for o in own], [o.together_band for o in own]),
+        _Costs(
+            "that one, personalized",
+            "o",
+            style.TOGETHER,
+            [o.personalized for o in own],
+            [o.personalized_band for o in own],
+        ),
+    ]
+    title = "What joining gives each owner, on its own records"
+    lead = f"forecast for {counted(outlook.n_owners, 'owner')}; further to the left is better"
+    figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
+    axes.set_xlabel("worse than the best possible model of the owner's own records; lines: 90 % of runs", labelpad=7)
+    words = {"yes": "pays", "no": "does not pay", "open": "open"}
+    for at, one in enumerate(reversed(shown)):
+        axes.annotate(
+            words[one.on_own.answer],
+            (1.0, at),
+            (8, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+        )
+    _sources(figure, outlook)
+    return figure
+
+
+@drawn
+def owners_apart(outlook: OwnLearnersForecast) -> Figure:
+    """Owners that learn for themselves: a line for each of the first 20, how far from everybody's best model it would be."""
     shown = outlook.learners[:20]
-    lines = 0.34 * len(shown)
+    costs = [
+        _Costs("its own records alone", "s", style.ALONE[0], [one.alone for one in shown]),
+        _Costs("the one common model", "D", style.ALONE[3], [one.together for one in shown]),
+        _Costs(
+            "its own model, from shared answers", "o", style.TOGETHER, [one.learning for one in shown],
+            [(one.learning_low, one.learning_high) for one in shown],
+        ),
+    ]  # fmt: skip
+    title = "Every owner its own learner, from one shared answer each"
+    figure, axes = _by_owner(title, "", [one.name for one in shown], costs, 0.34, outlook.public_only)
+    axes.set_xlabel("worse than the best possible model of everybody's records", labelpad=7)
+    return figure
+
+
+class _Costs(NamedTuple):
+    """What a model costs each owner, ψ; `marker` tells it apart as well as its colour."""
+
+    label: str
+    marker: str
+    colour: str
+    at: Sequence[float]
+    bands: Sequence[tuple[float, float]] = ()
+
+
+def _by_owner(
+    title: str, lead: str, names: Sequence[str], costs: Sequence[_Costs], each: float, public: float | None = None
+) -> tuple[Figure, Axes]:
+    """A line for each owner, `each` inches high, on one axis of ψ; where every model has a band they stand below each other."""
+    lines = each * len(names)
     figure = style.sheet(9.0, 2.25 + lines)
-    axes = style.panel(figure, 1.8, 0.8, 6.9, lines)
-    y, public = np.arange(len(shown))[::-1], max(outlook.public_only, FLOOR)
-    ψ = {
-        what: np.maximum([getattr(one, what) for one in shown], FLOOR)
-        for what in ("alone", "together", "learning", "learning_low", "learning_high")
-    }
-    for what, marker, colour, label in (
-        ("alone", "s", style.ALONE[0], "its own records alone"),
-        ("together", "D", style.ALONE[3], "the one common model"),
-        ("learning", "o", style.TOGETHER, "its own model, from shared answers"),
-    ):
-        axes.plot(ψ[what], y, marker, color=colour, markersize=6.5, label=label, zorder=3)
-    low, high = ψ["learning_low"], ψ["learning_high"]
-    axes.hlines(y, low, high, color=style.TOGETHER, linewidth=2.0, alpha=0.45, label="90 % of runs", zorder=2)
-    axes.axvline(public, color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
+    axes = style.panel(figure, 1.8, 0.8, 6.1 if each > 0.5 else 6.9, lines)
+    y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
+    apart = 0.25 if all(one.bands for one in costs) else 0.0
+    for place, one in enumerate(costs):
+        ψ, at = np.maximum(one.at, FLOOR), y + apart * (1 - place)
+        axes.plot(ψ, at, one.marker, color=one.colour, markersize=6.5, label=one.label, zorder=3)
+        ends += [value for value in ψ if value > FLOOR]
+        if one.bands:
+            low, high = np.maximum(one.bands, FLOOR).T
+            label = "_" if apart else "90 % of runs"
+            axes.hlines(at, low, high, color=one.colour, linewidth=2.0, alpha=0.45, label=label, zorder=2)
+            ends += [*low[low > FLOOR], *high]
+    if public is not None:
+        axes.axvline(ends[0], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
     axes.set_xscale("log")
-    ends = [*low, *high, public, *(at for at in (*ψ["alone"], *ψ["together"]) if at > FLOOR)]
     between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
     axes.xaxis.set_major_locator(LogLocator(base=10.0, subs=between, numticks=7))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda ψ, _: axis_percent(ψ)))
-    axes.set_yticks(y, [style.cut(figure, one.name, 1.4, 10.5) for one in shown], color=style.INK)
+    axes.set_yticks(y, [style.cut(figure, name, 1.4, 10.5) for name in names], color=style.INK)
     for name in axes.get_yticklabels():
         name.set_parse_math(False)
-    axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.set_xlabel("worse than the best possible model of everybody's records", labelpad=7)
-    style.head(figure, "Every owner its own learner, from one shared answer each")
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    style.head(figure, title, lead)
     axes.legend(
         loc="lower left", bbox_to_anchor=(-1.55 / 6.9, 1 + 0.15 / lines), frameon=False, ncol=3, columnspacing=1.4,
         handletextpad=0.6, fontsize=9.5, borderaxespad=0.0,
     )  # fmt: skip
-    return figure
+    return figure, axes
 
 
 def _lead(outlook: Forecast) -> str:

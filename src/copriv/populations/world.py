@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
+from copriv.agreement.equivalent_owners import bundles_of
 from copriv.errors import NotCertified
 from copriv.model.fitness import Optimum
 from copriv.model.records import Records
@@ -51,6 +52,31 @@ class World:
         place = self.bundle.tolist() if agreement.n_owners == len(self.bundle) else range(agreement.n_owners)
         owners = tuple(self.parts[i % len(self.parts)] for i in place)
         return replace(problem, unbounded=owners, pooled=self.pool.unbounded[0])
+
+    def without_others(self, agreement: Agreement, stay: Int[np.ndarray, " stay"]) -> "World | None":
+        """The same world for some of its owners, in the order of `agreement`: ψ is on their records. None without a best model.
+
+        stay: their indices among the owners.
+        """
+        if self.bundle is None:  # all hold the pool, whoever they are
+            return replace(self, pool=self.pool.under(agreement))
+        bundles, records = bundles_of(agreement), np.asarray(agreement.records, dtype=np.float64)
+        members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
+        if self.held:
+            parts = [Records.concatenate([self.held[stay[i]] for i in one]) for one in members]
+        else:
+            parts = [self.parts[self.bundle[stay[one[0]]] % len(self.parts)] for one in members]
+        shares = [records[one].sum() / part.total for one, part in zip(members, parts, strict=True)]
+        whole = Records.concatenate(
+            [replace(part, weight=t * part.weight) for t, part in zip(shares, parts, strict=True)]
+        )
+        pool = replace(self.pool.under(agreement), known_optimum=None)
+        pool = replace(pool, unbounded=(whole,) * len(pool.unbounded))
+        optimum = best_on(pool, whole, self.pool.optimum.theta, 1e-8)
+        if optimum is None or optimum.value <= 0:
+            return None
+        pool = replace(pool, known_optimum=optimum)
+        return World(pool, self.seed, tuple(parts), bundles.of_owner, self.apart, self.heterogeneity)
 
     def dealt(self) -> "World":
         """The same pool, allocated to the owners at random without replacement."""

@@ -60,7 +60,10 @@ def laplace_multiplier(answers: int, epsilon: float, delta: float) -> float:
         safe, low = low, low / 1.3
     while safe / low > 1 + 1e-4:
         middle = float(np.sqrt(safe * low))
-        safe, low = (middle, low) if private(middle) else (safe, middle)
+        if private(middle):
+            safe = middle
+        else:
+            low = middle
     return float(safe)
 
 

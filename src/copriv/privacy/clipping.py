@@ -129,7 +129,7 @@ def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
 def bound_on_moments(feature_bound: float, intercept: bool) -> float:
     """M: bound on the L1 norm of a unit's second moments, without the constant 1 of an intercept."""
     B = feature_bound
-    return B * B + 2.0 * B if intercept else B * B
+    return B * B + 2.0 * B * intercept
 
 
 def multiplicity(n_parameters: int) -> Float[Array, " moments"]:

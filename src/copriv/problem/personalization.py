@@ -198,8 +198,10 @@ class Home:
     @cached_property
     def candidates(self) -> tuple[tuple[float, bool], ...]:
         """(k, own level): from what is most the owner's to what is most the common model's."""
-        free = COUNTS[1:-1] if self.intercept and len(self.centre) > 1 else ()
-        return (*((k, False) for k in COUNTS), *((k, True) for k in free))
+        made = [(k, False) for k in COUNTS]
+        if self.intercept and len(self.centre) > 1:
+            made += [(k, True) for k in COUNTS[1:-1]]
+        return tuple(made)
 
     def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
@@ -221,9 +223,11 @@ class Home:
         """
         if np.isinf(count) and not own_level:
             return self.centre
-        n = own.total
+        metric = self.metric
+        if own_level:
+            metric = self._without_level
         # k = 0 keeps a trace of the prior: what neither rows nor g determine stays as it came.
-        pull = max(count, 1e-6) / n * self._unit(own) * (self._without_level if own_level else self.metric)
+        pull = max(count, 1e-6) / own.total * self._unit(own) * metric
         if isinstance(self.loss, Squared):
             return self._at_once(own, pull)
         if is_linear(self.loss):
@@ -241,7 +245,9 @@ class Home:
         Where a kink gives it none, 1 over the targets' range: what a kink is worth when it is spread over that.
         """
         bend = getattr(self.loss, "curvature", np.inf)
-        return float(bend) if np.isfinite(bend) else 1.0 / max(float(np.ptp(own.target)), 1e-9)
+        if np.isfinite(bend):
+            return float(bend)
+        return 1.0 / max(float(np.ptp(own.target)), 1e-9)
 
     def cross_validated(
         self, own: Records, candidates: Sequence[tuple[float, bool]], rng: np.random.Generator

@@ -134,9 +134,8 @@ def _of_several(totals: Totals | RunTotals, runs: Sequence[dict[str, Any]]) -> d
 
     records: the most that these runs' agreements say one person may have; 2, as an example, where one does not say.
     """
-    agreed = [
-        run["agreement"]["unit_records"] for run in runs if run["agreement"] and run["agreement"]["unit"] == "record"
-    ]
+    known = [run["agreement"] for run in runs if run["agreement"] is not None]
+    agreed = [terms["unit_records"] for terms in known if terms["unit"] == "record"]
     if not agreed:
         return None
     said = None not in agreed

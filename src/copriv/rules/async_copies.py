@@ -105,7 +105,9 @@ class AsyncCopies:
     def _share(self, state: _State, participant: Who) -> Float[Array, " runs"]:
         """The participant's share of the answers in each run: as agreed, or as realised once `strays` holds."""
         N, run = len(self.weights), np.arange(len(participant))
-        π = np.full(len(run), 1.0 / N) if self.shares is None else self.shares[participant]
+        π = np.full(len(run), 1.0 / N)
+        if self.shares is not None:
+            π = self.shares[participant]
         # The agreed shares count for two answers an owner, once realised ones do.
         prior, before = 2.0 * N, state.heard[run, participant]
         state.surprise += np.log((prior * π + before) / ((prior + state.k) * π))
@@ -175,7 +177,9 @@ def a_theorem_2(setting: Setting, quantity: Quantity = "squared parameter error"
         total = 1.0 + N * float(s.numbers @ (1.0 + ν / C) ** 2)
         square = N * α * (C / σ) ** 2 * total
         error = square + 2.0 * N**2 * α * (C / σ) ** 2 * math.sqrt(N + 1.0) / _gap(N) * math.sqrt(total)
-        return error if quantity == "squared parameter error" else C * math.sqrt(error)
+        if quantity == "cost":
+            return C * math.sqrt(error)
+        return error
 
     published = 2.0 * math.sqrt(2.0) * s.gradient_bound * T / (s.total_records * s.epsilon)
     one_coordinate = f"{why}; noise of one coordinate (erratum 4)"

@@ -90,18 +90,14 @@ class AsyncMemory:
         return state.theta
 
 
-def _rounds(answers: int) -> InRounds:
-    """N·α_k at the end of each round r, k = rN, in units of Nα."""
-    return InRounds(1.0 / (1.0 + np.arange(1.0, answers + 1)))
-
-
 class _A2(Rule):
     name = "A2"
     several_at_once = True
     step = "alpha"
     ways = (
         Way("A2", "A2", together=False, turns=lambda weights: AsyncMemory(PLAIN, 1.0, weights)),
-        Way("A2 rounds", "A2", together=False, rounds=_rounds, one_by_one=True),
+        # N·α_k at the end of each round r, k = rN, in units of Nα.
+        Way("A2 rounds", "A2", False, lambda m: InRounds(1.0 / (1.0 + np.arange(1.0, m + 1))), one_by_one=True),
     )
 
     def update(

@@ -153,7 +153,10 @@ def checked_bound(
     """A bound with its conditions, each with whether it holds, in words; a caveat keeps it from being used here."""
     failing = [text for holds, text in needs if not holds]
     text = ", ".join(text for _, text in needs)
-    text += f" (not so here: {', '.join(failing)})" if failing else " (so here)"
+    if failing:
+        text += f" (not so here: {', '.join(failing)})"
+    else:
+        text += " (so here)"
     if caveat is not None:
         text += f"; {caveat}"
     return Bound(source, quantity, float(value), text, caveat is None and not failing)

@@ -127,7 +127,9 @@ class SolveStatistics(_Averaged):
         return super().step(state, participant, answer)
 
     def _length(self, n_parameters: int) -> int:
-        return n_parameters + (0 if self.moments_scale is None else n_parameters * (n_parameters + 1) // 2)
+        if self.moments_scale is None:
+            return n_parameters
+        return n_parameters + n_parameters * (n_parameters + 1) // 2
 
     def _moved(self, state: _State, mean: Float[Array, "runs answer"], heard: Float[Array, " runs"]) -> Points:
         p, g = state.start.shape[1], self.descent.regularizer

@@ -42,8 +42,7 @@ class Aggregation:
     @property
     def shares(self) -> Float[Array, " owners"]:
         """w_i/w_G; 0 where nobody has any weight."""
-        total = self.weights.sum()
-        return np.asarray(self.weights / total if total > 0 else self.weights)
+        return np.asarray(self.weights / (self.weights.sum() or 1.0))
 
     def vector(self, answers: Float[Array, "owners answer"]) -> Float[Array, " answer"]:
         """The vector, from one answer of each owner."""
@@ -221,7 +220,7 @@ class Rule(ABC):
 
     def way(self, terms: Terms) -> Way | None:
         """The way that is agreed; None where it cannot be planned."""
-        return self.ways[0] if self.ways else None
+        return next(iter(self.ways), None)
 
     def recursion(self, agreed: AgreedTerms) -> Recursion | None:
         """Its linear recursion, which exact forecasts follow; None: forecasts are simulated."""

@@ -66,7 +66,9 @@ def own_learners(
     elif budget == "split":
         scales = scales * max(N - 1, 1)
     made = []
-    for j in range(N) if owners is None else owners:
+    if owners is None:
+        owners = range(N)
+    for j in owners:
         if answers is not None and isinstance(mechanism, OneAnswer):
             exact = mechanism.exact(agreed, agreed.owner[j], problem.owners[j], problem.common)
             mine = np.tile(exact, (chosen.runs, 1))

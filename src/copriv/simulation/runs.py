@@ -58,7 +58,9 @@ class Options:
 
     def seed_of(self, agreement: Agreement) -> int:
         """The seed, which is the agreement's where none is given."""
-        return agreement.agreement.seed if self.seed is None else self.seed
+        if self.seed is None:
+            return agreement.agreement.seed
+        return self.seed
 
     def streams(self, agreement: Agreement) -> list[Any]:
         """Seed sequences of each run: of its schedule and of its noise."""
@@ -97,7 +99,7 @@ def play(problem: Problem, scales: Float[Array, " owners"], options: Options, st
         shares=None if options.schedule is None else shares_of(options.schedule, len(participants.members)),
         feature_bound=problem.feature_bound,
     )
-    turns = _one_answer_each if agreement.one_answer else _many_answers
+    turns = {True: _one_answer_each, False: _many_answers}[agreement.one_answer]
     participant, events, answer, share_clipped = turns(problem, participants, scales, options, streams)
     first, queries = int(agreement.synchronous and not agreement.one_answer), len(participant)
     recorded = _recorded(options.record_at, first, first + queries)
@@ -122,7 +124,9 @@ def _many_answers(
     problem: Problem, participants: Participants, scales: Array, options: Options, streams: Sequence[Any]
 ) -> Turns:
     agreement, mechanism = problem.agreement, problem.agreement.mechanism
-    bound = np.inf if agreement.model.gradient_bound_assumed else agreement.gradient_bound
+    bound = agreement.gradient_bound
+    if agreement.model.gradient_bound_assumed:
+        bound = np.inf
     gradients = batched_gradients(
         problem.loss, _records(problem, participants), bound, options.threads, mechanism.order(agreement)
     )
@@ -180,7 +184,7 @@ def _one_answer_each(
     if options.noise is not None or options.starts is not None or options.schedule is not None:
         raise UsageError("simulate: noise, starts and schedule replace those of many answers; this mechanism has one")
     N = len(participants.members)
-    given = one_answers(problem, [s[1] for s in streams], scales) if options.given is None else options.given
+    given = options.given or one_answers(problem, [s[1] for s in streams], scales)
 
     def answer(k: int, who: Int[np.ndarray, " runs"], theta: Float[Array, "runs p"]) -> Float[Array, "runs answer"]:
         return np.stack([given[i][r] for r, i in enumerate(who)])

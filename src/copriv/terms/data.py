@@ -84,8 +84,11 @@ class DataTerms(TermsTable):
         if not isinstance(value, dict):
             return value
         # What categories mean has changed since 0.1.0: `ordered` stands in the fingerprint of all that have any.
-        ordered = {"ordered": ()} if value.get("categories") is not None else {}
-        return {**({"dataset": "table"} if "features" in value else {}), **ordered, **value}
+        if value.get("categories") is not None:
+            value = {"ordered": (), **value}
+        if "features" in value:
+            value = {"dataset": "table", **value}
+        return value
 
     @model_validator(mode="after")
     def _width_of_something(self) -> "DataTerms":

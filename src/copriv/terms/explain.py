@@ -111,7 +111,7 @@ def _problem(
     rules = list(dict.fromkeys(_rule(error) for error in errors))
     literals = [rule for rule in rules if rule.startswith(("must be one of", 'must be "'))]
     others = [rule for rule in rules if rule not in literals]
-    said = others[0] if others else literals[0]
+    said = (others or literals)[0]
     if others and literals:
         said += f", or {literals[0].removeprefix('must be ')}"
     given = "" if said == "must not be empty" else f", not {printable(repr(first['input']), 60)}"
@@ -142,11 +142,15 @@ def _rule(error: Mapping[str, Any]) -> str:
     if kind == "literal_error":
         known = [part.strip().strip("'") for part in limits["expected"].replace(" or ", ", ").split(",")]
         quoted = [f'"{name}"' for name in known]
-        return f"must be {quoted[0]}" if len(quoted) == 1 else f"must be one of {', '.join(quoted)}"
+        if len(quoted) == 1:
+            return f"must be {quoted[0]}"
+        return f"must be one of {', '.join(quoted)}"
     least = limits.get("ge") if isinstance(error["input"], int | float) else None
     if least is not None and error["input"] <= 0 < least < 1:  # a least number that is there for rounding
         return "must be greater than 0"
-    return _RULES[kind].format(**limits) if kind in _RULES else f"cannot be read ({error['msg']})"
+    if kind not in _RULES:
+        return f"cannot be read ({error['msg']})"
+    return _RULES[kind].format(**limits)
 
 
 def _owner(place: tuple[str | int, ...], document: Any) -> str | None:
@@ -162,8 +166,8 @@ def _owner(place: tuple[str | int, ...], document: Any) -> str | None:
 
 def _key(place: tuple[str | int, ...]) -> tuple[str, str]:
     """Table and key, without the owner's number."""
-    named = [str(part) for part in place if not isinstance(part, int)]
-    return named[0], named[1] if len(named) > 1 else ""
+    table, key, *_ = (*(str(part) for part in place if not isinstance(part, int)), "")
+    return table, key
 
 
 def _remedy(place: tuple[str | int, ...]) -> str:

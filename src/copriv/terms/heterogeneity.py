@@ -51,7 +51,9 @@ class Heterogeneity(Shown):
         if len(given) != 2:
             raise InvalidInput(f"heterogeneity: a number, or a range of two, not {len(given)} numbers")
         low, high = float(given[0]), float(given[1])
-        middle = float(np.sqrt(low * high)) if low > 0 else 0.5 * (low + high)
+        middle = 0.5 * (low + high)
+        if low > 0:
+            middle = float(np.sqrt(low * high))
         return cls(middle, low, high, "stated")
 
     @property
@@ -63,8 +65,13 @@ class Heterogeneity(Shown):
         """u that is not exceeded with this probability: 5 % at low, 50 % at value, 95 % at high."""
         z = float(ndtri(probability) / ndtri(0.95))
         low, middle, high = (max(u, LEAST) for u in (self.low, self.value, self.high))
-        found = middle * (high / middle) ** z if z > 0 else middle * (low / middle) ** -z
-        return 0.0 if found <= LEAST else found
+        end = low
+        if z > 0:
+            end = high
+        found = float(middle * (end / middle) ** abs(z))
+        if found <= LEAST:
+            return 0.0
+        return found
 
 
 UNKNOWN = Heterogeneity(0.02, 0.0, 1.0, "not stated")

@@ -34,8 +34,9 @@ class Terms(TermsTable):
     @model_validator(mode="before")
     @classmethod
     def _planned_horizon(cls, given: Any) -> Any:
-        planned = isinstance(given, dict) and given.get("rule") == "auto"
-        return {"horizon": PLANNED_HORIZON, **given} if planned else given
+        if isinstance(given, dict) and given.get("rule") == "auto":
+            return {"horizon": PLANNED_HORIZON, **given}
+        return given
 
     @field_validator("worthwhile", mode="before")
     @classmethod
@@ -43,9 +44,12 @@ class Terms(TermsTable):
         if not isinstance(value, str):
             return value
         try:
-            return float(value.removesuffix("%")) / 100.0 if value.endswith("%") else float(value)
+            share = float(value.removesuffix("%"))
         except ValueError:
             raise ValueError('must be a share below 1, such as 0.005 or "0.5%"') from None
+        if value.endswith("%"):
+            share /= 100.0
+        return share
 
     name: str = "consortium"
     rule: str

@@ -40,6 +40,7 @@ class OwnerTerms(TermsTable):
     unit: str | None = None
     """The column that names the person; without it, each record is its own unit."""
     unit_records: Count | None = None
+    """Most records of one person: without `unit`, as said and not enforced; reports say what k records mean."""
     weight: NonNegative | None = None
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
@@ -102,8 +103,9 @@ class AgreedTerms(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "AgreedTerms":
-        twice = _name_of_two_owners(self.owner_tables)
-        wrong = [] if twice is None else [f"owner.name: {twice!r} stands twice; every owner needs a name of its own"]
+        twice, wrong = _name_of_two_owners(self.owner_tables), []
+        if twice is not None:
+            wrong.append(f"owner.name: {twice!r} stands twice; every owner needs a name of its own")
         if self.n_owners > 1_000_000:
             wrong.append(f"owner.count: {self.n_owners:,} owners in all; an agreement has at most 1,000,000")
         given = [owner.weight is not None for owner in self.owner_tables]
@@ -168,8 +170,9 @@ class AgreedTerms(BaseModel):
     def participants_in_groups_of(self, size: int | str | None) -> int:
         """How many there are with such a `group_size`; "auto" counts as none."""
         ungrouped = sum(table.number for table in self.owner_tables if not table.group)
-        named = len({table.group for table in self.owner_tables if table.group})
-        return named + (-(-ungrouped // size) if isinstance(size, int) else ungrouped)
+        if isinstance(size, int):
+            ungrouped = -(-ungrouped // size)
+        return ungrouped + len({table.group for table in self.owner_tables if table.group})
 
     def by_owner(self, values: Sequence[float] | Array) -> Array:
         """One number an owner from one a table."""
@@ -205,7 +208,9 @@ class AgreedTerms(BaseModel):
     def weights(self) -> Array:
         """Weight of each owner's answer: n_i/n, or the agreed one; they add up to 1."""
         given = [table.weight for table in self.owner_tables]
-        weight = self.records if given[0] is None else self.by_owner([w or 0.0 for w in given])
+        weight = self.records
+        if given[0] is not None:
+            weight = self.by_owner([w or 0.0 for w in given])
         normalised: Array = weight / weight.sum()
         return normalised
 
@@ -237,7 +242,7 @@ def _name_of_two_owners(tables: tuple[OwnerTerms, ...]) -> str | None:
     if len(set(names)) < len(names):
         return next(name for name in sorted(names) if names.count(name) > 1)
     several = {table.name: table.number for table in tables if table.count is not None}
-    for name in names if several else ():
+    for name in names:
         start, _, number = name.rpartition(" ")
         written_so = number.isdecimal() and number == str(int(number))
         if name not in several and written_so and 1 <= int(number) <= several.get(start, 0):

@@ -229,7 +229,7 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
             "value": question.target,
             "epsilon": {name: members.epsilon_for(question.target / factor) for name, factor in spread.items()},
         },
-        "public_rows": question.agreement.data.public_count,
+        "public_rows": made.document["public_rows"],
         "unlike": [seat.terms["name"] for seat in joined if seat.unlike],
     }
 

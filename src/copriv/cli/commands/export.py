@@ -13,7 +13,8 @@ from copriv.errors import UsageError
 def command(
     model: ModelFile,
     skops: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A scikit-learn estimator, by skops: runs no code when read.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A scikit-learn pipeline for tables, by skops: runs no code when read."),
     ] = None,
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="The same for any language, by ONNX.")] = None,
     mlflow: Annotated[
@@ -26,7 +27,7 @@ def command(
     unfinished: Unfinished = False,
 ) -> None:
     """Write a run's model for scikit-learn (skops) or ONNX, or log the run with MLflow."""
-    from copriv.network.exports import log_to_mlflow, save_onnx
+    from copriv.network.exports import log_to_mlflow, save_onnx, save_skops
     from copriv.network.model import Model
 
     if skops is None and onnx is None and mlflow is None:
@@ -46,7 +47,7 @@ def command(
             file.touch()
             file.chmod(0o600)  # before there is anything in it
     if skops is not None:
-        loaded.save_skops(skops)
+        save_skops(loaded, skops)
         tell(f"Wrote {skops}")
     if onnx is not None:
         save_onnx(loaded, onnx)

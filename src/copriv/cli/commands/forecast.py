@@ -1,6 +1,7 @@
 """`copriv forecast AGREEMENT`: what a consortium will cost and for whom it pays, from public rows alone."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from copriv.agreement import Agreement
 from copriv.cli.commands.options import AgreementFile, AsJson, PublicRuns, out_folder
-from copriv.cli.show.console import answer, progress
+from copriv.cli.show.console import answer, columns, progress
 from copriv.cli.show.forecast import lines
 from copriv.cli.show.output import forecast_files, keep
 from copriv.display.forecast import details
@@ -17,6 +18,8 @@ from copriv.errors import UsageError
 from copriv.forecast import forecast
 from copriv.forecast.what_if import reach
 from copriv.forecast.what_if import without as without_owners
+from copriv.formatting.cards import Table
+from copriv.formatting.numbers import listed
 
 _STAGES = (
     "planning the best terms", "planning what is left open", "running the agreed terms", "running the best ones",
@@ -53,10 +56,11 @@ def command(
 ) -> None:
     """What an agreement will cost, what the best terms would, and for whom joining pays: no private record is read."""
     terms, wanted = Agreement.load(agreement), None if target is None else ratio(target)
-    unknown = sorted(set(without or ()) - set(terms.owner_names))
+    known = [table.name for table in terms.owner_tables]
+    unknown = sorted(set(without or ()) - set(known))
     if unknown:
-        raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(terms.owner_names[:12])}")
-    if without and len(set(without)) == terms.n_owners:
+        raise UsageError(f"--without: no owner is called {unknown[0]!r}; they are {', '.join(known[:12])}")
+    if without and len(set(without)) == len(known):
         raise UsageError("--without: nobody would be left; leave at least one owner in")
     with progress(_STAGES[0]) as report:
         outlook = forecast(
@@ -64,18 +68,25 @@ def command(
             progress=lambda done, total: report(done, total, _STAGES[done]),
         )  # fmt: skip
     asked: list[str] = []
+    headline: list[str] = []
     added: dict[str, Any] = {}
+    shown = outlook
     if wanted is not None:
         found = reach(outlook, wanted)
         added["target"] = found.to_dict()
         asked += about_target(outlook, found)
     if without:
-        left = without_owners(outlook, without)
+        with progress(f"without {listed(without)}"):
+            left = without_owners(outlook, without)
         added["without"] = left.to_dict()
-        asked += about_without(outlook, left)
+        headline, shown = about_without(outlook, left), left.others or outlook
     document = outlook.to_json(**added)
     keep(directory, lambda: forecast_files(outlook, document, f"copriv forecast {agreement.name}"))
-    answer(as_json, document, [*details(outlook), *asked] if everything else lines(outlook, asked))
+    if everything:
+        told: Sequence[str | Table] = [*details(outlook), *asked, *headline]
+    else:
+        told = lines(shown, asked, headline, columns())
+    answer(as_json, document, told)
 
 
 def ratio(text: str) -> float:

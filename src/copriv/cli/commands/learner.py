@@ -53,7 +53,7 @@ def command(
     model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the model goes; the store's name + .json.")
     ] = None,
-    skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn estimator, by skops.")] = None,
+    skops: Annotated[Path | None, typer.Option(metavar="FILE", help="Also a scikit-learn pipeline, by skops.")] = None,
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append events there as JSON lines; -: stderr.")
     ] = None,
@@ -72,6 +72,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Wait for owners, conduct the run, write the model. A run that was stopped or killed goes on with --resume."""
+    from copriv.network.exports import need_skops, save_skops
     from copriv.network.grpc_transport import GrpcListener
     from copriv.network.learner import Learner
     from copriv.network.run_state import Conductor
@@ -90,6 +91,8 @@ def command(
     # What is found out at the end would be found out after the owners' budgets are spent.
     for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
         check_target(option, file, agreement, store)
+    if skops is not None:
+        need_skops()
     terms, own = Agreement.load(agreement), party_keys(keys, "learner")
     conduct = Conduct(
         cast(Any, talk), at_once, deadline, begin=cast(Any, begin), stragglers=cast(Any, stragglers), patience=patience
@@ -111,7 +114,7 @@ def command(
         written = _model_of(run, path)
         if written is not None and (rows is None or forecast_runs == 0 or written.record["forecast"]):
             if skops is not None and not skops.exists():
-                written.save_skops(skops)
+                save_skops(written, skops)
             how = f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
             answer(as_json, written.to_json(), [*went(written.record), how])
             return
@@ -128,7 +131,7 @@ def command(
                 result = conductor.signed_model(dictionary, *_compared(conductor, rows, strata, forecast_runs))
             _write(result, path, store)
         if skops is not None and result.finished_run:
-            result.save_skops(skops)
+            save_skops(result, skops)
     finally:
         run.close()
         if is_new and not listened:

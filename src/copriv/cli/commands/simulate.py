@@ -29,7 +29,7 @@ def command(
         bool | None,
         typer.Option(
             "--own-records/--no-own-records",
-            help="Judge each model on records that each owner holds out. Default: where the agreement's goal asks that.",
+            help="Judge models on each owner's own records, held out in turn. Default: where the agreement's goal asks for it.",
             envvar="COPRIV_OWN_RECORDS",
         ),
     ] = None,
@@ -41,7 +41,7 @@ def command(
         problem = Problem.load(Agreement.load(agreement))
     planned = None
     if leaves_open(problem.terms):
-        log('still "auto": planning on the public rows')
+        log('still "auto": planning on the public rows, which anybody may read')
         seen = problem if problem.terms.data.strata is None else Problem.load_public(problem.terms)
         with progress("planning"):
             choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known

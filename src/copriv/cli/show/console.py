@@ -39,6 +39,12 @@ def out() -> Console:
     return console
 
 
+def columns() -> int:
+    """Columns of the terminal; 80 where nobody looks."""
+    console = Console()
+    return console.width if console.is_terminal else 80
+
+
 def aside(soft_wrap: bool = True) -> Console:
     """What goes on beside the result: standard error. soft_wrap: long lines are left to the terminal, tables are not."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=soft_wrap)

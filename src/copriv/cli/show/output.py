@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from copriv.cli.show.console import log
+from copriv.display.forecast import hardly_changes
 from copriv.errors import CoprivError
 from copriv.forecast import Forecast
-from copriv.formatting.sanitize import reason
+from copriv.formatting.sanitize import cell, reason
 from copriv.simulation import NOT_FOR_RELEASE, Simulation
 
 
@@ -19,6 +20,23 @@ def series_csv(simulation: Simulation) -> str:
     """k, p25, median, p75, mean: one line for each recorded iteration, every digit kept; and what kind of numbers it is."""
     columns = simulation.to_frame("series", backend="pyarrow").to_pydict()
     return csv_text({**columns, "release": [NOT_FOR_RELEASE] * len(columns["k"])})
+
+
+def forecast_csv(outlook: Forecast) -> str:
+    """Both curves, and then for each owner and model what it costs on its own records, with the verdict about these."""
+    curves = outlook.to_frame("curves", backend="pyarrow").to_pydict()
+    names = (*curves, "owner", "verdict", "probability")
+    rows = [(*row, "", "", "") for row in zip(*curves.values(), strict=True)]
+    for owner in outlook.owners:
+        own = owner.own
+        for model, median, (low, high) in (
+            ("alone", own.alone, own.alone_band),
+            ("common", own.together, own.together_band),
+            ("personalized", own.personalized, own.personalized_band),
+        ):
+            of_owner = cell(owner.called), owner.on_own.answer, owner.on_own.probability
+            rows.append((model, "", "", median, low, high, *of_owner))
+    return csv_text(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
@@ -94,15 +112,18 @@ def simulation_files(simulation: Simulation, document: str, made_by: str) -> dic
 
 def forecast_files(outlook: Forecast, document: str, made_by: str) -> dict[str, bytes]:
     """The files of a forecast; `document` is its JSON, `made_by` the command that the pictures name."""
-    from copriv.pictures.forecast import break_even, by_heterogeneity, curves
+    from copriv.pictures.forecast import break_even, by_heterogeneity, curves, on_own_records
     from copriv.pictures.style import png
 
-    unlike = {"unlike-owners.png": png(by_heterogeneity(outlook), made_by)} if outlook.at_heterogeneity else {}
+    unlike = {}
+    if not hardly_changes(outlook.at_heterogeneity):
+        unlike["unlike-owners.png"] = png(by_heterogeneity(outlook), made_by)
     return {
         "forecast.json": document.encode() + b"\n",
-        "forecast.csv": csv_text(outlook.to_frame("curves", backend="pyarrow").to_pydict()).encode(),
+        "forecast.csv": forecast_csv(outlook).encode(),
         "forecast-curve.png": png(curves(outlook), made_by),
         "break-even.png": png(break_even(outlook), made_by),
+        "own-records.png": png(on_own_records(outlook), made_by),
         "agreed.toml": outlook.agreed.agreement.to_toml().encode(),
         "recommended.toml": outlook.recommended.agreement.to_toml().encode(),
         **unlike,

@@ -237,7 +237,7 @@ class _Steps:
             self._say(
                 f"   Then somebody with {rows:,} rows has {rows:,} times the epsilon below: choose it with that in mind."
             )
-            return {}
+            return {"unit_records": rows}
         self._say("   The numbers of records below are then numbers of persons.")
         return {"unit": column, "unit_records": rows}
 

@@ -158,7 +158,7 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
     except FileExistsError:
         raise _there(path) from None
     except OSError as error:
-        raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror})") from None
+        raise LedgerFailed(f"{path}: no ledger can be made there ({error.strerror}); choose another place") from None
     finally:
         with suppress(OSError):
             made.unlink(missing_ok=True)

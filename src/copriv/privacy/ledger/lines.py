@@ -86,7 +86,8 @@ class Line(Entry):
         """Raise LedgerDamaged where this is not what was written after a line of hash `head`."""
         if self.hash != self.chained(head):
             raise LedgerDamaged(
-                f"ledger: line {self.number} does not continue the chain: it, or a line before it, was changed"
+                f"ledger: line {self.number} does not continue the chain: it, or a line before it, was changed; restore the "
+                "newest copy"
             )
 
     def to_bytes(self) -> bytes:

@@ -13,13 +13,20 @@ function among(value) {
   return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(value) ? `\u2068${value}\u2069` : value;
 }
 
-/** The text of a key such as "join.title", with {names} filled in. A key that is missing shows itself. */
+/**
+ * The text of a key such as "join.title", with {names} filled in; {number|answer|answers} is "1 answer" or "5 answers".
+ * A key that is missing shows itself.
+ */
 export function t(key, values = {}) {
   const [part, ...rest] = key.split(".");
   const name = rest.join(".");
   // Own keys only: a file may call a kind of line "constructor", which every object has.
   const text = Object.hasOwn(entries, part) && Object.hasOwn(entries[part], name) ? entries[part][name] : key;
-  return text.replace(/\{(\w+)\}/g, (whole, blank) => (Object.hasOwn(values, blank) ? among(String(values[blank])) : whole));
+  return text.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, blank, one, many) => {
+    if (!Object.hasOwn(values, blank)) return whole;
+    const value = among(String(values[blank]));
+    return one === undefined ? value : `${value} ${value === "1" ? one : many}`;
+  });
 }
 
 const LONG = 1e15; // with more digits than anybody reads

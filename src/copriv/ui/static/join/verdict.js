@@ -63,7 +63,8 @@ export function showAsking() {
 /** How far organisations are taken to differ, and who says so. */
 function heterogeneity({ value, low, high, source }) {
   if (source === "stated" && high === 0) return t("join.alike");
-  return t(source === "stated" ? "join.differ.stated" : "join.differ", { value: percent(value), low: percent(low), high: percent(high) });
+  const sayer = ["stated", "strata", "answers"].includes(source) ? `join.differ.${source}` : "join.differ";
+  return t(sayer, { value: percent(value), low: percent(low), high: percent(high) });
 }
 
 /** Public rows that are no random sample, by the level in which that shows most: the first one. */
