@@ -152,7 +152,8 @@ def _targets(every: list[Row], published: Peers) -> list[str]:
     refused = sum(len(row["refused"]) for row in rows)
     if rows:
         tables = len({row["table"] for row in rows})
-        line(f"no refusals in {FITS:,} fits of 20 tables", "0", f"{refused:,} of {fits:,} of {tables}", not refused)
+        words = f"{refused:,} of {fits:,} of {tables}"
+        line(f"no refusals in {FITS:,} fits of 20 tables", "0", words, not refused, fits >= FITS and tables >= 20)
     for row in every:
         if "speed" in row:
             unit = " times" if "over" in row["cell"] else " s"
