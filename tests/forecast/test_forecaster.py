@@ -19,6 +19,9 @@ from copriv.simulation import simulate
 # What scripts rely on (the forecast's JSON contract), and what was added to it since.
 TOP = {"schema", "agreed", "recommended", "public_only", "bounds", "owners"}
 ADDED = {
+    "assumption",
+    "public_mix",
+    "public_rows",
     "goal",
     "optimum",
     "worthwhile",

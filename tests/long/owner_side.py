@@ -97,13 +97,16 @@ class OwnerSide:
 
         self._listening = asyncio.ensure_future(listening())
         at = await address
-        dialer: Any = memory.dialer(NAME) if self._kind == "memory" else GrpcDialer(at, certified()[NAME])
-        agent = OwnerAgent(
-            agreed(), NAME, records(0, 60), Squared(), self._file, dialer, keys=certified()[NAME],
+        self._dialer: Any = memory.dialer(NAME) if self._kind == "memory" else GrpcDialer(at, certified()[NAME])
+        self._restarts = 0
+        self._serving = asyncio.ensure_future(self._agent().serve())
+
+    def _agent(self) -> OwnerAgent:
+        """What a command that is started makes: an agent answers nothing more once it signed how many answers it gave."""
+        return OwnerAgent(
+            agreed(), NAME, records(0, 60), Squared(), self._file, self._dialer, keys=certified()[NAME],
             patience=Patience(first=1e-4, longest=1e-4, give_up=1e9), times=ReleaseTime(1e-9),
         )  # fmt: skip
-        self._agent, self._restarts = agent, 0
-        self._serving = asyncio.ensure_future(agent.serve())
 
     async def _end(self) -> None:
         if self._ended:
@@ -174,10 +177,12 @@ class OwnerSide:
         if self._link is not None:
             await self._link.close()
             self._link = None
+        # A process that begins anew does not know at which head an answer was given, as the page on security says.
+        self._given = {identity: (*known[:3], None) for identity, known in self._given.items()}
         if self._restarts > RESTARTS:
             await self._end()
         else:
-            self._serving = asyncio.ensure_future(self._agent.serve())
+            self._serving = asyncio.ensure_future(self._agent().serve())
 
     async def _dialled_or_ended(self) -> Link | None:
         dialled = asyncio.ensure_future(self._dialled())
@@ -301,7 +306,7 @@ class OwnerSide:
         if not _verified(certified()[NAME].certificate, answer.signature, asked):
             raise Finding("the owner's signature does not hold")
         said = query.theta.tobytes(), answer.gradient.tobytes(), self._run, query.head
-        if known is not None and known != said:
+        if known is not None and known not in (said, (*said[:3], None)):
             raise Finding(f"another answer to {query}")
         if (answer.identity, answer.owner) != (query.identity, NAME) or not np.isfinite(answer.gradient).all():
             raise Finding(f"the answer {answer} is to another query")
@@ -321,7 +326,7 @@ class OwnerSide:
             return False
         known = self._given.get(query.identity)
         if known is not None:
-            return known_too and (known[0], known[2], known[3]) == (θ.tobytes(), self._run, query.head)
+            return known_too and (known[0], known[2]) == (θ.tobytes(), self._run) and known[3] in (query.head, None)
         run = self._file.totals.runs.get(self._run)
         charged = 0 if run is None else run.charged
         return charged < agreed().answers or (known_too and charged == agreed().answers)

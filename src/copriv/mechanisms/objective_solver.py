@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import lu_factor, lu_solve
 
 from copriv.errors import AgreementError, InvalidInput, NotCertified
 from copriv.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
@@ -231,6 +230,8 @@ class Prepared:
 
     def factored(self, theta: Float[Array, " p"]) -> Factors:
         """LU factors of ∇²F at θ, which `minimum` takes for steps that begin near it. Raises LinAlgError."""
+        from scipy.linalg import lu_factor  # here, since every agreement names this mechanism, and few solve it
+
         factors: Factors = lu_factor(self.hessian(theta))
         if not np.diag(factors[0]).all():
             raise np.linalg.LinAlgError("Singular matrix")
@@ -262,6 +263,8 @@ class Prepared:
         A Hessian costs as much as many gradients. Where one is at hand, each serves for as long as a step leaves at most KEPT
         of the gradient; without one each step has its own, and the last ends far below the goal.
         """
+        from scipy.linalg import lu_solve
+
         v, passes, serves = self.gradient(theta, tilt), 1, factors is not None
         while np.linalg.norm(v) > goal:
             if passes > FEW - LINE - 2:

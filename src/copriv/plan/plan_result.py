@@ -119,7 +119,8 @@ class Plan(Shown, Framed):
             choice says so. close: it does not, but for somebody it could be either way.
         """
         if pays is None:
-            pays = self.choice.relative_fitness < min(public_only, alone)
+            # A plan that stays at the public start is no better than it, whatever the last digit says.
+            pays = self.choice.relative_fitness < (1.0 - 1e-9) * min(public_only, alone)
         advice: Advice = "alone"
         if pays:
             advice = "join"

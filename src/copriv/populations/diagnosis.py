@@ -171,10 +171,14 @@ def diagnose(
 
 
 def _informed(sample: PublicSample) -> Float[Array, "p p"]:
-    """A, in the directions in which records bend the fitness more than the regulariser does: answers tell nothing of others."""
+    """A, in the directions in which records bend the fitness more than the regulariser does: answers tell nothing of others.
+
+    All of A where there is no such direction; noise then hides what the answers say, and the intervals show it.
+    """
     a, U = np.linalg.eigh(sample.hessian)
     c = sample.problem.terms.model.regularization
-    return np.asarray((U * np.where(a - c > max(c, 1e-6 * a[-1]), a, 0.0)) @ U.T)
+    told = a - c > max(c, 1e-6 * a[-1])
+    return np.asarray((U * np.where(told, a, 0.0)) @ U.T) if told.any() else sample.hessian
 
 
 def _clipped(
