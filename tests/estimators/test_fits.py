@@ -12,7 +12,8 @@ from sklearn.metrics import get_scorer
 
 from copriv import BudgetRefused, DataError, Forecast, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
-from copriv.estimators.declared import Ranges, terms, without_data
+from copriv.estimators.declared import terms, without_data
+from copriv.estimators.ranges import Ranges
 
 PLENTY = 1e5
 

@@ -3,7 +3,10 @@
 | file          | what it holds                                                          |
 | ------------- | ---------------------------------------------------------------------- |
 | linear        | the two estimators                                                     |
-| declared      | what their parameters declare: ranges of columns, and the agreement    |
+| parameters    | what parameters may be, and refusals by their names                    |
+| ranges        | declared ranges: values to [−1, 1], coefficients back                  |
+| rows          | the private rows before an owner has them: their kinds, and whose      |
+| declared      | the agreement that follows from what is declared                       |
 | in_process    | the run: real owners with real noise, asked one after the other        |
 | shared_ledger | what all fits of an estimator and its clones spent together            |
 

@@ -1,7 +1,4 @@
-"""What an estimator's parameters declare: the scale of columns and target, and the agreement. No private value is used.
-
-`Ranges` scales columns and target from their declared ranges to [−1, 1], and coefficients back. A value outside its range
-counts as the nearest end, and each row is mapped from itself alone.
+"""The agreement that an estimator's parameters declare. No private value is used.
 
 The agreement is planned on public rows. Without them each owner answers once, from zero: with a model of its own, fitted to
 a tilted fitness, or with noisy moments. Which of them, whether with δ, how firmly it is tied to 0 and in which unit columns
@@ -13,16 +10,13 @@ target's range are not.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
-from copriv.errors import AgreementError, InvalidInput
-from copriv.formatting.sanitize import printable
+from copriv.errors import AgreementError
 from copriv.losses import named
 from copriv.mechanisms import OneAnswer
 from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
@@ -31,10 +25,6 @@ from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
-from copriv.types import Array
-
-STANDARD = (-3.0, 3.0)
-"""Range used where nothing is declared and there are no public rows: three standard deviations of standardised columns."""
 
 DROWNED = 0.9
 """An expected gap above this is said in a warning."""
@@ -48,61 +38,6 @@ class UndeclaredWarning(UserWarning):
     >>> warnings.simplefilter("error", UndeclaredWarning)  # bounds are then declared, or there is no fit
     >>> warnings.resetwarnings()
     """
-
-
-@dataclass(frozen=True, eq=False)
-class Ranges:
-    """Map each column from [low, high] to [−1, 1]; without `shift` by a factor only, so that 0 stays 0."""
-
-    low: Float[Array, " columns"]
-    high: Float[Array, " columns"]
-    shift: bool
-
-    @classmethod
-    def declared(cls, name: str, bounds: Any, columns: int, shift: bool) -> "Ranges":
-        """bounds: (low, high), each a number or one a column. Raises InvalidInput."""
-        try:
-            low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (columns,)) for end in bounds)
-        except (TypeError, ValueError):
-            raise InvalidInput(
-                f'{name}: must be "auto" or (low, high), each a number or {columns} numbers, one for each column'
-            ) from None
-        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
-            raise InvalidInput(f"{name}: every low must be finite and at most its high")
-        if max(np.abs(low).max(), np.abs(high).max()) > 1e30:
-            raise InvalidInput(f"{name}: must be within ±1e+30; measure the column in another unit")
-        return cls(low, high, shift)
-
-    @property
-    def centre(self) -> Float[Array, " columns"]:
-        return (self.low + self.high) / 2.0 if self.shift else np.zeros_like(self.low)
-
-    @property
-    def size(self) -> Float[Array, " columns"]:
-        """Divisor of each column; 0 for a constant column."""
-        return (self.high - self.low) / 2.0 if self.shift else np.maximum(np.abs(self.low), np.abs(self.high))
-
-    def inside(self, values: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-        """Values scaled to [−1, 1]; 0 in constant columns."""
-        size = np.where(self.size > 0, self.size, 1.0)
-        scaled = (np.clip(values, self.low, self.high) - self.centre) / size
-        return np.clip(scaled, -1.0, 1.0) * (self.size > 0)
-
-    def coefficients(self, theta: Float[Array, " columns"]) -> tuple[Float[Array, " columns"], float]:
-        """Convert coefficients for columns in [−1, 1] to (coef, intercept) for columns in their own units."""
-        coef = np.where(self.size > 0, theta / np.where(self.size > 0, self.size, 1.0), 0.0)
-        return coef, float(-coef @ self.centre)
-
-
-def number(name: str, value: Any, owner: str | None = None) -> float:
-    """Convert a parameter to a float; where a mapping by owner is allowed, that of `owner`. Raises InvalidInput."""
-    if owner is not None and isinstance(value, dict):
-        if owner not in value:
-            raise InvalidInput(f"{name}: says nothing of owner {owner!r}; give every owner's, or one number for all")
-        value = value[owner]
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise InvalidInput(f"{name}: must be a number, not {printable(repr(value), 60)}")
-    return float(value)
 
 
 def terms(

@@ -7,15 +7,10 @@ which alone reads rows once they are checked; docs/how-to/estimators.md says wha
 """
 
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from copy import copy, deepcopy
 from fractions import Fraction
-from itertools import chain
 from typing import Any, cast
 
-import narwhals.stable.v2 as nw
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
@@ -24,22 +19,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
-from copriv.estimators.declared import (
-    DROWNED,
-    STANDARD,
-    Ranges,
-    UndeclaredWarning,
-    enough,
-    number,
-    planned,
-    terms,
-    without_data,
-)
+from copriv.estimators.declared import DROWNED, UndeclaredWarning, enough, planned, terms, without_data
 from copriv.estimators.in_process import train
+from copriv.estimators.parameters import budget, in_the_callers_words, length, number, strength
+from copriv.estimators.ranges import STANDARD, Ranges
+from copriv.estimators.rows import has_days, repeated, whose_rows, without_values
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
-from copriv.formatting.sanitize import label
 from copriv.losses import named
-from copriv.model.records import Records, labels_of
+from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive
 
@@ -89,23 +76,22 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             public_X, public_y = self._checked(public[0], public[1], reset=False)
         target = self._numbers(y, public_y)
         ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X)
-        whose = _whose(owners, len(X))
+        whose = whose_rows(owners, len(X))
         wanted = terms(
             columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
-            regularization=number("regularization", self.regularization), intercept=bool(self.fit_intercept),
+            regularization=strength(self.regularization), intercept=bool(self.fit_intercept),
             feature_bound=self._feature_bound(),
             owners=[
-                {
-                    "name": name, "records": len(rows), "epsilon": number("epsilon", self.epsilon, name),
-                    "delta": number("delta", self.delta, name),
-                }
+                {"name": name, "records": len(rows), **budget(self.epsilon, self.delta, name)}
                 for name, rows in whose.items()
             ],
         )  # fmt: skip
         stand_in, public_records, scale, gap = None, None, 1.0, None
+        fewest = min(map(len, whose.values()))
         if public_X is None:
-            row_norm = None if self.row_norm is None else positive("row_norm", self.row_norm)
-            settled = without_data(wanted, row_norm)
+            row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
+            with in_the_callers_words(fewest):
+                settled = without_data(wanted, row_norm)
             agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
             if gap > DROWNED:
                 warnings.warn(
@@ -116,13 +102,15 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 )  # fmt: skip
         else:
             public_records = Records.of(ranges.inside(public_X), self._public_numbers(public_y))
-            agreement, stand_in = planned(wanted, public_records)
+            with in_the_callers_words(fewest):
+                agreement, stand_in = planned(wanted, public_records)
         loss = named(agreement.model.loss, agreement.model.threshold)
         x = scale * ranges.inside(X)
         parts = [Records.of(x[rows], target[rows]) for rows in whose.values()]
-        problem = Problem.of(agreement, parts, public=public_records, loss=loss)
+        with in_the_callers_words(fewest):
+            problem = Problem.of(agreement, parts, public=public_records, loss=loss)
         shared = self.shared_ledger
-        if len(parts) > 1 and (again := _repeated(whose, parts)):
+        if len(parts) > 1 and (again := repeated(whose, parts)):
             warnings.warn(
                 f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
                 "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
@@ -137,7 +125,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
         costs = {o.name: (Fraction(o.epsilon), Fraction(o.delta)) for o in problem.agreement.owner}
         ledgers = shared.for_fit(costs, problem.agreement.answers)
-        theta = train(problem.agreement, problem.owners, loss, ledgers)
+        with in_the_callers_words(fewest):
+            theta = train(problem.agreement, problem.owners, loss, ledgers)
         spent = {name: (float(ledger.spent), float(ledger.spent_delta)) for name, ledger in ledgers.items()}
         ε, δ = map(max, zip(*spent.values(), strict=True))
         self.privacy_spent_ = PrivacySpent(ε, δ, spent)
@@ -191,7 +180,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
         """X and y as `_validated`; days and durations are refused."""
-        if _has_days(X) or (self._regressor and _has_days(y)):
+        if has_days(X) or (self._regressor and has_days(y)):
             raise TypeError(
                 "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
                 "all; make them numbers before"
@@ -205,7 +194,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         try:
             return validate_data(self, *given, dtype=np.float64, **how)
         except (TypeError, ValueError) as error:
-            raise type(error)(_without_values(str(error))) from None
+            raise type(error)(without_values(str(error))) from None
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -216,7 +205,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             if self.feature_bound != "auto":
                 raise InvalidInput('feature_bound: must be "auto" or a number above 0')
             return "auto"
-        return positive("feature_bound", self.feature_bound)
+        return length("feature_bound", self.feature_bound)
 
     def _ranges(self, name: str, declared: Any, columns: int, public: Any) -> Ranges:
         shift = bool(self.fit_intercept)
@@ -401,46 +390,3 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
 
     def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
         self.coef_, self.intercept_ = coef[None, :], np.array([intercept + shift])
-
-
-def _has_days(given: Any) -> bool:
-    table = nw.from_native(given, eager_only=True, allow_series=True, pass_through=True)
-    if isinstance(table, nw.DataFrame):
-        return any(kind.is_temporal() for kind in table.schema.values())
-    with suppress(ValueError):  # rows of several lengths, of which scikit-learn says more
-        return np.asarray(given).dtype.kind in "mM"
-    return False
-
-
-def _whose(owners: Any, rows: int) -> Mapping[str, Any]:
-    """The rows of each owner. Who the owners are, and whose row each one is, is public."""
-    if owners is None:
-        return {"owner": np.arange(rows)}
-    given = labels_of("owners", owners)
-    if len(given) != rows:
-        raise InvalidInput(f"owners: needs one label for each of the {rows} rows")
-    labels = np.array([label(one) for one in given])
-    return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
-
-
-def _repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:
-    """The owners whose every row is also another owner's."""
-    rows = [{row.tobytes() for row in np.column_stack([part.features, part.target])} for part in parts]
-    times = Counter(chain.from_iterable(rows))
-    return [name for name, mine in zip(owners, rows, strict=True) if all(times[row] > 1 for row in mine)]
-
-
-def _without_values(message: str) -> str:
-    """A message of scikit-learn or NumPy without the cells that it quotes."""
-    if "Complex data not supported" in message:
-        return "Complex data not supported"
-    if "could not be promoted" in message:
-        return "X: columns of kinds that do not go together, such as days beside numbers; make them numbers before"
-    before, quoted, after = message.partition("array=")
-    if quoted:  # all of X, where it is of one dimension
-        advice = after[after.rindex("Reshape") :] if "Reshape" in after else ""
-        return f"{before.strip().rstrip(':')}. {advice}".rstrip()
-    for start in ("could not convert", "invalid literal", "Unable to convert"):
-        if start in message:
-            return "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
-    return message
