@@ -75,7 +75,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInput("public: must be a pair (X, y)")
             public_X, public_y = self._checked(public[0], public[1], reset=False)
         target = self._numbers(y, public_y)
-        ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X)
+        ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X, getattr(self, "feature_names_in_", None))
         whose = whose_rows(owners, len(X))
         wanted = terms(
             columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
@@ -207,10 +207,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return "auto"
         return length("feature_bound", self.feature_bound)
 
-    def _ranges(self, name: str, declared: Any, columns: int, public: Any) -> Ranges:
+    def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges:
         shift = bool(self.fit_intercept)
         if not isinstance(declared, str):
-            return Ranges.declared(name, declared, columns, shift)
+            return Ranges.declared(name, declared, columns, shift, names)
         if declared != "auto":
             raise InvalidInput(f'{name}: must be "auto" or (low, high)')
         if public is not None:
@@ -234,9 +234,11 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
 
     epsilon, delta: the budget of one fit; a number for all owners, or a dict by owner. delta = 0 is pure ε.
     loss: "squared" or "huber"; threshold: where the Huber loss turns straight, in the target's unit.
-    bounds: (low, high) of the columns, each a number or one a column; values beyond count as the nearer end. Declared,
-        never measured on X; "auto": those of the public rows, else (−3, 3) with an `UndeclaredWarning`.
-    target_bounds: likewise of y.
+    bounds: (low, high) of the columns, each a number or one a column; or a (low, high) for each column, by name
+        ({"age": (18, 90), ...}, where X is a DataFrame) or in order (not for two columns, where ([0, 1], [5, 9]) is two lows
+        and two highs). Values beyond count as the nearer end. Declared, never measured on X; "auto": those of the public
+        rows, else (−3, 3) with an `UndeclaredWarning`.
+    target_bounds: (low, high) of y, likewise.
     feature_bound: the largest ‖x‖₁ of a row whose columns are in [−1, 1]; smaller means less noise, and longer rows
         count for less. "auto": planned on public rows, else the number of columns.
     row_norm: the largest ‖x‖₂ of a row whose columns are in [−1, 1], used without public rows; smaller means less noise, and
