@@ -23,7 +23,7 @@ from copriv.estimators.declared import DROWNED, UndeclaredWarning, enough, plann
 from copriv.estimators.in_process import train
 from copriv.estimators.parameters import budget, in_the_callers_words, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
-from copriv.estimators.rows import has_days, repeated, whose_rows, without_values
+from copriv.estimators.rows import dense, has_days, repeated, whose_rows, without_values
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
 from copriv.model.records import Records
@@ -59,7 +59,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, *, owners: Any = None, public: Any = None) -> Any:
         """Fit by asking owners, and spend their budgets.
 
-        X: shape (rows, columns), a DataFrame or array of finite numbers. y: shape (rows,).
+        X: shape (rows, columns), a DataFrame, array or SciPy sparse matrix of finite numbers; a sparse one is made dense, and
+            refused beyond 1 GiB of cells. y: shape (rows,).
         owners: whose row each one is, a label a row; None: all are one owner's.
         public: (X, y) that anybody may look at, never among the rows of X. With it bounds need not be declared, the
             terms are planned for the least cost, and `forecast_` says what to expect.
@@ -176,10 +177,11 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # an owner's noise cannot be seeded
         tags.target_tags.required = True
+        tags.input_tags.sparse = True
         return tags
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> Any:
-        """X and y as `_validated`; days and durations are refused."""
+        """X and y as `_validated`, X dense; days and durations are refused."""
         if has_days(X) or (self._regressor and has_days(y)):
             raise TypeError(
                 "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
@@ -187,12 +189,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             )
         if self._regressor and isinstance(y, list | tuple):
             y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
-        return self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
+        X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
+        return dense(X), y
 
     def _validated(self, *given: Any, **how: Any) -> Any:
         """What scikit-learn's check makes of X and y, without the values that some of its messages quote."""
         try:
-            return validate_data(self, *given, dtype=np.float64, **how)
+            return validate_data(self, *given, dtype=np.float64, accept_sparse="csr", **how)
         except (TypeError, ValueError) as error:
             raise type(error)(without_values(str(error))) from None
 

@@ -8,10 +8,28 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from scipy.sparse import issparse
 
 from copriv.errors import InvalidInput
 from copriv.formatting.sanitize import label
 from copriv.model.records import Records, labels_of
+
+DENSE = 2**30
+"""Bytes of a sparse table made dense, at most: owners read dense rows, and a fit holds a few copies of them."""
+
+
+def dense(X: Any) -> Any:
+    """A table of which all cells are stored. Raises InvalidInput for a sparse one that would take more than `DENSE`."""
+    if not issparse(X):
+        return X
+    rows, columns = X.shape
+    if 8 * rows * columns > DENSE:
+        raise InvalidInput(
+            f"X: a sparse table of {rows:,} rows and {columns:,} columns takes {8 * rows * columns / 2**30:.3g} GiB when all "
+            f"its cells are stored, which a private fit needs; at most {DENSE / 2**30:g} GiB is taken. Give fewer columns, or "
+            "an array of your own making"
+        )
+    return X.toarray()
 
 
 def has_days(given: Any) -> bool:
