@@ -44,8 +44,25 @@ def test_a_wrong_row_norm_is_named(value: object) -> None:
     assert refused({"row_norm": value}).startswith("row_norm: must be")
 
 
+@pytest.mark.parametrize("with_public", [False, True])
+@pytest.mark.parametrize("wrong", [{"threshold": 1e-300}, {"threshold": 1e300}, {"target_bounds": (0, 1e-300)}])
+def test_a_threshold_out_of_all_proportion_to_the_target_is_told(wrong, with_public: bool) -> None:
+    said = refused({"loss": "huber", **wrong}, public=(X[:20], Y[:20]) if with_public else None)
+    assert said.startswith("threshold / half the width of target_bounds: must be from")
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("wrong", [{"epsilon": 1e-9}, {"regularization": 1e30}, {"feature_bound": 1e30}])
+def test_a_plan_that_cannot_be_forecast_names_the_estimators_parameter() -> None:
+    said = refused({"loss": "huber", "threshold": 1e-20}, public=(X[:20], Y[:20]))
+    assert "set regularization above 0" in said
+    assert not NOT_THE_CALLERS.search(said)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "wrong",
+    [{"epsilon": 1e-9}, {"loss": "huber", "threshold": 1e-20}, {"regularization": 1e30}, {"feature_bound": 1e30}],
+)
 def test_what_no_mechanism_can_do_is_told_with_what_to_change(wrong) -> None:
     said = refused(wrong)
     assert "an owner of 50 rows" in said

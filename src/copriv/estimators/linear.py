@@ -21,14 +21,13 @@ from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
 from copriv.estimators.declared import DROWNED, UndeclaredWarning, enough, planned, terms, without_data
 from copriv.estimators.in_process import train
-from copriv.estimators.parameters import budget, in_the_callers_words, length, number, strength
+from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, strength
 from copriv.estimators.ranges import STANDARD, Ranges
 from copriv.estimators.rows import dense, has_days, repeated, whose_rows, without_values
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.validation import positive
 
 
 class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
@@ -294,7 +293,7 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         return self._target.inside(np.asarray(y, dtype=np.float64)[:, None])[:, 0]
 
     def _threshold(self) -> float:
-        return positive("threshold", number("threshold", self.threshold)) / float(self._target.size[0])
+        return kink(self.threshold, float(self._target.size[0]))
 
     def _set_model(self, coef: Any, shift: float, intercept: float) -> None:
         size, centre = float(self._target.size[0]), float(self._target.centre[0])

@@ -15,6 +15,7 @@ from copriv.errors import AgreementError, InvalidInput
 from copriv.formatting.sanitize import printable
 from copriv.mechanisms.objective_noise import LARGEST_DELTA
 from copriv.terms.values import Budget, NonNegative, Positive
+from copriv.validation import positive
 
 
 def number(name: str, value: Any, owner: str | None = None) -> float:
@@ -43,6 +44,13 @@ def strength(regularization: Any) -> float:
     return _within(NonNegative, "regularization", regularization, "give 0, or a small number such as 1e-5")
 
 
+def kink(threshold: Any, unit: float) -> float:
+    """Where the Huber loss turns straight, in units of half the target's range. Raises InvalidInput."""
+    scaled = positive("threshold", number("threshold", threshold)) / unit
+    _within(Positive, "threshold / half the width of target_bounds", scaled, "measure the target in another unit")
+    return scaled
+
+
 def length(name: str, value: Any) -> float:
     """A bound on the length of rows. Raises InvalidInput."""
     return _within(Positive, name, value, "it bounds the length of rows whose columns are in [−1, 1]")
@@ -53,16 +61,19 @@ def in_the_callers_words(rows: int) -> Iterator[None]:
     """Tell what the agreement refuses in words of the estimator's parameters; rows: how many the smallest owner has."""
     try:
         yield
-    except AgreementError as error:
-        said = str(error)
-        if said.startswith("delta:"):
-            raise
-        if ".name" in said.partition(":")[0]:
-            raise InvalidInput(f"owners: a label {said.partition(': ')[2]}") from None
+    except InvalidInput as error:
+        path, _, said = str(error).partition(": ")
+        key = path.partition(" of ")[0].rpartition(".")[2]
+        if key in ("delta", "epsilon", "threshold", "regularization", "feature_bound"):
+            raise InvalidInput(f"{key}: {said}") from None
+        if key == "name":
+            raise InvalidInput(f"owners: a label {said}") from None
+        if not isinstance(error, AgreementError) and path != "noise":
+            raise type(error)(str(error).replace("model.regularization", "regularization")) from None
         raise InvalidInput(
             "epsilon: too little for these rows: no model can be fitted privately from an owner of "
-            f"{rows} rows with these epsilon, regularization, feature_bound and row_norm; raise epsilon, give owners more "
-            "rows, or leave the other three as they are by default"
+            f"{rows} rows with these epsilon, regularization, feature_bound, row_norm and threshold; raise epsilon, give "
+            "owners more rows, or leave the others as they are by default"
         ) from None
 
 
