@@ -1,12 +1,14 @@
 """Freezes the results again: `python -m tests.golden [NAME...]`, all when none is named. When it may be: test_golden.py."""
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")  # as the tests do, before numpy is imported
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does
 
 from golden import cases, digits
