@@ -32,6 +32,7 @@ from copriv.data.stream import _cut
 from copriv.data.tables import column_names, pieces, read_table
 from copriv.errors import CoprivError
 from copriv.estimators import PrivateRegressor, linear
+from copriv.estimators.rows import whose_rows
 from copriv.model.records import Records
 
 Columns: TypeAlias = dict[str, list[Any]]
@@ -387,7 +388,7 @@ def test_the_label_of_a_row_is_its_own_whoever_else_is_there(other: Any) -> None
         person = Records.of_persons(np.zeros((n, 1)), np.zeros(n), labels + more).person
         assert person is not None
         assert [person[:5].tolist().index(one) for one in person[:5]] == [0, 1, 2, 2, 4]
-        whose = linear._whose(labels + more, n)
+        whose = whose_rows(labels + more, n)
         assert [next(name for name, rows in whose.items() if row in rows) for row in range(5)] == [
             str(2**53), str(2**53 + 1), "7", "7", "7"
         ]  # fmt: skip
