@@ -123,3 +123,13 @@ def test_what_is_missing_or_wrong_is_said(
 def test_nobody_of_that_name(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _ask(home, "--model", "run.json", name="nobody") == 3
     assert "nobody" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", [59, 61, 1])
+def test_a_table_of_another_size_than_agreed_is_not_judged(
+    rows: int, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As owners refuse it: it may be somebody else's."""
+    _table(home / "own.csv", rows, 0)
+    assert _ask(home, "--model", "run.json") == 3
+    assert f"the agreement says 60 records, and this table has {rows}" in " ".join(capsys.readouterr().err.split())

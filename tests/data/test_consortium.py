@@ -313,7 +313,7 @@ def test_public_rows_stand_in_for_tables_that_are_not_here(tmp_path):
     given = {"schema": SCHEMA, "public": tmp_path / "public.parquet", "components": 0, "feature_bound": 0}
     found = load_consortium("table", [500, 70], **given)
     assert [owner.units for owner in found.owners] == [500, 70]
-    assert found.source == "resampled"
+    assert found.source == "public"
     for owner in found.owners:
         rows = ids(owner)
         assert set(rows) <= set(range(60))

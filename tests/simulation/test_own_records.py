@@ -1,6 +1,7 @@
 """Own, common and personalized models on an owner's own held-out records: what a simulation reports, against least squares."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -151,3 +152,15 @@ def test_a_person_is_held_out_whole_and_few_records_are_not_cut() -> None:
     assert (told.held_out, told.alone > y.var()) == (200, True)
     agreed, parts = _consortium(np.zeros((2, P)), n=4)
     assert on_own_records(Problem.of(agreed, parts), 0, np.zeros((1, P))) is None
+
+
+def test_public_rows_that_stand_in_judge_nobody() -> None:
+    """The public model was fitted to these very rows: records held out of them protect nothing."""
+    agreed, parts = _consortium(np.zeros((2, P)), n=40)
+    problem = replace(Problem.of(agreed, parts), source="public")
+    result = copriv.simulate(problem, runs=2, seed=1)
+    assert all(owner.own is None for owner in result.owners)
+    assert all(owner["on_own"] is None for owner in json.loads(result.to_json())["owners"])
+    assert any("the owners' own tables are not here" in part for part in details(result) if isinstance(part, str))
+    with pytest.raises(copriv.errors.UsageError, match="stand in for"):
+        copriv.simulate(problem, runs=2, seed=1, own_records=True)

@@ -53,7 +53,7 @@ class Consortium(Shown):
     target_bound: float
     """Declared bound on |y|, in the target's unit."""
     feature_names: tuple[str, ...]
-    source: Literal["real", "resampled", "simulated"]
+    source: Literal["real", "resampled", "simulated", "public"]
     """Simulated stays "simulated" when it is resampled as well."""
     description: str
     """One sentence: which table, how many rows, resampled or not."""
@@ -141,7 +141,7 @@ def load_consortium(
     names = source.schema.feature_names
     if preparation.dictionary is not None:
         names = preparation.dictionary.names
-    kind: Literal["real", "resampled", "simulated"] = source.kind
+    kind: Literal["real", "resampled", "simulated", "public"] = source.kind
     how = "in disjoint slices, not resampled"
     if dealt.resampled:
         if kind == "real":
@@ -151,6 +151,7 @@ def load_consortium(
     what = "records" if source.schema.unit is None else "persons"
     here = ""
     if stand_in:
+        kind = "public"
         here = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
     return Consortium(
         owners=tuple(hand(*dealt_to) for dealt_to in dealt.hands),

@@ -41,6 +41,11 @@ def question(result: Simulation) -> str:
     asked = 'Asked (goal = "own"): are an owner\'s own records predicted better by joining than without?'
     if any(owner.own is not None for owner in result.owners):
         return f"{asked} Judged on its records, each fifth of them held out in turn."
+    if result.source == "public":
+        return (
+            f"{asked} Not judged: the owners' own tables are not here (data.path names them). copriv forecast says what to "
+            "expect."
+        )
     return (
         f"{asked} Not judged here: --own-records (own_records=True) does, each fifth of its records held out in turn."
     )
@@ -64,6 +69,7 @@ def notes(result: Simulation) -> list[str]:
     of_source = {
         "resampled": "the records are resampled: drawn with replacement from fewer real ones",
         "simulated": "the records are simulated, not real",
+        "public": "the records are public rows that stand in for the owners' own, as if all owners were alike",
     }
     return [*result.warnings, *([of_source[result.source]] if result.source in of_source else [])]
 

@@ -173,9 +173,14 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
     """For how many owners sharing answers pays."""
     number, paid = len(outlook.learners), sum(one.joining_pays for one in outlook.learners)
     if not paid:
-        return "Sharing answers pays for nobody: no owner's own model gets better by them."
+        return (
+            "Sharing answers pays for nobody, on everybody's records: no owner's own model gets better there by them."
+        )
     who = "everybody" if paid == number else f"{paid} of {number} owners"
-    return f"Sharing answers pays for {who}: each learns a model of its own, and each owner answers only once."
+    return (
+        f"Sharing answers pays for {who}, on everybody's records: each learns a model of its own, and each owner answers only "
+        "once. Of an owner's own records this says nothing; copriv forecast does."
+    )
 
 
 def names(of: Sequence[str]) -> str:

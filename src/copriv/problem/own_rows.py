@@ -11,7 +11,7 @@ from copriv.data import datasets
 from copriv.data.consortium import prepare_owner
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import load_sample
-from copriv.errors import AgreementError
+from copriv.errors import AgreementError, DataError
 from copriv.model.records import Records
 
 
@@ -45,4 +45,10 @@ def rows_at_home(agreement: Agreement, name: str, table: object, dictionary: Pub
     terms = agreement.terms_of(name)
     rows, schema = own_table(agreement, table, terms.unit)
     own = prepare_owner(rows, schema, known, None, unit_records=terms.unit_records)
+    if own.units != terms.records:
+        what = "records" if terms.unit is None else "persons"
+        raise DataError(
+            f"{name}: the agreement says {terms.records:,} {what}, and this table has {own.units:,}; give its own table, or "
+            "correct owner.records"
+        )
     return RowsAtHome(own, None if sample is None else sample.records)

@@ -92,9 +92,14 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
     answered = np.zeros(agreement.n_owners, dtype=int)
     for j, group in enumerate(played.members):
         answered[list(group)] = int((played.participant == j).sum(axis=0).max(initial=0))
-    judged = options.own_records
+    judged, stand_ins = options.own_records, problem.source == "public"
+    if judged and stand_ins:
+        raise UsageError(
+            "own_records: the owners' own tables are not here, and the public model was fitted to the rows that stand in for "
+            "them; give the tables (data.path)"
+        )
     if judged is None:
-        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED
+        judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED and not stand_ins
     public = _public_model(problem) if known and (options.alone or judged) else None
     owners = [
         OwnerOutcome(
