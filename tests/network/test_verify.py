@@ -155,6 +155,53 @@ def test_a_learner_that_looks_at_an_answer_and_does_not_use_it_is_found_out(
     assert f"turn {skipped[0]} was answered by all that it asked, and its answers were not used" in said
 
 
+@pytest.mark.parametrize("rule", ["A1", "A2", "S1"])
+def test_a_learner_that_asks_an_owner_several_times_in_one_turn_is_found_out(
+    rule: str, tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have several answers at one θ, with noise of their own, and use the one that it likes."""
+    honest = Conductor._ask
+
+    def thrice(self: Conductor, turn: Turn, owner: str) -> None:
+        for _ in range(3 if self.stepped < 1 else 1):
+            honest(self, turn, owner)
+
+    monkeypatch.setattr(Conductor, "_ask", thrice)
+    agreed = agreement(rule, horizon=9 if rule[0] == "A" else 3, answers=9)
+    conducted(tmp_path / "run.db", held, agreed)
+    assert "was asked again in turn" in told(verify_run(tmp_path / "run.db", agreed, held["learner"].authority))
+
+
+def test_a_learner_that_calls_an_answer_lost_and_uses_it_is_found_out(tmp_path: Path, held: Held) -> None:
+    """It asks again, and takes the better one; an honest learner takes neither, and asks that owner no more."""
+    agreed, path = agreement("A1", horizon=6, answers=9), tmp_path / "run.db"
+    owners, store = honest_owners(agreed), RunStore.create(path, agreed, 3)
+    conductor = Conductor(store, Conduct(), 0.0, held["learner"])
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+
+    def asked() -> Query:
+        return next(message for _, message in conductor.take_outbox() if isinstance(message, Query))
+
+    first = asked()
+    held_back = signed_answer(held[first.owner], store.run, first, respond(owners[first.owner], first)[0])
+    conductor.refused(first.owner, Refusal(first.identity, "lost", "it was charged and never answered"), 1.0)
+    assert conductor.answered(held_back, 2.0) is False
+    assert conductor.parties[first.owner].barred
+    # A learner that does not keep to that: the flag is what an honest one goes by.
+    other, liar = tmp_path / "liar.db", RunStore.create(tmp_path / "liar.db", agreed, 3)
+    conductor, owners = Conductor(liar, Conduct(), 0.0, held["learner"]), honest_owners(agreed)
+    for name in NAMES:
+        conductor.joined(name, 0.0, held[name].certificate.decode())
+    first = asked()
+    held_back = signed_answer(held[first.owner], liar.run, first, respond(owners[first.owner], first)[0])
+    conductor.refused(first.owner, Refusal(first.identity, "lost", "it was charged and never answered"), 1.0)
+    conductor.run.asked[first.identity].lost = False
+    conductor.answered(held_back, 2.0)
+    liar.close()
+    assert "answers what it had lost" in told(verify_run(other, agreed, held["learner"].authority))
+
+
 def test_a_learner_that_ends_its_file_with_an_answer_that_it_does_not_use_is_found_out(
     tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

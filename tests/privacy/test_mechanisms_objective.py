@@ -479,3 +479,39 @@ def test_what_hides_the_rounding_is_small_beside_the_noise(surface: Surface, bou
 def test_a_preconditioner_that_is_not_positive_definite_is_refused(metric: list[list[float]]) -> None:
     with pytest.raises(InvalidInput, match="positive definite"):
         agreed(metric=np.array(metric))
+
+
+@pytest.mark.parametrize("row", [[0.0, 0.0], [5e-324, 0.0], [1e101, 0.0], [1.0, 0.0]])
+def test_a_slope_beyond_all_floats_takes_no_noise_away(row: list[float]) -> None:
+    """Times a feature of 0 it was no number, the start counted as the minimum, and left with next to no noise."""
+    agreed = Agreement.of(
+        {
+            "agreement": {"rule": "A2", "horizon": 1, "answers": 1, "mechanism": "objective", "step": 1.0},
+            "model": {"loss": "squared", "regularization": 1e-3, "gradient_bound": 1.0, "intercept": False},
+            "data": {"components": 0, "feature_bound": 1.0},
+            "owner": [{"name": "o", "records": 100, "epsilon": 1.0}],
+        }
+    )
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.5, 0.5, (100, 2))
+    x[0] = row
+    y = x @ [1.0, -1.0]
+    y[0] = 1e308
+    for _ in range(5):
+        owner = Owner(agreed, "o", Records.of(x, y), Squared())
+        released = owner.answer(Query("q", agreed.fingerprint, "o", np.zeros(2))).gradient
+        # Noise of a tenth and more: five answers this near the start come by chance less than once in 10⁹.
+        assert np.abs(released).max() > 1e-4
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-8, 1e-3, 1.0, 30.0])
+def test_the_deviation_keeps_its_digits_at_any_epsilon(epsilon: float) -> None:
+    """Against the same formula to 60 digits; u is the normal law's own."""
+    from decimal import Decimal, localcontext
+
+    from scipy.special import ndtri
+
+    with localcontext(prec=60):
+        u, ε = Decimal(-float(ndtri(5e-7))), Decimal(epsilon)
+        exact = 1 / ((u * u + 2 * ε).sqrt() - u)
+        assert 1 <= Decimal(objective_deviation(1.0, epsilon, 1e-6)) / exact < 1 + Decimal("2e-9")

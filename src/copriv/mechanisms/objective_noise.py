@@ -189,7 +189,8 @@ def objective_deviation(sensitivity: float, epsilon: float, delta: float, many_r
     from scipy.special import ndtri
 
     u = -float(ndtri(delta / 2))
-    ratio = np.sqrt(u * u + 2.0 * positive("epsilon", epsilon)) - u
+    ε = positive("epsilon", epsilon)
+    ratio = 2.0 * ε / (np.sqrt(u * u + 2.0 * ε) + u)  # √(u² + 2ε) − u, which loses its digits where ε is small
     return float(sensitivity / ratio) * (1 + 1e-9)
 
 

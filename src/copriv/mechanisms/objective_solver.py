@@ -212,7 +212,9 @@ class Prepared:
         """∇F."""
         a = self.tilted.agreed
         z = self.features @ theta
-        slope = self.share * np.clip(self.damp * a.surface.slope(z, self.target), -self.limit, self.limit)
+        # A slope beyond all floats times a feature of 0 would be no number, and no number is above the solver's goal.
+        slope = np.nan_to_num(self.damp * a.surface.slope(z, self.target), nan=0.0)
+        slope = self.share * np.clip(slope, -self.limit, self.limit)
         # Blocks bound the rounding of the sum (`clipping`).
         blocks = [slope[at : at + BLOCK] @ self.features[at : at + BLOCK] for at in range(0, len(z), BLOCK)]
         return np.asarray(
@@ -266,7 +268,7 @@ class Prepared:
         from scipy.linalg import lu_solve
 
         v, passes, serves = self.gradient(theta, tilt), 1, factors is not None
-        while np.linalg.norm(v) > goal:
+        while not np.linalg.norm(v) <= goal:  # also where it is no number
             if passes > FEW - LINE - 2:
                 return None
             old = factors is not None

@@ -46,6 +46,8 @@ class Asked:
     query: Query
     answer: Answer | None = None
     refused: bool = False
+    lost: bool = False
+    """It was refused as charged and never answered: it may be asked anew, and no answer to it can come."""
 
 
 @dataclass(eq=False, slots=True)
@@ -201,6 +203,9 @@ class Run:
                 party = self.parties[said["owner"]]
                 party.refusals += 1
                 party.lost += said["code"] == "lost"
+                asked = self.asked.get(said["identity"])
+                if said["code"] == "lost" and asked is not None and asked.query.owner == said["owner"]:
+                    asked.lost = True
             case "contradicted" | "failed":
                 party = self.parties[said["owner"]]
                 party.barred, party.out = True, "what it sent before"

@@ -194,6 +194,13 @@ class Conductor:
             return True
         self._turns.now = now
         asked = self._asked_of(answer.owner, answer.identity)
+        if asked.lost:
+            # It was asked anew: to take either answer would be to choose.
+            if not self.parties[answer.owner].barred:
+                self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
+                self._put_out(answer.owner, f"answered query {answer.identity}, which it had lost", for_good=True)
+                self._go_on()
+            return False
         if asked.answer is not None:
             if asked.answer.gradient.tobytes() != answer.gradient.tobytes():
                 # The first one counts, and there will be no other of this owner.

@@ -198,6 +198,10 @@ class LineCheck:
         asking = self.run.open.get(self.run.participant_of[owner])
         its_own = asking is not None and asking.number == number
         _must(its_own, f"{owner} was asked in turn {number}, which is not open or not its own")
+        assert asking is not None
+        before = asking.waiting.get(owner)
+        again = owner in asking.answers or (before is not None and not self.run.asked[before.identity].lost)
+        _must(not again, f"{owner} was asked again in turn {number}: the learner could choose between its answers")
         named = query_identity(self._agreement.fingerprint, self._store.run, owner, sequence)
         follows = sequence == self.run.parties[owner].asked + 1 and identity == named
         _must(follows, f"the query {identity:.12}… has not the name that follows from the run and its number")
@@ -207,6 +211,7 @@ class LineCheck:
         asked = self.run.asked.get(said["identity"])
         if asked is None or asked.answer is not None:
             raise _Broken(f"{name} answers what it was not asked, or what was answered")
+        _must(not asked.lost, f"{name} answers what it had lost: the learner could choose between its answers")
         written = asked.query.owner == name and digest(line.numbers) == said["gradient"]
         _must(written, f"the answer of {name} is not the one that was written down")
         unfit, n = self.run.trajectory.unfit(line.numbers), said["answered"]

@@ -44,8 +44,9 @@ def command(
                 "Give the common model, as copriv learner wrote it"
             )
         for file in filter(None, (skops, onnx)):
-            file.touch()
-            file.chmod(0o600)  # before there is anything in it
+            if file.is_file():
+                file.unlink()  # who has it open would read on
+            file.touch(0o600)  # before there is anything in it
     if skops is not None:
         save_skops(loaded, skops)
         tell(f"Wrote {skops}")

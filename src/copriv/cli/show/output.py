@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import os
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,11 @@ def replace_file(path: Path, content: bytes) -> Path:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise OSError(errno.EINVAL, "a device or a pipe, and no file", str(path))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    # A name that nobody knows, and a file of its own: one that is there may be another account's, or open to others.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        draft.write_bytes(content)
+        with draft.open("xb") as file:
+            file.write(content)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
