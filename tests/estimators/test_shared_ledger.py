@@ -152,7 +152,7 @@ FITS = st.lists(
 
 
 @pytest.mark.filterwarnings("ignore::copriv.estimators.SpendingWarning")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(FITS)
 def test_no_person_pays_more_than_the_ledger_reads_whatever_is_fitted(fits) -> None:
     """What each person paid is counted here, by where the person stands, which the ledger cannot see."""
