@@ -23,11 +23,12 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from copriv.errors import AgreementError, CoprivError
+from copriv.errors import CoprivError
 from copriv.losses import Squared
 from copriv.mechanisms.expected import Declared
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, Setting, feature_bound_of, in_memory
+from copriv.mechanisms.one_answer import Common, Draft, Setting, feature_bound_of, in_memory
+from copriv.mechanisms.statistics import OfSquaredLoss
 from copriv.model.records import BLOCK, InBlocks, Records
 from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity
 from copriv.privacy.noise import Law, Noise, Order, Releases
@@ -122,7 +123,7 @@ class MomentsAnswer:
         return self._noise.release(exact / unit) * unit
 
 
-class MomentsInL2(OneAnswer):
+class MomentsInL2(OfSquaredLoss):
     """(ε, δ), one answer: the squared loss's gradient and second moments, rows bounded in L2."""
 
     name = "moments"
@@ -130,17 +131,6 @@ class MomentsInL2(OneAnswer):
     terms = ("reach",)
     label = "moments"
     phrase = "moments with normal noise"
-    sums_records = True
-
-    def check(self, agreed: AgreedTerms) -> None:
-        super().check(agreed)
-        if agreed.model.loss != Squared.name:
-            raise AgreementError(
-                f'model.loss: mechanism "{self.name}" is for the squared loss, not {agreed.model.loss}'
-            )
-
-    def suits(self, loss: Loss) -> bool:
-        return loss.name == Squared.name
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.NORMAL

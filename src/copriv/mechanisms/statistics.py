@@ -152,17 +152,10 @@ def best_share(
     return min(float(b ** (1 / 3) / (a ** (1 / 3) + b ** (1 / 3))), 0.999)
 
 
-class Statistics(OneAnswer):
-    """Pure ε, one answer: the squared loss's gradient and second moments."""
+class OfSquaredLoss(OneAnswer):
+    """One answer that has a gradient and second moments, from which the squared loss follows and no other."""
 
-    name = "statistics"
-    guarantee = Guarantee.PURE
-    terms = ("moments_share",)
-    label = "statistics"
-    phrase = "noisy statistics"
-    planned = True
     sums_records = True
-    bound_quantile = 0.99  # rows beyond it count for less in second moments; a smaller B makes less noise
 
     def check(self, agreed: AgreedTerms) -> None:
         super().check(agreed)
@@ -173,6 +166,18 @@ class Statistics(OneAnswer):
 
     def suits(self, loss: Loss) -> bool:
         return loss.name == Squared.name
+
+
+class Statistics(OfSquaredLoss):
+    """Pure ε, one answer: the squared loss's gradient and second moments."""
+
+    name = "statistics"
+    guarantee = Guarantee.PURE
+    terms = ("moments_share",)
+    label = "statistics"
+    phrase = "noisy statistics"
+    planned = True
+    bound_quantile = 0.99  # rows beyond it count for less in second moments; a smaller B makes less noise
 
     def law(self, agreed: AgreedTerms) -> Law:
         return Law.LAPLACE
