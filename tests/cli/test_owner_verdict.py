@@ -133,3 +133,16 @@ def test_a_table_of_another_size_than_agreed_is_not_judged(
     _table(home / "own.csv", rows, 0)
     assert _ask(home, "--model", "run.json") == 3
     assert f"the agreement says 60 records, and this table has {rows}" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("other", [{"name": "b"}, {"records": 70}, {"epsilon": 2.0}])
+def test_a_forecast_of_another_agreement_is_refused(
+    other: dict[str, object], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = {"name": "a", "records": 60, "epsilon": 1.0}
+    (home / "forecast.json").write_text(json.dumps({**AHEAD, "owners": [mine]}))
+    assert _ask(home, "--forecast", "forecast.json") == 0
+    (home / "forecast.json").write_text(json.dumps({**AHEAD, "owners": [{**mine, **other}]}))
+    capsys.readouterr()
+    assert _ask(home, "--forecast", "forecast.json") != 0
+    assert "forecast: is of another agreement" in capsys.readouterr().err

@@ -140,6 +140,8 @@ def owner_verdict(
     rng = np.random.default_rng(count("seed", seed, 0))
     of_all = agreement.terms_of(name).records / float(agreement.records.sum())
     document = released.to_dict() if isinstance(released, Forecast) else released
+    if isinstance(document, Mapping):
+        _check_is_of(agreement, name, document)
     ahead = _Ahead.of(document) if isinstance(document, Mapping) else None
     sample = None if public is None else PublicSample.of(Problem.forecasting(agreement, public))
     shown = None if sample is None else sample.problem.feasible_set.project(sample.optimum.theta)
@@ -171,6 +173,22 @@ def owner_verdict(
     found = verdict_of(without - 1.0, joined, Asked.of("own", least, None if known else levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
     return VerdictAtHome(name, units, after, least, found, "", errors)
+
+
+def _check_is_of(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for a forecast in which this owner is not, or has other records or another budget.
+
+    Owners written with a count stand in it as one, under the name of all.
+    """
+    mine, owners = agreement.terms_of(name), document.get("owners", ())
+    said = {one["name"]: (one["records"], one["epsilon"]) for one in owners}
+    if name not in said and (not said or any((one.get("count") or 1) > 1 for one in owners)):
+        return
+    if said.get(name) != (mine.records, mine.epsilon):
+        raise InvalidInput(
+            f"forecast: is of another agreement, in which {name} does not have {mine.records:,} records and epsilon "
+            f"{mine.epsilon:g}; give the forecast of this one"
+        )
 
 
 def _silent(own: Records) -> str:
