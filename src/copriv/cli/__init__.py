@@ -17,10 +17,10 @@ Whatever copriv raises on purpose becomes one line on standard error and its exi
 or group, `show` what they share to write. All are in docs/reference/command-line.md, and a test fails where one is not.
 """
 
-import _thread
 import errno
 import os
 import re
+import signal
 import sys
 import threading
 import warnings
@@ -120,7 +120,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _unraised(unraisable: Any) -> None:
     """A Ctrl-C that a library in another language was given, and dropped, is given to the command once more."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        threading.Timer(0.01, _thread.interrupt_main).start()
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()  # a real one: it ends a wait for a key
     else:
         sys.__unraisablehook__(unraisable)
 
