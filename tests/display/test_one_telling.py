@@ -180,6 +180,26 @@ def test_a_fair_share_is_of_the_gain_everywhere(outlook: Forecast, capsys: pytes
         assert row["share"] == pytest.approx(row["worth"] / saved)
 
 
+@pytest.mark.parametrize(("called", "said"), [
+    (("east", "west"), "The groups of region (data.strata) are not the owners"),
+    (("owner 0", "owner 1"), "No public row is known to be like those of owner 2 (data.strata, owner.stratum)"),
+])  # fmt: skip
+def test_strata_that_are_not_the_owners_are_said_to_be_no_evidence_of_them(
+    outlook: Forecast, called: tuple[str, ...], said: str
+) -> None:
+    problem = replace(
+        outlook.problem, terms=outlook.problem.terms.replace(data={"strata": "region"}), strata=np.arange(300) % 2,
+        strata_names=called,
+    )  # fmt: skip
+    told_of = replace(outlook, problem=problem)
+    assert said not in outlook.assumption
+    assert said in one_line(" ".join(screen.lines(told_of)))
+    assert said in one_line(" ".join(line for line in told.details(told_of) if isinstance(line, str)))
+    assert said in told_of.to_dict()["assumption"]
+    view, unused = view_of(told_of), called[0] == "east"
+    assert (view["strata_unused"], view["without_stratum"]) == (("region", []) if unused else (None, ["owner 2"]))
+
+
 def test_better_weights_are_spoken_of_by_one_rule(outlook: Forecast) -> None:
     for weights in (0.99, 0.97, 0.9, 0.5):
         better = replace(outlook, best_weights=weights * min(outlook.together, outlook.best_subset))

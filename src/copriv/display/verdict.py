@@ -137,6 +137,16 @@ def assumption(outlook: Forecast) -> str:
             f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
             f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
         )
+    if outlook.strata_unused is not None:
+        said.append(
+            f"The groups of {printable(outlook.strata_unused, 40)} (data.strata) are not the owners, so they say nothing of "
+            "how these differ; owner.stratum says which group an owner's records are like."
+        )
+    elif outlook.without_stratum:
+        said.append(
+            f"No public row is known to be like those of {names(outlook.without_stratum)} (data.strata, owner.stratum): how "
+            "they differ is taken from the other owners."
+        )
     return " ".join(said)
 
 
