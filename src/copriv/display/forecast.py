@@ -135,8 +135,8 @@ def details(outlook: Forecast) -> list[str | Table]:
         "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
         *about_coalitions(outlook),
-        *(["", "6. What do the papers prove of the agreed rule?", _bounds(outlook)] if outlook.bounds else []),
         "",
+        *_proved(outlook),
         of_forecast(outlook),
     ]
 
@@ -257,14 +257,17 @@ def _share(owner: OwnerForecast, saved: float) -> str:
     return f"{100 * owner.shapley / saved:.1f} %{error}"
 
 
-def _bounds(outlook: Forecast) -> Table:
-    return Table.of(
+def _proved(outlook: Forecast) -> list[str | Table]:
+    if not outlook.bounds:
+        return []
+    bounds = Table.of(
         ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
          "may be used here"),
         outlook.bounds,
         lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
         "bounds",
     )  # fmt: skip
+    return ["6. What do the papers prove of the agreed rule?", bounds, ""]
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:

@@ -31,8 +31,8 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
+from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
-from copriv.forecast.same_terms import check_is_of
 from copriv.forecast.standalone_models import personalized_cost
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import json_ready

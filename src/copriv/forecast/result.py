@@ -9,11 +9,11 @@ import numpy as np
 
 from copriv.forecast.assessment import Assessment, Comparison, Run
 from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
-from copriv.forecast.same_terms import terms_told
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
 from copriv.formatting.numbers import json_ready
@@ -226,7 +226,7 @@ class Forecast(Shown, Framed, Drawn):
         """The JSON contract `copriv.forecast/1`, with additions."""
         agreed = self.agreed.relative_fitness.end["median"]
         document = {
-            "schema": "copriv.forecast/1",
+            "schema": SCHEMA,
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,

@@ -1,4 +1,4 @@
-"""Whether a forecast is of an agreement: term by term, but for where files are, whose keys sign, and seeds.
+"""A forecast's JSON as a file, and of which agreement it is: term by term, but for where files are, keys and seeds.
 
 The parties may sign what was asked about, the same with what it leaves open planned ("agreed"), or what is recommended. A
 forecast's JSON has the terms of all three.
@@ -8,12 +8,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.data import datasets
 from copriv.errors import InvalidInput
+from copriv.formatting.sanitize import reason
 
+SCHEMA = "copriv.forecast/1"
 _APART = ("agreement.name", "agreement.seed", "agreement.learner_key", "data.path", "data.public", "data.dictionary")
 _LONGEST = 100
 """Characters of a value; of longer ones the SHA-256 is kept."""
@@ -23,9 +26,23 @@ _MEASURED: Mapping[str, tuple[Any, ...]] = {
 """Terms that `copriv init --network` gives a number where they leave it to the public rows."""
 
 
+def read_forecast(path: Path) -> Mapping[str, Any]:
+    """The document of `copriv forecast --json` or `--out`. Raises InvalidInput for a file that is none."""
+    give = "give the forecast.json of copriv forecast --out, or what --json printed"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"--forecast: {path} cannot be read ({reason(error)}); {give}") from None
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"--forecast: {path} is no forecast, for it is no JSON; {give}") from None
+    if not isinstance(document, Mapping) or document.get("schema", SCHEMA) != SCHEMA:
+        raise InvalidInput(f"--forecast: {path} is not the JSON of a forecast; {give}")
+    return document
+
+
 def terms_told(agreement: Agreement) -> dict[str, Any]:
     """Each term under its path, in short."""
-    document, told = agreement.to_dict(), {}
+    document, told = agreement.to_dict(), dict[str, Any]()
     for table in ("agreement", "model", "data"):
         told |= {f"{table}.{key}": _short(value) for key, value in document[table].items()}
     if agreement.data.dataset is not None:
