@@ -1,4 +1,4 @@
-"""The participants of an agreement, and its update rule, for simulations and for learners over a network alike."""
+"""The participants of an agreement and its update rule, for simulations and for learners over a network."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ class Participants:
     """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
 
     members: tuple[tuple[int, ...], ...]
-    """Each participant's owners, by their places in the agreement."""
+    """Owners of each participant, by their indices in the agreement."""
     weights: Float[Array, " participants"]
     rates: tuple[float, ...]
     """Mean rate of each participant's Poisson clocks."""
 
     @classmethod
     def of(cls, agreement: Agreement) -> "Participants":
-        """Where owners answer once, each is a participant of its own whatever the rule: there is nothing to wait for.
+        """Group the owners of an agreement. Where owners answer once, each is a participant by itself, whatever the rule.
 
         Raises AgreementError where the size of groups is still "auto".
         """
@@ -45,7 +45,7 @@ class Participants:
 
 
 def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
-    """Group of each owner that names none, where a group size is agreed; sizes differ by one at most."""
+    """Group the owners without a named group by the agreed size; sizes of groups differ by one at most."""
     size = agreement.agreement.group_size
     if size == "auto":
         raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
@@ -65,11 +65,11 @@ def agreed_rule(
     shares: Float[Array, " participants"] | None = None,
     feature_bound: float | None = None,
 ) -> UpdateRule:
-    """The rule of an agreement.
+    """Make the update rule of an agreement.
 
     shares_by_rate: whether participants answer in proportion to their clocks' rates, which a rule may correct (A, Remark 4).
-    shares: how often each answers, in place of what the agreement says.
-    n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
+    shares: share of all answers that each participant gives; None: by the agreement.
+    n_parameters, feature_bound: p, and B where the agreement gives no number; used where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model

@@ -19,7 +19,7 @@ from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.diagnosis import diagnose, interval
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import in_all_directions
+from copriv.terms.heterogeneity import effective_directions
 from copriv.types import Array
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PublicRows:
         sample, least, of_best = self._sample, self._sample.optimum.value, self._of_best
         f = float(self._problem.fitness.value(theta))
         ψ = float(relative_fitness(np.array(f), sample.optimum))
-        low, high = interval(ψ, of_best, in_all_directions(sample.hessian @ sample.spread), sample.wobble)
+        low, high = interval(ψ, of_best, effective_directions(sample.hessian @ sample.spread), sample.wobble)
         return {
             "rows": self.rows,
             "fitness": f,
