@@ -1,4 +1,4 @@
-"""The seams: what a loss is, and the array types that signatures speak.
+"""Protocols of a loss, and the array types of signatures.
 
 Shapes are written in the signatures (jaxtyping) and checked while tests run. The letters, everywhere:
 `p` parameters, `records` rows, `runs` independent simulated runs, `owners` data owners.
@@ -44,13 +44,13 @@ class Loss(Protocol):
         ...
 
     def check_target(self, target: Float[Array, " records"]) -> None:
-        """Raise DataError, naming the row, where a target is not one that this loss can take."""
+        """Raise DataError, naming the row, where this loss does not allow a target."""
         ...
 
 
 @runtime_checkable
 class LinearLoss(Loss, Protocol):
-    """A loss that sees a record only through its prediction z = xᵀθ: ℓ(θ; x, y) = φ(z, y).
+    """A loss that depends on x and θ only through the prediction z = xᵀθ: ℓ(θ; x, y) = φ(z, y).
 
     Its gradient is φ′(z, y)·x, so the L1 norm is |φ′|·‖x‖₁ and clipping a gradient is clipping a number.
     """
@@ -72,5 +72,5 @@ class LinearLoss(Loss, Protocol):
 
 
 def is_linear(loss: Loss) -> TypeGuard[LinearLoss]:
-    """Whether a loss sees records through their predictions only. (`isinstance` on a protocol is a hundred times slower.)"""
+    """Whether a loss depends on records through predictions only. (`isinstance` on a protocol is a hundred times slower.)"""
     return hasattr(loss, "slope")

@@ -1,4 +1,4 @@
-"""A user's own loss, in Python: of the prediction, or of (θ, X, y)."""
+"""Losses that users define in Python: of the prediction, or of (θ, X, y)."""
 
 import math
 from collections.abc import Callable
@@ -46,8 +46,8 @@ class CustomLinear(OfPrediction):
 class Custom:
     """A user's own loss of (θ, X, y): `value` gives one number a record, `gradient` one row a record.
 
-    Nothing is known of its gradient's size, so Ξ is enforced by clipping unless `bound` gives one that the user
-    has proved: a function of (feature_bound, target_bound, theta_max).
+    Its gradient has no known bound, so Ξ is enforced by clipping unless the user gives a proved one: `bound`, a function of
+    (feature_bound, target_bound, theta_max).
     """
 
     name: str

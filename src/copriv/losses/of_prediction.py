@@ -16,7 +16,7 @@ class OfPrediction:
 
     @classmethod
     def agreed(cls, threshold: float) -> "OfPrediction":
-        """The loss with the agreed threshold, which most losses ignore."""
+        """Make the loss with the agreed threshold, which most losses ignore."""
         return cls()
 
     def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -74,9 +74,8 @@ class DataTerms(TermsTable):
     @property
     def public_count(self) -> int:
         """Number of public rows by the agreement."""
-        from copriv.data.public import (
-            PUBLIC_ROWS,
-        )  # imports pyarrow, which is slow
+        # This imports pyarrow, which is slow.
+        from copriv.data.public import PUBLIC_ROWS
 
         return self.public_rows or PUBLIC_ROWS
 
