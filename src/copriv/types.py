@@ -13,6 +13,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 """A float64 array; `Float[Array, "runs p"]` adds its shape."""
 Whole = np.ndarray[Any, np.dtype[np.integer[Any]]]
 """An array of whole numbers."""
+Theta = Float[Array, " p"]
+Features = Float[Array, "records p"]
+PerRecord = Float[Array, " records"]
+"""One number for each record: targets, losses."""
 
 
 @runtime_checkable
@@ -27,15 +31,11 @@ class Loss(Protocol):
     name: str
     smooth: bool
 
-    def values(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, " records"]:
+    def values(self, theta: Theta, features: Features, target: PerRecord) -> PerRecord:
         """ℓ of each record."""
         ...
 
-    def gradients(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, "records p"]:
+    def gradients(self, theta: Theta, features: Features, target: PerRecord) -> Features:
         """One (sub)gradient ∇_θ ℓ of each record."""
         ...
 
@@ -43,7 +43,7 @@ class Loss(Protocol):
         """Ξ ≥ ‖∇ℓ‖₁ for every ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound, ‖θ‖_∞ ≤ theta_max; `inf` if none."""
         ...
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
+    def check_target(self, target: PerRecord) -> None:
         """Raise DataError, naming the row, where this loss does not allow a target."""
         ...
 

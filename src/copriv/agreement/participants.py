@@ -30,10 +30,15 @@ class Participants:
 
         Raises AgreementError where the size of groups is still "auto".
         """
+        size = agreement.agreement.group_size or 1
+        if size == "auto":
+            raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
         groups: dict[object, list[int]] = {}
-        in_group = _groups_of_a_size(agreement)
+        ungrouped = [i for i, owner in enumerate(agreement.owner) if not owner.group]
+        number = -(-len(ungrouped) // size)  # of groups; their sizes differ by one at most
+        group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
         for i, owner in enumerate(agreement.owner):
-            group: object = owner.group or in_group.get(i) or i
+            group: object = owner.group or group_of[i]
             if agreement.one_answer:
                 group = i
             elif agreement.synchronous:
@@ -42,18 +47,6 @@ class Participants:
         w, members = agreement.weights, tuple(map(tuple, groups.values()))
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
         return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
-
-
-def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
-    """Group the owners without a named group by the agreed size; sizes of groups differ by one at most."""
-    size = agreement.agreement.group_size
-    if size == "auto":
-        raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
-    if size is None:
-        return {}
-    free = [i for i, owner in enumerate(agreement.owner) if not owner.group]
-    number = -(-len(free) // size)
-    return {i: (place * number // len(free),) for place, i in enumerate(free)}
 
 
 def agreed_rule(

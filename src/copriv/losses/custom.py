@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from copriv.errors import DataError
 from copriv.losses.of_prediction import OfPrediction
-from copriv.types import Array
+from copriv.types import Array, Features, PerRecord, Theta
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,15 @@ class Custom:
     smooth: bool = True
     bound: Callable[[float, float, float], float] | None = None
 
-    def values(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, " records"]:
+    def values(self, theta: Theta, features: Features, target: PerRecord) -> PerRecord:
         return self.value(theta, features, target)
 
-    def gradients(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, "records p"]:
+    def gradients(self, theta: Theta, features: Features, target: PerRecord) -> Features:
         return self.gradient(theta, features, target)
 
     def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
         return math.inf if self.bound is None else self.bound(feature_bound, target_bound, theta_max)
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
+    def check_target(self, target: PerRecord) -> None:
         if not np.isfinite(target).all():
             raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")

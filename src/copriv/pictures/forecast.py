@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
 from copriv.display.forecast import ended
@@ -172,18 +172,18 @@ def on_own_records(outlook: Forecast) -> Figure:
     With the band of 90 % of runs, and the verdict.
     """
     shown = outlook.owners[:20]
-    own = [one.own for one in shown]
+    models = (
+        ("its own model", "s", style.ALONE[0], "alone"),
+        ("the common model", "D", style.ALONE[3], "together"),
+        ("that one, personalized", "o", style.TOGETHER, "personalized"),
+    )
     costs = [
-        _Costs("its own model", "s", style.ALONE[0], [o.alone for o in own], [o.alone_band for o in own]),
-        _Costs("the common model", "D", style.ALONE[3], [o.together for o in own], [o.together_band for o in own]),
         _Costs(
-            "that one, personalized",
-            "o",
-            style.TOGETHER,
-            [o.personalized for o in own],
-            [o.personalized_band for o in own],
-        ),
-    ]
+            label, marker, colour, [getattr(one.own, model) for one in shown],
+            [getattr(one.own, f"{model}_band") for one in shown],
+        )
+        for label, marker, colour, model in models
+    ]  # fmt: skip
     title = "What joining gives each owner, on its own records"
     lead = f"forecast for {counted(outlook.n_owners, 'owner')}; further to the left is better"
     figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
@@ -191,13 +191,9 @@ def on_own_records(outlook: Forecast) -> Figure:
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
     for at, one in enumerate(reversed(shown)):
         axes.annotate(
-            words[one.on_own.answer],
-            (1.0, at),
-            (8, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
+            words[one.on_own.answer], (1.0, at), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
             va="center",
-        )
+        )  # fmt: skip
     _sources(figure, outlook)
     return figure
 
@@ -252,9 +248,7 @@ def _by_owner(
         axes.axvline(ends[0], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
     axes.set_xscale("log")
     between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
-    axes.xaxis.set_major_locator(LogLocator(base=10.0, subs=between, numticks=7))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ψ, _: axis_percent(ψ)))
+    style.ticks(axes.xaxis, LogLocator(base=10.0, subs=between, numticks=7), axis_percent)
     axes.set_yticks(y, [style.cut(figure, name, 1.4, 10.5) for name in names], color=style.INK)
     for name in axes.get_yticklabels():
         name.set_parse_math(False)

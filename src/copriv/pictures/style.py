@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, ParamSpec
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from copriv.formatting.numbers import axis_percent, listed, percent, percent_range
@@ -269,13 +270,11 @@ def curve(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str) -> 
     axes.plot(k, middle, color=colour, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
     # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
     axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
-    ticks = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
-    if len(ticks) > 9:
-        ticks = [t for t in ticks if str(t)[0] in "01"]
+    shown = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
+    if len(shown) > 9:
+        shown = [t for t in shown if str(t)[0] in "01"]
     axes.set_xlim(k[0], k[-1] * 1.04 or 1.0)
-    axes.xaxis.set_major_locator(FixedLocator(_without_overlap(axes, ticks)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
+    ticks(axes.xaxis, FixedLocator(_without_overlap(axes, shown)), "{:,.0f}".format)
 
 
 def level(axes: Axes, at: float, colour: str) -> None:
@@ -320,12 +319,17 @@ def _without_overlap(axes: Axes, ticks: Sequence[int]) -> list[int]:
     return kept[::-1]
 
 
+def ticks(axis: Axis, at: Locator, text: Callable[[float], str]) -> None:
+    """Set the ticks of an axis and the text of each; there are no minor ticks."""
+    axis.set_major_locator(at)
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+
+
 def epsilon_axis(axes: Axes, label: str) -> None:
     """Format the x axis for budgets: logarithmic, with plain numbers."""
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ticks(axes.xaxis, LogLocator(base=10.0, numticks=9), "{:g}".format)
     axes.set_xlabel(label, labelpad=7)
 
 
@@ -334,9 +338,7 @@ def percent_axis(
 ) -> None:
     """Format the y axis for ψ: logarithmic, in percent, with a grid; from min(seen)/room to max(seen)·room, where given."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_percent(value)))
+    ticks(axes.yaxis, LogLocator(base=10.0, numticks=9), axis_percent)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)

@@ -185,7 +185,12 @@ def _run(
         "beside": None,
     }
     if agreement is not None:
-        wrong += _not_as_agreed(agreement, owner, totals)
+        terms = agreement.terms_of(owner)
+        agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
+        if (totals.epsilon, totals.delta, totals.cap) != agreed:
+            wrong.append("its budget or number of answers in the ledger is not that of the agreement")
+        if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
+            wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
         entry["meaning_of_several"] = _of_several(totals, [entry])
         entry["beside"] = _beside(agreement, owner, totals, file)
@@ -205,17 +210,6 @@ def _run(
     said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
     wrong.append(f"its file is not what it says ({many} in all): {said}")
     return entry, [_of_run("file", run, what) for what in wrong]  # so these problems say nothing against the ledger
-
-
-def _not_as_agreed(agreement: Agreement, owner: str, totals: RunTotals) -> list[str]:
-    """List where the ledger's charges are not exactly those of the agreement."""
-    terms, wrong = agreement.terms_of(owner), []
-    agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
-    if (totals.epsilon, totals.delta, totals.cap) != agreed:
-        wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-    if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
-        wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
-    return wrong
 
 
 def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:
