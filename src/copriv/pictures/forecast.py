@@ -67,7 +67,7 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     style.head(figure, "At which epsilon joining pays", _lead(outlook))
     # From an ε at which noise hides everything to one at which it is negligible, agreed and break-even ε included.
     inside = [owner.epsilon for owner in outlook.owners]
-    inside += [ε for owner in outlook.owners if (ε := owner.break_even_epsilon_for_all) is not None and 1e-3 < ε < 1e3]
+    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
     ε = np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
     ψ = np.maximum(_together_at(outlook, ε), FLOOR)
     axes.plot(ε, ψ, color=style.TOGETHER, linewidth=2.4, zorder=4)
