@@ -5,7 +5,7 @@ file, and the forecast of the run from the learner's model file. Where two of th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.display.run import verdict_fields
-from copriv.errors import CoprivError, UsageError
+from copriv.errors import CoprivError, InvalidInput, UsageError
+from copriv.forecast.document import check_is_of
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
@@ -38,6 +39,7 @@ def document(
     docs: str = "",
     now: datetime | None = None,
     unfinished: bool = False,
+    forecast: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A report on an owner's ledger, as values that are JSON (schema `copriv.report/1`, docs/reference/command-line.md).
 
@@ -45,6 +47,7 @@ def document(
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was kept elsewhere. docs: address of copriv's documentation, for links.
     unfinished: accept the model file of a run that did not finish, which is otherwise refused.
+    forecast: the JSON of the forecast of one of these agreements, whose verdict the report repeats.
     Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not of the expected kind. What is *wrong*
     with a ledger or a run is listed in the report under "problems", and "ok" is then false.
     """
@@ -101,9 +104,32 @@ def document(
         "meaning": meaning(totals.committed, totals.spent_delta),
         "meaning_of_several": _of_several(totals, entries),
         "runs": entries,
+        "joining": None if forecast is None else _joining(forecast, agreements, owner),
         "not_covered": not_covered(held, entries),
         "docs": docs,
     }
+
+
+def _joining(forecast: Mapping[str, Any], agreements: Sequence[Agreement], owner: str) -> dict[str, Any]:
+    """Repeat the verdict of a forecast, and that for this owner. Raises InvalidInput where it is of none of the agreements."""
+    if not agreements:
+        raise UsageError("--forecast: give the agreement that it is of, by --agreement")
+    for place, agreement in enumerate(agreements, start=1):
+        try:
+            check_is_of(agreement, forecast)
+        except InvalidInput:
+            if place == len(agreements):
+                raise
+        else:
+            break
+    try:
+        mine = next((one for one in forecast["owners"] if one["name"] == owner), None)
+        verdict = mine and {key: mine[key] for key in ("verdict", "probability")}
+        return {"goal": forecast["goal"], "verdict": printable(forecast["verdict"], 3000), "owner": verdict}
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"--forecast: not the JSON of a forecast ({error}); give what copriv forecast wrote"
+        ) from None
 
 
 def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:
