@@ -83,11 +83,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
         # A row that counts for less than one has less of the intercept, too: it is then a column, 1 in every row.
         level = int(share is not None and bool(self.fit_intercept))
-        longest = self._feature_bound()
         wanted = terms(
             columns=X.shape[1] + level, loss=self.loss, threshold=self._threshold(),
             regularization=strength(self.regularization), intercept=bool(self.fit_intercept) and not level,
-            feature_bound=longest if isinstance(longest, str) else longest + level,
+            feature_bound=self._feature_bound(level),
             owners=[
                 {"name": name, "records": len(rows), **budget(self.epsilon, self.delta, name)}
                 for name, rows in whose.items()
@@ -226,12 +225,12 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         cap = 1.0 if self.weight_cap is None else positive("weight_cap", number("weight_cap", self.weight_cap))
         return shares_of(weights, cap, rows)
 
-    def _feature_bound(self) -> Any:
+    def _feature_bound(self, level: int) -> Any:
         if isinstance(self.feature_bound, str):
             if self.feature_bound != "auto":
                 raise InvalidInput('feature_bound: must be "auto" or a number above 0')
             return "auto"
-        return length("feature_bound", self.feature_bound)
+        return length("feature_bound", self.feature_bound) + level
 
     def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges:
         shift = bool(self.fit_intercept)
