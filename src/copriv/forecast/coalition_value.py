@@ -21,6 +21,7 @@ shrink with its weight n_i/n as fast as its information (S, §I-A: "small conser
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -309,10 +310,6 @@ def least(holds: Callable[[float], bool], lowest: float, highest: float) -> floa
 
 
 def least_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """The least whole number from 1 to `most` for which a condition holds that stays true once true."""
-    tried = np.unique(np.round(np.geomspace(1, most, 400)).astype(int)).tolist()
-    first = next((i for i, number in enumerate(tried) if holds(number)), None)
-    if first is None:
-        return None
-    before = [0, *tried][first]
-    return next(number for number in range(before + 1, tried[first] + 1) if holds(number))
+    """The smallest number from 1 to `most` that meets a monotone condition; None where none does."""
+    number = 1 + bisect_left(range(1, most + 1), True, key=holds)
+    return number if number <= most else None

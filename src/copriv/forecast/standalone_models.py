@@ -17,7 +17,7 @@ from copriv.forecast.assessment import Assessment
 from copriv.forecast.quantiles import quantiles
 from copriv.populations.public_sample import PublicSample
 from copriv.populations.world import HOPELESS, World, best_on, psi
-from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
+from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of
 from copriv.types import Array
 
 
@@ -42,11 +42,6 @@ class OwnRecords:
     """Where 90 % of worlds are; of the other two, 90 % of runs."""
     together_band: tuple[float, float]
     personalized_band: tuple[float, float]
-
-
-def answer(pays: bool, close: bool) -> Answer:
-    """The answer in a word; a close call is open."""
-    return "open" if close else "yes" if pays else "no"
 
 
 def close_call(probability: float, *typically: bool) -> bool:
