@@ -28,7 +28,6 @@ from copriv.plan import Plan, leaves_open, plan
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.world import psi
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked
 from copriv.types import Loss
@@ -114,7 +113,7 @@ def forecast(
     members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
     pools = [world.pool for world in worlds]
     # ψ in each world of the better start that terms may have: where a run ends if its answers say nothing.
-    starts = np.array([psi(pool, problem.start) for pool in pools])
+    starts = np.array([world.on_all(problem.start) for world in worlds])
     if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
         starts = seen.public
     members = members.held_to(

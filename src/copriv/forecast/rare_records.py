@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.model.records import Records
-from copriv.populations.world import best_on
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -53,7 +52,7 @@ class Unseen:
             whole = pool.unbounded[0]
             rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
             among = Records.concatenate([whole, rare])
-            best = best_on(pool, among, pool.optimum.theta)
+            best = pool.optimum_of(among, pool.optimum.theta)
             if best is not None and best.value > 0:
                 fitness = pool.fitness_of(pool.as_agreed(among))
                 found.append(np.clip(fitness.value(ended) / best.value - 1.0, 0.0, None))

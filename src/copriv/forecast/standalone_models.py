@@ -16,7 +16,7 @@ from jaxtyping import Float
 from copriv.forecast.assessment import Assessment
 from copriv.forecast.quantiles import quantiles
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.world import HOPELESS, World, best_on, psi
+from copriv.populations.world import HOPELESS, World, psi
 from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of
 from copriv.types import Array
 
@@ -79,7 +79,7 @@ class WithoutJoining:
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > 4:  # between four sizes ψ is interpolated
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
-        public = np.array([psi(world.pool, model) for world in worlds])
+        public = np.array([world.on_all(model) for world in worlds])
         own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
         apart = np.array([np.zeros(1) if world.apart is None else world.apart for world in worlds])
         return cls(public, tuple(map(int, records)), sizes, own, apart)
@@ -92,10 +92,10 @@ class WithoutJoining:
         own = everybody.copy()
         for w, world in enumerate(worlds):
             for i, records in enumerate(world.held):
-                found = best_on(world.pool, records, world.pool.optimum.theta)
+                found = world.pool.optimum_of(records, world.pool.optimum.theta)
                 if found is not None:
-                    everybody[w, i], own[w, i] = psi(world.pool, found.theta), world.on_own(i, found.theta[None])[0]
-        public = np.array([psi(world.pool, public_model) for world in worlds])
+                    everybody[w, i], own[w, i] = world.on_all(found.theta), world.on_own(i, found.theta[None])[0]
+        public = np.array([world.on_all(public_model) for world in worlds])
         on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
         return cls(public, (), np.zeros(0), own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
 
@@ -187,5 +187,4 @@ def _own(world: World, records: int) -> float:
     hand = world.hand(records)
     if hand is None:
         return 0.0
-    best = best_on(world.pool, hand, world.pool.optimum.theta)
-    return psi(world.pool, None if best is None else best.theta)
+    return psi(world.pool, world.pool.optimum_of(hand, world.pool.optimum.theta))

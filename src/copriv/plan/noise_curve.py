@@ -58,7 +58,9 @@ class NoiseCurve(Shown):
         if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self
         with np.errstate(divide="ignore", invalid="ignore"):
-            reaches = float(np.nanmax((value - self.fixed) / self.slope))  # the ν at which the lowest line is at `value`
+            reaches = float(
+                np.nanmax((value - self.fixed) / self.slope)
+            )  # the ν at which the lowest line is at `value`
         fixed, slope = self.fixed, self.slope * min(max(reaches / noise, 0.25), 4.0)
         here = int(np.argmin(fixed + slope * noise))
         times = np.full(len(fixed), value / float(fixed[here] + slope[here] * noise))

@@ -120,7 +120,7 @@ class InRounds:
     average: Float[Array, " updates"] | None = None
 
     def moments(self, curvature: Float[Array, " p"]) -> Iterator[tuple[Float[Array, " p"], Float[Array, " p"]]]:
-        """Mean and variance of the model's distance from θ*, in each eigenvector of the fitness, at the start and after each update.
+        """Mean and variance of θ − θ* in each eigenvector of the fitness, at the start and after each update.
 
         The mean is in units of the start's distance, the variance in units of that of Σ ω_i·noise_i.
         """
