@@ -364,7 +364,7 @@ class _ForecastModel:
         return np.asarray(self.median * np.maximum(sides, 1.0) ** (z / 1.645))  # 5 % and 95 % are 1.645 from the middle
 
     def costs(self, here: _OwnLosses) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
-        """Draws of the common model's cost here, as it is and with the owner's own intercept; the centre is the public model."""
+        """Draws of the common model's cost, as it is and with the owner's own intercept. The centre is the public model."""
         ψ, f, p = self.together(here.rng), self.optimum, len(here.home.centre)
         rest = here.cost_with_own_intercept(f * self.public_only)
         common = here.added(here.cost_of_centre(f * self.public_only), f * ψ)

@@ -84,7 +84,7 @@ class Forecast(Shown, Framed, Drawn):
     at_heterogeneity: tuple[AtHeterogeneity, ...]
     """ψ of the recommended terms at zero, one and two times that heterogeneity."""
     runs: tuple[Run, ...]
-    """The plan's choice, its runner-up, and the best terms with and without each promise, run in the worlds of the agreed terms."""
+    """The plan's choice, its runner-up, and the best terms with and without each promise, in the same worlds."""
     comparison: Comparison
     """Agreed terms against recommended ones."""
     squared: bool
