@@ -33,6 +33,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
+from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
 from copriv.formatting.cards import Shown
@@ -149,7 +150,8 @@ def owner_verdict(
         sample = PublicSample.of(Problem.forecasting(agreement, public))
         public_model = sample.problem.feasible_set.project(sample.optimum.theta)
     if isinstance(released, Mapping):
-        _check_is_of(agreement, name, released)
+        _check_is_in(agreement, name, released)
+        check_is_of(agreement, released)
         forecast, centre = _ForecastModel.of(released), public_model
     else:
         centre = np.asarray(released)
@@ -184,7 +186,7 @@ def owner_verdict(
     return VerdictAtHome(name, units, after, worthwhile, found, "", errors)
 
 
-def _check_is_of(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
+def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
     """Raise InvalidInput for a forecast without this owner, or with other records or another budget of it.
 
     Owners with a count have one entry in a forecast, under a common name.

@@ -9,6 +9,7 @@ import numpy as np
 
 from copriv.forecast.assessment import Assessment, Comparison, Run
 from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
@@ -178,6 +179,21 @@ class Forecast(Shown, Framed, Drawn):
         return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
 
     @property
+    def strata_unused(self) -> str | None:
+        """The column of the public rows' strata where these are not owners, and tell nothing of the owners' heterogeneity."""
+        if self.problem.strata is None or self.problem.strata_name_owners or self.n_owners == 1:
+            return None
+        return self.problem.terms.data.strata or "strata"
+
+    @property
+    def without_stratum(self) -> tuple[str, ...]:
+        """Owners without public rows of their own, where other owners have some."""
+        if not self.problem.strata_name_owners:
+            return ()
+        owners = zip(self.problem.terms.owner, self.problem.stratum_of_owner, strict=True)
+        return tuple(owner.name for owner, place in owners if place is None)
+
+    @property
     def caution(self) -> str | None:
         """A warning where the band is wide, or where outliers could cost more; else None."""
         said: str | None = above("copriv.display.verdict:caution")(self)
@@ -222,7 +238,7 @@ class Forecast(Shown, Framed, Drawn):
             costs = {"best": 0.0, "together": self.together, "agreed": agreed, "public_only": self.public_only}
             typical_error = {name: self.error(psi) for name, psi in costs.items()}
         document = {
-            "schema": "copriv.forecast/1",
+            "schema": SCHEMA,
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
@@ -242,6 +258,8 @@ class Forecast(Shown, Framed, Drawn):
             "assumption": self.assumption,
             "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
+            "strata_unused": self.strata_unused,
+            "without_stratum": list(self.without_stratum),
             "typical_error": typical_error,
             "worth_of_records": self.as_records(self.together),
             "on_new_records": self.generalisation.told(
@@ -257,6 +275,11 @@ class Forecast(Shown, Framed, Drawn):
             "advice_in_words": self.plan.advice_in_words,
             "caution": self.caution,
             "public_only_band": {"low": self.public_only_band[0], "high": self.public_only_band[1]},
+            "terms": {
+                "asked": terms_told(self.problem.terms),
+                "agreed": terms_told(self.agreed.agreement),
+                "recommended": terms_told(self.recommended.agreement),
+            },
             "goal": self.goal,
             "worthwhile": self.agreed.agreement.worthwhile,
             "verdict": self.verdict,
