@@ -92,7 +92,9 @@ class VerdictAtHome(Shown):
     @property
     def probability(self) -> float | None:
         """Probability that joining pays; None where the records do not decide."""
-        return self.on_own and self.on_own.probability
+        if self.on_own is None:
+            return None
+        return self.on_own.probability
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.owner-verdict/1`, with the keys that an owner has in a forecast."""
