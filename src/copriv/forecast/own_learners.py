@@ -102,7 +102,7 @@ def forecast_own_learners(
         if world.apart is None:
             world = world.dealt()
         problem_there = world.problem(common.agreement)
-        options = {"runs": each, "seed": seed, "first_run": i * each, "alone": False, "workers": 1}
+        options: dict[str, Any] = {"runs": each, "seed": seed, "first_run": i * each, "alone": False, "workers": 1}
         learned = own_learners(problem_there, budget="shared", owners=first, **options)
         drawn.append([one.relative_fitness.runs[:, -1] for one in learned])
     without = WithoutJoining.of(sample, [owner.records for owner in owners], worlds)
