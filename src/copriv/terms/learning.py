@@ -84,6 +84,8 @@ class Terms(TermsTable):
     """"objective" only: λ, how firmly an owner's model is tied to the start; when not given, the least that will do."""
     reach: Positive | None = None
     """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
+    loss_bound: Positive | None = None
+    """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
     goal: Literal["own", "common"] | None = None
