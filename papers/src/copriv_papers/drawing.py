@@ -145,11 +145,9 @@ def title(axes: Any, text: str, mechanism: str, *, short: bool = False) -> None:
     write_text(*place, words, color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom")
 
 
-def room_above(axes: Any, values: Sequence[float], share: float) -> None:
-    """Limits of a log axis with room over the data, where a legend covers none of it: `share` of the data's height."""
-    positive = [v for v in values if v > 0 and np.isfinite(v)]
-    low, high = 0.5 * min(positive), 2.0 * max(positive)
-    axes.set_ylim(low, high * (high / low) ** share)
+def legend_below(axes: Axes, columns: int = 1) -> None:
+    """A legend under a panel, which takes no room from its data."""
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.16), fontsize=7, ncols=columns, columnspacing=1.0)
 
 
 def _mark(mechanism: str) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from copriv_papers.figure import Row
 from copriv_papers.trials import Outcome
-
-Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not to be had here"]
+from copriv_papers.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,10 @@ class Answer:
 
     numbers: tuple[float, ...]
     held: tuple[bool, ...]
-    """One for each thing that was compared."""
+    """One for each thing that was compared, on either table."""
     remark: str = ""
+    elsewhere: tuple[float, ...] = ()
+    """The numbers on everybody's loans, where the figure was also run on them."""
 
     @classmethod
     def of(cls, numbers: Sequence[float] | float, holds: Callable[[float], bool], remark: str = "") -> "Answer":
@@ -62,10 +63,8 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """By how many hold."""
-        if not self.held:
-            return "not to be had here"
-        return "holds" if all(self.held) else "holds in part" if any(self.held) else "does not hold"
+        """By the one scale."""
+        return verdict(self.held)
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,8 @@ class Claim:
     """The figure that the number is read from; "claims": from trials or formulas of this table's own."""
     needs: tuple[str, ...] = field(default=())
     """Other figures that it reads."""
+    beyond: bool = False
+    """Whether the question is ours: no sentence of the papers asks it."""
 
     @property
     def command(self) -> str:
