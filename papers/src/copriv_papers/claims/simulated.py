@@ -87,9 +87,7 @@ def overlap_factors(_: Found) -> Answer:
 def parameter_factor(_: Found) -> Answer:
     """L·E‖θ − θ*‖² over E f − f*, of runs of S1."""
     found = [_run("S1", "squared", ε)[1] for ε in (0.01, 1.0, 100.0)]
-    return Answer.of(
-        found, lambda factor: factor <= 4.0, "L E‖θ − θ*‖²/(E f − f*) of simulated runs; 2 is enough (erratum 12)."
-    )
+    return Answer.of(found, lambda factor: factor <= 4.0, "Of simulated runs of S1; 2 is enough (erratum 12).")
 
 
 def simulated_slopes(_: Found) -> Answer:
