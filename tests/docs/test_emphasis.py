@@ -1,4 +1,4 @@
-"""Mathematics is written as mathematics: no symbol is lost to emphasis, and every formula becomes MathML that is well formed."""
+"""Mathematics is written as mathematics: no symbol is lost to emphasis, and every formula becomes well-formed MathML."""
 
 import importlib.util
 import re

@@ -79,6 +79,7 @@ def test_a_page_is_whole_and_needs_nothing_else(paper, tmp_path: Path) -> None: 
     for question in QUESTIONS:
         assert (escape(question.asks) in text) == question.place.startswith(f"{paper.letter}, ")
     assert "ψ(θ) = f(θ)/f(θ*) − 1" in text
+    assert "<td>" not in text, "on a narrow screen cells stand below each other, and each says what it is"
     assert '<li id="erratum-5">' in text  # and links lead there
     assert set(re.findall(r'href="#([^"]+)"', text)) == {"erratum-5"}
     order = [text.index(f"<h2>{section.title}</h2>") for section in paper.sections]

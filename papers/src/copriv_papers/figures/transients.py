@@ -126,7 +126,7 @@ class Transient:
             drawing.log_axes(one, "iteration k" if panel.setting.rule == "A1" else "round k", f"$\\psi({bar})$")
             one.label_outer()
             drawing.title(one, panel.title, panel.mechanism)
-        axes.flat[self.judged].legend(loc="lower left")
+        axes.flat[self.judged].legend(loc="best")
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -268,8 +268,8 @@ TRANSIENTS: tuple[Figure, ...] = (
         starts=0.5,
         why=(
             "the order of the budgets, their ends and how far they are apart are the paper's within a factor of 5; the start "
-            "is not. One random point of [0, 1]^p is at another ψ where the data are others: 101,766 stays of diabetics "
-            "cut into 86 owners by payer and specialty, or simulated discharges, in place of New York's 2.35 million."
+            "is not within 2. θ = 0 is at another ψ where the data are others: 101,766 stays of diabetics cut into 86 owners "
+            "by payer and specialty, or simulated discharges, in place of New York's 2.35 million."
         ),
     ),
 )
