@@ -92,6 +92,8 @@ def test_what_a_says_of_fraud_is_judged_and_slopes_it_does_not_print_are_not() -
     judged = figure.judge(grid_rows(figure, lambda n, ε: 1e6 / n**2.2 / ε ** (1.0 - 0.1 * np.log10(n / 1e3))))
     assert judged.verdict == "reproduced"
     assert all(c.holds is None for c in judged.comparisons if "slope against epsilon at" in c.what)
+    power = figure.judge(grid_rows(figure, lambda n, ε: 7.0 * ε**-0.9 * n**-0.6)).comparisons
+    assert [c.ours for c in power if "exponent" in c.what][:2] == pytest.approx([-0.9, -0.6], abs=1e-3)
     assert {c.paper for c in judged.comparisons if c.holds is not None} == {"1", "above 0", "10", "above 100"}
     assert figure.judge(grid_rows(figure, lambda n, ε: n * ε)).verdict == "not reproduced"
 

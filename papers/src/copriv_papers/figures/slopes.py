@@ -153,6 +153,9 @@ class Slopes:
                 ratios = [r["mean"] / (a + b / x + c / x**2) for r in mine for x in (r["records"] * r["epsilon"],)]
                 words = f"{mechanism}: E ψ over a + b/(nε) + c/(nε)²"
                 found += [Comparison(f"{words}, {end}", "", one, None) for end, one in _ends(ratios)]
+                words = f"{mechanism}: exponent of the power law in ε and n_i that is fitted to all points"
+                powers = zip(("ε", "n_i"), _powers(mine), strict=True)
+                found += [Comparison(f"{words}, {of}", "", power, None) for of, power in powers]
             known = [r for r in mine if np.isfinite(r.get("law", np.nan)) and r["clipped"] < MOSTLY]
             if known:
                 words = f"{mechanism}: E ψ over the law with clipping, where under {MOSTLY:.0%} are clipped"
@@ -167,6 +170,14 @@ MOSTLY = 0.9
 
 def _ends(ratios: Sequence[float]) -> tuple[tuple[str, float], tuple[str, float]]:
     return ("least", min(ratios)), ("largest", max(ratios))
+
+
+def _powers(rows: Sequence[Row]) -> tuple[float, float]:
+    """α and β of ψ = C·ε^α·n^β, by least squares on a log scale."""
+    # np.e is the constant: its logarithm is 1.
+    logs = np.log([[np.e, r["epsilon"], r["records"]] for r in rows])
+    (_, α, β), *_ = np.linalg.lstsq(logs, np.log([r["mean"] for r in rows]), rcond=None)
+    return float(α), float(β)
 
 
 def kink_law(rows: Sequence[Row]) -> tuple[float, float, float]:
