@@ -76,7 +76,7 @@ class Alone:
         ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        figure, axes = drawing.picture(len(MECHANISMS), len(SETTINGS), height=3.0, sharex=True, sharey=True)
+        figure, axes = drawing.picture(len(MECHANISMS), len(SETTINGS), height=3.6, sharex=True, sharey=True)
         dashes = ("-", "--", "-.")
         for line, setting in enumerate(SETTINGS):
             for column, mechanism in enumerate(MECHANISMS):
