@@ -109,7 +109,9 @@ def grid(identity: str, mechanism: str, power: float):  # type: ignore[no-untype
         for n in (1e3, 1e4, 1e5)
         for ε in (0.1, 1.0, 10.0)
     ]
-    return Found({}, {identity: rows}, {})
+    line = {"what": f"{mechanism}: slope against epsilon at n_i = 1000", "ours": -power, "holds": power == 2.0}
+    document = {"comparison": [line], "other_tables": [{"comparison": [line]}]}
+    return Found({identity: document}, {identity: rows}, {})
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(2.0, "reproduced"), (1.0, "not reproduced")])
@@ -117,6 +119,8 @@ def test_slopes_are_read_from_the_figure(power: float, verdict: str) -> None:
     claim = next(c for c in CLAIMS if c.place == "S, §IV-A, Fig. 4")
     answer = claim.answer(grid("sync-fig4", "as written", power))
     assert answer.numbers == pytest.approx((-power,) * 3)
+    assert answer.elsewhere == (-power,)
+    assert len(answer.held) == 4
     assert answer.verdict == verdict
 
 

@@ -24,16 +24,14 @@ class Found:
         """A figure's rows at these coordinates."""
         return [row for row in self.rows[identity] if all(row[k] == v for k, v in at.items())]
 
-    def compared(self, identity: str, start: str) -> list[float]:
-        """Our numbers of a figure's comparisons whose text begins so; infinite where there is none."""
-        found = [
-            float("inf") if one["ours"] is None else float(one["ours"])
-            for one in self.figures[identity]["comparison"]
-            if one["what"].startswith(start)
-        ]
-        if not found:
-            raise LookupError(f"{identity}: nothing compared begins with {start!r}")
-        return found
+    def compared(self, identity: str, *starts: str) -> tuple[list[Any], list[Any]]:
+        """A figure's comparisons whose text begins so: on its own table, and on everybody's loans where it was run on them."""
+        document = self.figures[identity]
+        tables = [document["comparison"], *(one["comparison"] for one in document.get("other_tables", []))]
+        here, *others = [[one for one in lines if one["what"].startswith(starts)] for lines in tables]
+        if not here:
+            raise LookupError(f"{identity}: nothing compared begins with {starts!r}")
+        return here, [one for lines in others for one in lines]
 
     def psi(self, name: str) -> float:
         """E ψ at the end of one of the claims' own trials."""

@@ -32,16 +32,25 @@ def steepness(line: Sequence[Row], axis: str) -> float:
     return slope([row[axis] for row in line], [row["mean"] for row in line])
 
 
+def slopes(mechanism: str, *of: tuple[str, str]) -> Callable[[Found], Answer]:
+    """Of every slice of grids with the paper's own settings, each a figure and an axis; on everybody's loans of those drawn."""
+
+    def answer(found: Found) -> Answer:
+        here = [
+            steepness(line, axis) for identity, axis in of for line in lines_along(found, identity, mechanism, axis)
+        ]
+        drawn = [found.compared(identity, f"{mechanism}: slope against {axis}")[1] for identity, axis in of]
+        there = _numbers([one for lines in drawn for one in lines])
+        return Answer(tuple(here), tuple(map(steep, (*here, *there))), elsewhere=there)
+
+    return answer
+
+
 def judged(identity: str, *starts: str) -> Callable[[Found], Answer]:
     """What a figure compared under words that begin with one of these, with its own judgements, on each table that it has."""
 
     def answer(found: Found) -> Answer:
-        document = found.figures[identity]
-        tables = [document["comparison"], *(one["comparison"] for one in document.get("other_tables", []))]
-        here, *others = [[one for one in lines if one["what"].startswith(starts)] for lines in tables]
-        if not here:
-            raise LookupError(f"{identity}: nothing compared begins with {starts!r}")
-        there = [one for lines in others for one in lines]
+        here, there = found.compared(identity, *starts)
         held = tuple(bool(one["holds"]) for one in (*here, *there) if one["holds"] is not None)
         return Answer(_numbers(here), held, elsewhere=_numbers(there))
 
@@ -142,13 +151,14 @@ def star(_: Found) -> Answer:
 
 def pure_over_normal(_: Found) -> Answer:
     """How many times more variance Laplace noise has than normal noise with δ = 10⁻⁶, least and most, in ε and in T."""
-    budgets, horizons = (0.01, 0.1, 1.0, 10.0, 30.0), (10, 100, 1000, 10_000)
-    in_budgets = [_variances(1000, ε) for ε in budgets]
-    in_horizons = [_variances(T, 1.0) for T in horizons]
+    in_budgets = [_variances(1000, ε) for ε in (0.01, 0.1, 1.0, 10.0, 30.0)]
+    in_horizons = [_variances(T, 1.0) for T in (10, 100, 1000, 10_000)]
+    budget, horizon = (
+        ", ".join(f"{r:,.0f}" if r > 40 else f"{r:.1f}" for r in ratios) for ratios in (in_budgets, in_horizons)
+    )
     words = (
-        f"Largest ratio of variances over the least. At T = 1,000 it is {', '.join(f'{r:.0f}' for r in in_budgets)} times for "
-        f"ε = {', '.join(f'{ε:g}' for ε in budgets)}; at ε = 1 {', '.join(f'{r:.2g}' for r in in_horizons)} times for "
-        f"T = {', '.join(f'{T:,}' for T in horizons)}."
+        f"Largest ratio of variances over the least. At T = 1,000 it is {budget} times for ε = 0.01, 0.1, 1, 10, 30; "
+        f"at ε = 1 {horizon} times for T = 10, 100, 1,000, 10,000."
     )
     return Answer.of([max(r) / min(r) for r in (in_budgets, in_horizons)], lambda r: r <= 1 + SLOPE, words)
 

@@ -1,6 +1,7 @@
 """The claims of S, "The Value of Collaboration in Convex Machine Learning with Differential Privacy", in its order."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -8,26 +9,18 @@ from copriv_papers.claims.claim import Answer, Claim, Found
 from copriv_papers.claims.laws import (
     cards_frauds,
     judged,
-    lines_along,
     never_zero,
     proof_step,
     shared_record,
+    slopes,
     stays_at_the_start,
-    steepness,
 )
 from copriv_papers.claims.simulated import ANSWERS, overlap_factors, parameter_factor, simulated_slopes, spent
 from copriv_papers.figures.grid import slope
 from copriv_papers.verdict import SLOPE, steep
 
-
-def _slopes(*of: tuple[str, str]) -> Callable[[Found], Answer]:
-    """Of every slice of grids with the paper's own settings, each a figure and an axis."""
-
-    return lambda found: Answer.of([s for identity, axis in of for s in _all_slopes(found, identity, axis)], steep)
-
-
-def _all_slopes(found: Found, identity: str, axis: str) -> list[float]:
-    return [steepness(line, axis) for line in lines_along(found, identity, "as written", axis)]
+_slopes = partial(slopes, "as written")
+"""Of the paper's own settings."""
 
 
 def _improves(identity: str) -> Callable[[Found], Answer]:
@@ -61,7 +54,7 @@ def _worth_including(found: Found) -> Answer:
 
 
 def _hinge_is_steeper(found: Found) -> Answer:
-    slopes = _all_slopes(found, "sync-fig9", "epsilon")
+    slopes = _slopes(("sync-fig9", "epsilon"))(found).numbers
     return Answer.of(slopes, lambda s: s <= -1 + SLOPE, "An upper bound of slope −1 allows every steeper fall.")
 
 

@@ -61,7 +61,7 @@ class Transient:
     """S, §IV-A: raising ε from 1 to 10 improves ψ about 100 times."""
     why: str = "the order of the budgets is the paper's, the numbers are not."
     """What to say where a number differs."""
-    why_all: str = "every number compared holds."
+    why_all: str = "every number that the paper gives is met."
     starts: float | None = None
     """The paper's median ψ at k = 1."""
     many_runs: int = 0
