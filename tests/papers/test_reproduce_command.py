@@ -74,7 +74,7 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
         (tmp_path / f"{figure.identity}.json").write_text(json.dumps(document))
         (tmp_path / f"{figure.identity}.png").write_bytes(b"picture")
     page = write_gallery(tmp_path, tmp_path / "docs").read_text(encoding="utf-8")
-    assert page.count("**Verdict**: not reproduced. Because. On everybody's loans: reproduced.") == 2
+    assert page.count("- **Verdict**: not reproduced. Because.\n- **On everybody's loans**: reproduced\n") == 2
     assert "| slope | −2 | -1.5 | no | -1.9 | yes |" in page
     assert "- **Not the paper's**: 20 runs; θ starts at 0." in page
     assert "precision–recall" in page
