@@ -186,7 +186,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
                 "all; make them numbers before"
             )
-        if self._regressor and isinstance(y, list | tuple):
+        if self._regressor and (isinstance(y, list | tuple) or np.asarray(y).dtype.kind in "US"):
             y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
         X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
         return dense(X), y

@@ -44,15 +44,13 @@ class InBlocks(Protocol):
 
 
 def _sealed(array: Any) -> Any:
-    """The array, where its memory is read-only all the way down; else a copy that is."""
+    """The array in memory that nobody can write to: that of `bytes`, for a read-only flag can be taken back."""
     at: object = array
-    while isinstance(at, np.ndarray) and not isinstance(at, np.memmap) and not at.flags.writeable:
+    while isinstance(at, np.ndarray):
         at = at.base
-    if at is None:
+    if isinstance(at, bytes):
         return array
-    copy = np.array(array, order="C")
-    copy.flags.writeable = False
-    return copy
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
