@@ -250,7 +250,7 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as error:
         if writer is not None:
-            writer.release()
+            writer.close()
         raise StoreFailed(f"{path}: cannot be used as a run's file ({error}); give the path of a new file") from None
     return connection, writer
 
@@ -258,7 +258,7 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
 def _close(connection: sqlite3.Connection, writer: OneWriter | None) -> None:
     connection.close()
     if writer is not None:
-        writer.release()
+        writer.close()
 
 
 @contextmanager
