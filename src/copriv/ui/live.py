@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from copriv.report.public_rows import PublicRows
-from copriv.ui.reading_files import teller
+from copriv.ui.reading import run_line
 from copriv.ui.server import Place, server
 from copriv.ui.shell import answered, routes, stream
 
@@ -150,7 +150,7 @@ class RunWatch:
     def __init__(self, conductor: "Conductor", public: "Records | None") -> None:
         self.watch = Watch("run")
         self._conductor, self._public = conductor, None if public is None else PublicRows(conductor.agreement, public)
-        self._told = teller(conductor.agreement)
+        self._shown_line = run_line(conductor.agreement)
         for event in conductor.store.events():
             self._line(event)
         before = conductor.store.on_event
@@ -163,7 +163,7 @@ class RunWatch:
         conductor.store.on_event = both
 
     def _line(self, event: "Event") -> None:
-        self.watch.lines.append(self._told(event))
+        self.watch.lines.append(self._shown_line(event))
 
     def look(self) -> None:
         """Take a snapshot, and carry out a wish to pause."""
