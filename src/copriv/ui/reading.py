@@ -201,15 +201,17 @@ def ledger(path: Path, head: str | None = None) -> dict[str, Any]:
             verify(path, head)
         except CoprivError as error:
             problems = [{"line": None, "what": without_path(error, path)}]
+    sums = ("lifetime", "lifetime_delta", "spent", "spent_delta", "ahead", "before")
+    of_run = {"epsilon": "epsilon", "delta": "delta", "spent": "committed", "spent_delta": "spent_delta"}
+    runs = [
+        {"name": name, "answers": run.answered, "most": run.cap, "fingerprint": run.fingerprint}
+        | {key: finite_float(getattr(run, field)) for key, field in of_run.items()}
+        for name, run in totals.runs.items()
+    ]
     return {
         "kind": "ledger", "problems": problems, "owner": totals.owner, "remark": totals.remark, "head": totals.head,
         "held_against_head": head is not None, "lines": lines, "all_lines": last, "timeline": thinned(spent),
-        "lifetime": finite_float(totals.lifetime), "lifetime_delta": finite_float(totals.lifetime_delta),
-        "spent": finite_float(totals.spent), "spent_delta": finite_float(totals.spent_delta), "ahead": finite_float(totals.ahead),
-        "before": finite_float(totals.before),
-        "runs": [{"name": run, "epsilon": finite_float(one.epsilon), "delta": finite_float(one.delta), "spent": finite_float(one.committed),
-                  "spent_delta": finite_float(one.spent_delta), "answers": one.answered, "most": one.cap,
-                  "fingerprint": one.fingerprint} for run, one in totals.runs.items()],
+        **{key: finite_float(getattr(totals, key)) for key in sums}, "runs": runs,
     }  # fmt: skip
 
 
