@@ -20,7 +20,7 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.ui import agreement_form, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
-from copriv.ui.shell import answered, as_json, body, routes
+from copriv.ui.shell import as_json, body, json_handler, routes
 from copriv.ui.uploads import Rows
 from copriv.ui.views import Prepared
 
@@ -44,14 +44,14 @@ class Pages:
             routes=[
                 *routes(PAGES),
                 Route("/api/start", self._start),
-                Route("/api/join/quick", answered(self._quick), methods=["POST"]),
-                Route("/api/join/exact", answered(self._exact), methods=["POST"]),
-                Route("/api/agreement", answered(self._draft), methods=["POST"]),
-                Route("/api/file/rows", answered(self._take_rows), methods=["POST"]),
-                Route("/api/file/read", answered(self._read), methods=["POST"]),
-                Route("/api/file/report", answered(self._report), methods=["POST"]),
-                Route("/api/gallery", answered(self._figures)),
-                Route("/api/gallery/transient", answered(self._transient), methods=["POST"]),
+                Route("/api/join/quick", json_handler(self._quick), methods=["POST"]),
+                Route("/api/join/exact", json_handler(self._exact), methods=["POST"]),
+                Route("/api/agreement", json_handler(self._draft), methods=["POST"]),
+                Route("/api/file/rows", json_handler(self._take_rows), methods=["POST"]),
+                Route("/api/file/read", json_handler(self._read), methods=["POST"]),
+                Route("/api/file/report", json_handler(self._report), methods=["POST"]),
+                Route("/api/gallery", json_handler(self._figures)),
+                Route("/api/gallery/transient", json_handler(self._transient), methods=["POST"]),
                 Route("/gallery/{identity}.png", self._picture),
             ],
             lifespan=self._lifespan,
