@@ -60,7 +60,7 @@ def test_the_token_leads_to_this_server_alone(place, path, leads):
 
 def test_what_the_browser_is_started_with_opens_once(place):
     """Others on this machine can read with what a program was started."""
-    ticket = place.once().split("?token=")[1]
+    ticket = place.one_time_address().split("?token=")[1]
     assert ticket != place.access.token
     status, headers, _ = ask(place, path=f"/join?token={ticket}", token=False)
     assert status == 303
