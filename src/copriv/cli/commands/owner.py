@@ -205,8 +205,12 @@ def verdict(
         if common.agreement.fingerprint != terms.fingerprint:
             raise InvalidInput(f"{model}: is the model of another agreement than {agreement}; give the one of this run")
         released, dictionary = common.theta, common.dictionary
-    paths = {"public": public, "dictionary": options.beside(agreement, terms.data.dictionary)}
-    terms = terms.replace(data={key: str(path) for key, path in paths.items() if path is not None})
+    paths: dict[str, str] = {}
+    if public is not None:
+        paths["public"] = str(public)
+    if terms.data.dictionary is not None:
+        paths["dictionary"] = str(options.beside(agreement, terms.data.dictionary))
+    terms = terms.replace(data=paths)
     rows = rows_at_home(terms, name, str(data), dictionary)
     if forecast is not None:
         released = read_document(forecast)
