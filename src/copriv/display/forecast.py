@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from copriv.display.verdict import advice, assumption, names, of_forecast
+from copriv.display.verdict import advice, assumption, names, of_forecast, terms_in_short
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -21,7 +21,7 @@ from copriv.simulation import NOT_PRIVATE
 def card(outlook: Forecast) -> Card:
     """The verdict, what each model that could be had costs, and what each owner has."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
-    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook)))
+    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook)))
 
 
 def title(outlook: Forecast) -> str:
@@ -66,12 +66,19 @@ def owners(outlook: Forecast) -> Table:
     return Table.of((on, *models, "pays", "better by"), outlook.owners, cells, "owners")
 
 
+def better_by(outlook: Forecast) -> str:
+    """What the last two columns of `owners` say."""
+    least = percent(outlook.agreed.agreement.worthwhile)
+    return f"better by: how much lower the error typically is by joining; it pays from {least}."
+
+
 def notes(outlook: Forecast) -> list[str]:
     """What was planned and assumed because nobody has said otherwise, and what the agreed terms do not keep."""
     agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
     if outlook.agreed.words != AS_AGREED:
-        answers = counted(agreed.answers, "answer")
-        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
+        ends = percent(outlook.agreed.relative_fitness.end["median"])
+        reached = "" if outlook.comparison.same else f", {ends} above the best"
+        said.insert(0, f"What is left open was planned: {terms_in_short(agreed)}{reached}.")
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -92,11 +99,14 @@ def notes(outlook: Forecast) -> list[str]:
 
 
 def details(outlook: Forecast) -> list[str | Table]:
-    """Everything that a forecast says, in the order in which it is read."""
+    """Everything that a forecast says, in the order in which it is read; each table under the question that it answers."""
+    asked = {goal: " This is the verdict." if goal == outlook.goal else "" for goal in ("own", "common")}
     return [
         title(outlook),
         made_from(outlook),
         textwrap.fill(f"From {outlook.description}.", 118),
+        "",
+        "1. What do the terms cost, on everybody's records?",
         _terms(outlook),
         "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
         "without privacy.",
@@ -104,22 +114,29 @@ def details(outlook: Forecast) -> list[str | Table]:
         *_terms_in_words(outlook),
         *_next_best(outlook),
         "",
-        "On everybody's records:",
-        _joining(outlook),
-        "On the owner's own records, above the best model of its own population:",
+        f"2. Is each owner's own population predicted better by joining?{asked['own']}",
+        "Above the best model of that population, under the recommended terms:",
         _own(outlook),
+        better_by(outlook),
+        "",
+        f"3. Are everybody's records predicted better by the common model than by what the owner has?{asked['common']}",
+        "Above the best model of all records, under the recommended terms:",
+        _joining(outlook),
+        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
+        "",
+        "4. How unlike are the owners?",
         *about_heterogeneity(outlook),
         *(note for note in notes(outlook) if not note.startswith("Owners are taken")),
+        "",
+        "5. What does each owner bring to a common model for everybody's records?",
         _bringing(outlook),
-        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
-        f"better by joining: how much lower the error is; it pays from {percent(outlook.agreed.agreement.worthwhile)}.",
         "others lose: what its leaving costs on everybody's records; below 0, they are better off. On the others' own "
         "records: --without NAME.",
         "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
-        "",
         *about_coalitions(outlook),
-        _bounds(outlook) if outlook.bounds else "",
+        "",
+        *_proved(outlook),
         of_forecast(outlook),
     ]
 
@@ -212,7 +229,7 @@ def _own(outlook: Forecast) -> Table:
         return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
 
     models = ("its own model", "the common one", "personalized at home")
-    head = ("owner", *models, "better by joining", "pays, probability", "break-even epsilon")
+    head = ("owner", *models, "better by", "pays, probability", "break-even epsilon")
     return Table.of(head, outlook.owners, cells, "owners")
 
 
@@ -240,21 +257,27 @@ def _share(owner: OwnerForecast, saved: float) -> str:
     return f"{100 * owner.shapley / saved:.1f} %{error}"
 
 
-def _bounds(outlook: Forecast) -> Table:
-    return Table.of(
+def _proved(outlook: Forecast) -> list[str | Table]:
+    if not outlook.bounds:
+        return []
+    bounds = Table.of(
         ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
          "may be used here"),
         outlook.bounds,
         lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
         "bounds",
     )  # fmt: skip
+    return ["6. What do the papers prove of the agreed rule?", bounds, ""]
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:
     """Who should be in, and what better weights would bring, where that is more than this forecast's error."""
     left = {owner: owner.count - owner.number_in_best_subset for owner in outlook.left_out}
     out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
-    said = ["Everybody belongs in: leaving anybody out would not help the others by more than the error of this."]
+    said = [
+        "Everybody belongs in, where a common model for everybody's records is wanted: leaving anybody out would not help the "
+        "others by more than the error of this."
+    ]
     if out:
         whose = "its" if sum(left.values()) == 1 else "their"
         said = [

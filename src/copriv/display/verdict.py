@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from copriv.agreement import Agreement
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
-from copriv.formatting.numbers import listed, percent, percent_range
+from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
 from copriv.problem.verdict import OwnerVerdict, Verdict
 from copriv.simulation import Simulation
@@ -25,10 +26,17 @@ def answer(outlook: Forecast) -> str:
 def qualified(outlook: Forecast) -> list[str]:
     """What goes with the verdict: everybody's records, terms under which it would not hold, and whom it costs."""
     verdict = outlook.joining
+    terms = (
+        ""
+        if outlook.comparison.same
+        else f" by the recommended terms ({terms_in_short(outlook.recommended.agreement)})"
+    )
     said = [
-        f"On everybody's records: {percent(outlook.together)} above the best possible together, "
+        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
     ]
+    if verdict.answer == "no":
+        said.insert(0, _remedy(outlook))
     if verdict.names("yes"):
         if verdict.only_as_recommended:
             agreed = percent(outlook.agreed.relative_fitness.end["median"])
@@ -72,10 +80,21 @@ def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone:
     who = "anybody" if len(verdict.owners) > 1 else names(rest)
     records = "everybody's" if verdict.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
     would = "would" if records == "nobody's own" else "would not"
-    return (
-        f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better. Raise the "
-        "budgets, bring more records, or do not train together."
-    )
+    return f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better."
+
+
+def _remedy(outlook: Forecast) -> str:
+    """Whether a larger budget would make joining pay for somebody, where it pays for nobody."""
+    least = {}
+    for owner in outlook.owners:
+        enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
+        if enough is not None and enough > owner.epsilon:
+            least[owner.called] = enough
+    if not least:
+        return "So do not train together: no owner's own budget would change that, however large."
+    first = min(least, key=lambda name: least[name])
+    paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
+    return f"So do not train together as it is: {paid}."
 
 
 def _open(verdict: Verdict, even: Sequence[str]) -> str:
@@ -137,24 +156,32 @@ def assumption(outlook: Forecast) -> str:
             f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
             f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
         )
+    if outlook.strata_unused is not None:
+        said.append(
+            f"The groups of {printable(outlook.strata_unused, 40)} (data.strata) are not the owners, so they say nothing of "
+            "how these differ; owner.stratum says which group an owner's records are like."
+        )
+    elif outlook.without_stratum:
+        said.append(
+            f"No public row is known to be like those of {names(outlook.without_stratum)} (data.strata, owner.stratum): how "
+            "they differ is taken from the other owners."
+        )
     return " ".join(said)
 
 
 def advice(plan: Plan) -> str | None:
     """Why nobody should start with this plan, or why that is open; None where it is worth it."""
-    least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best one"
-    better = "the public rows alone are" if plan.public_only <= plan.alone else "the best owner's own model is"
-    return {
-        "join": None,
-        "close": (
-            f"Whether to start is a close call: {better} {least} of everybody, and it could as well be either way."
-        ),
-        "public": f"The public rows alone are the better choice: their model is {least}, and costs nobody any privacy.",
-        "alone": (
-            f"Nobody should start: no terms are expected to make predictions noticeably better; the best owner's own model is "
-            f"{least} of everybody."
-        ),
-    }[plan.advice]
+    whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
+    least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
+    there = f"On everybody's records the best owner's own model is {least}."
+    if plan.public_only <= plan.alone:
+        there = (
+            f"On everybody's records the public rows alone are the better choice: their model is {least}, and costs nobody any "
+            "privacy."
+        )
+    no = f"Nobody should start: joining is not expected to make predictions for {whose} noticeably better. {there}"
+    maybe = f"Whether to start is open: joining may make predictions for {whose} noticeably better, or not."
+    return {"join": None, "close": maybe, "public": no, "alone": no}[plan.advice]
 
 
 def of_simulation(result: Simulation) -> str:
@@ -181,6 +208,11 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
         f"Sharing answers pays for {who}, on everybody's records: each learns a model of its own, and each owner answers only "
         "once. Of an owner's own records this says nothing; copriv forecast does."
     )
+
+
+def terms_in_short(agreement: Agreement) -> str:
+    """The rule and how often each owner answers."""
+    return f"{agreement.rule_in_words}, {counted(agreement.answers, 'answer')} of each owner"
 
 
 def names(of: Sequence[str]) -> str:

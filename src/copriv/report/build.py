@@ -6,7 +6,7 @@ report says so first.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.display.run import verdict_fields
-from copriv.errors import CoprivError, UsageError
+from copriv.errors import CoprivError, InvalidInput, UsageError
+from copriv.forecast.document import check_is_of
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
@@ -39,6 +40,7 @@ def document(
     docs: str = "",
     now: datetime | None = None,
     unfinished: bool = False,
+    forecast: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A report on an owner's ledger, as values that are JSON (schema `copriv.report/1`, docs/reference/command-line.md).
 
@@ -46,6 +48,7 @@ def document(
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
     head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
     unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
+    forecast: the JSON of the forecast of one of these agreements, whose verdict the report repeats.
     Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong*
     with a ledger or a run stands in the report, under "problems", and "ok" is false then.
     """
@@ -102,9 +105,32 @@ def document(
         "meaning": meaning(totals.committed, totals.spent_delta),
         "meaning_of_several": _of_several(totals, entries),
         "runs": entries,
+        "joining": None if forecast is None else _joining(forecast, agreements, owner),
         "not_covered": not_covered(held, entries),
         "docs": docs,
     }
+
+
+def _joining(forecast: Mapping[str, Any], agreements: Sequence[Agreement], owner: str) -> dict[str, Any]:
+    """The verdict as the forecast words it, and this owner's. Raises InvalidInput where it is of none of the agreements."""
+    if not agreements:
+        raise UsageError("--forecast: give the agreement that it is of, by --agreement")
+    for place, agreement in enumerate(agreements, start=1):
+        try:
+            check_is_of(agreement, forecast)
+        except InvalidInput:
+            if place == len(agreements):
+                raise
+        else:
+            break
+    try:
+        mine = next((one for one in forecast["owners"] if one["name"] == owner), None)
+        said = None if mine is None else {key: mine[key] for key in ("verdict", "probability")}
+        return {"goal": forecast["goal"], "verdict": printable(forecast["verdict"], 3000), "owner": said}
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"--forecast: not the JSON of a forecast ({error}); give what copriv forecast wrote"
+        ) from None
 
 
 def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:
