@@ -98,9 +98,9 @@ def _holder(descriptor: int) -> str:
 
 
 class OneWriter:
-    """The right to write to a file that somebody else opens and closes, held through a lock on `<file>.lock` beside it.
+    """The right to write to a file that another library opens and closes, held by a lock on `<file>.lock` beside it.
 
-    The lock file itself stays; removing it while it is held would let a second writer in.
+    The lock file is never removed: removing it while it is locked would let a second writer in.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -122,8 +122,8 @@ class OneWriter:
             raise
         return cls(descriptor)
 
-    def release(self) -> None:
-        """Let the next writer in."""
+    def close(self) -> None:
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
