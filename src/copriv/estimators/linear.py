@@ -23,7 +23,7 @@ from copriv.estimators.declared import DROWNED, UndeclaredWarning, enough, plann
 from copriv.estimators.in_process import train
 from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, strength
 from copriv.estimators.ranges import STANDARD, Ranges
-from copriv.estimators.rows import dense, has_days, repeated, whose_rows, without_values
+from copriv.estimators.rows import NO_NUMBER, dense, has_days, repeated, whose_rows, without_values
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.losses import named
 from copriv.model.records import Records
@@ -197,6 +197,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return validate_data(self, *given, dtype=np.float64, accept_sparse="csr", **how)
         except (TypeError, ValueError) as error:
             raise type(error)(without_values(str(error))) from None
+        except ArithmeticError:  # 10**400 overflows, and a Decimal may signal
+            raise ValueError(NO_NUMBER) from None
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)

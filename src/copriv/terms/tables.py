@@ -16,7 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from copriv.errors import AgreementError
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
-from copriv.terms.values import Budget, Count, Delta, KeyFingerprint, NonNegative, Positive, TermsTable, can_be_told_apart
+from copriv.terms.values import (
+    Budget,
+    Count,
+    Delta,
+    KeyFingerprint,
+    NonNegative,
+    Positive,
+    TermsTable,
+    can_be_told_apart,
+)
 from copriv.types import Array
 
 

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from copriv.formatting.sanitize import printable
 
 
-
 def _zero_or_at_least(least: float) -> AfterValidator:
     """Refuse what is below `least` and not 0: its powers would be floats with few digits."""
 
