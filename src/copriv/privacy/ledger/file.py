@@ -284,7 +284,7 @@ class RunLedger:
             file.pending.pop(identity, None)
 
     def _next(self, paid: int, answered: Charged) -> list[Entry]:
-        """Payment for the answers to come of a phase, with the last one that is paid for."""
+        """The line that pays for the next answers of a phase, once the last one that was paid for ahead is given; else none."""
         totals, run, each = self.file.totals, self._totals, answered.epsilon
         spent, spent_delta, answers = since(run.before, run.sums)
         if not each or spent_delta > 0 or run.ahead > paid or answered.phase != run.phase:
