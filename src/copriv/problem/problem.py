@@ -17,7 +17,7 @@ from copriv.data.consortium import Opened, load_consortium
 from copriv.data.from_arrays import as_records, by_owner
 from copriv.data.public import load_sample, public_bound
 from copriv.data.random_features import longest
-from copriv.errors import AgreementError, DataError
+from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label, says_nothing
 from copriv.mechanisms.one_answer import Common
@@ -321,6 +321,13 @@ class Problem(Shown):
     def fitness_of(self, records: Records) -> Fitness:
         """The agreement's fitness over any records."""
         return Fitness(self.loss, self.regularizer, self.feasible_set, records)
+
+    def optimum_of(self, records: Records, near: Array, accuracy: float = 1e-5) -> Optimum | None:
+        """The best model of records without the intercept's column; None where there is no finite one."""
+        try:
+            return self.fitness_of(self.as_agreed(records)).minimum(near, accuracy)
+        except NotCertified:
+            return None
 
     @cached_property
     def fitness(self) -> Fitness:
