@@ -1,4 +1,4 @@
-"""What a data set is and hands over (a table, its schema, how its rows are dealt out), and files known by their SHA-256."""
+"""Data sets, the table and schema that each opens, and files that are identified by their SHA-256."""
 
 import hashlib
 import json
