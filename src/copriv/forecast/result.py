@@ -179,6 +179,11 @@ class Forecast(Shown, Framed, Drawn):
         return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
 
     @property
+    def sampled_by_owner(self) -> bool:
+        """Whether public rows stand for the records of their own owner, whatever share of all rows they are."""
+        return bool(self.worlds[0].held)
+
+    @property
     def strata_unused(self) -> str | None:
         """The column of the public rows' strata where these are not owners, and tell nothing of the owners' heterogeneity."""
         if self.problem.strata is None or self.problem.strata_name_owners or self.n_owners == 1:
@@ -258,6 +263,7 @@ class Forecast(Shown, Framed, Drawn):
             "assumption": self.assumption,
             "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
+            "sampled_by_owner": self.sampled_by_owner,
             "strata_unused": self.strata_unused,
             "without_stratum": list(self.without_stratum),
             "typical_error": typical_error,

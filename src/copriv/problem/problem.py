@@ -353,7 +353,7 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     missing = [k for k, one in enumerate(labels.tolist()) if says_nothing(one)]
     if missing:
         raise DataError(
-            f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
+            f"strata: public row {missing[0]} has none, counted from 0 ({len(missing)} in all); leave such rows out, or say it"
         )
     names, index = np.unique([label(one) for one in labels.tolist()], return_inverse=True)
     return index.astype(np.int64), tuple(str(name) for name in names)
