@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.problem.personalization import DRAWS, Home, personalize, units_of
@@ -51,7 +50,7 @@ def on_own_records(
     i: int,
     models: Float[Array, "runs p"],
     seed: int = 0,
-    public_model: Optimum | None = None,
+    public_model: Float[Array, " p"] | None = None,
 ) -> OwnOutcome | None:
     """Compare the models on owner i's records; None where it has too few to hold any out.
 
@@ -73,7 +72,7 @@ def on_own_records(
         at_home[out] = loss.values(personalize(agreement, common, rest, public=public, seed=seed), x, y)
     fixed = [*models]
     if public_model is not None:
-        fixed.append(public_model.theta)
+        fixed.append(public_model)
     together = [loss.values(θ, records.features, records.target) for θ in fixed]
     mean, draws = _bootstrapped([alone, at_home, *together], records, unit % BLOCKS, rng)
     runs = slice(2, 2 + len(models))
