@@ -14,7 +14,8 @@ the answers contradict them. With π as a prior of a = 2N answers, the next answ
 is a martingale of mean 1 where owners keep to π, which exceeds a million in less than one run in a million, for any number of
 owners and at any time (Ville 1939). Once it does, shares are estimated from recent answers, with weights that fall by 1/e over
 a tenth of the run, or over ten answers per owner where that is longer. So owners that keep to π are not affected, and their
-forecasts stay exact; owners that drop out are compensated for by a factor of at most ten.
+forecasts stay exact; owners that drop out are compensated for by a factor of at most ten, if they are away for a
+shorter time than the memory of θ_L; long absences are not compensated for.
 """
 
 import math
