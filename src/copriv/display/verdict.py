@@ -80,7 +80,7 @@ def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone:
 
 
 def _remedy(outlook: Forecast) -> str:
-    """Whether a larger budget would make joining pay for somebody, where it pays for nobody."""
+    """Say whether joining would pay for an owner with a larger budget, where it pays for nobody."""
     least = {}
     for owner in outlook.owners:
         enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
