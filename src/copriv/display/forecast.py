@@ -1,4 +1,4 @@
-"""A forecast in sentences and tables: the answer in short, all of it in detail, and its parts."""
+"""A forecast in sentences and tables: the short answer, all details, and the parts of a forecast."""
 
 import textwrap
 from collections.abc import Sequence
@@ -19,25 +19,25 @@ from copriv.simulation import NOT_PRIVATE
 
 
 def card(outlook: Forecast) -> Card:
-    """The verdict, what each model that could be had costs, and what each owner has."""
+    """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
     return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook)))
 
 
 def title(outlook: Forecast) -> str:
-    """Whose forecast it is."""
+    """Name the agreement, with its owners and records."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
     return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
 
 
 def made_from(outlook: Forecast) -> str:
-    """What a forecast is made from, for those who have not met public rows yet."""
+    """Explain what a forecast is made from, and what public rows are."""
     return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
 
 
 def costs(outlook: Forecast) -> Table:
-    """Each model that could be had: how far above the best, its typical error, and pooled records that give as good a one."""
+    """Make a table of the possible models: ψ, typical error, and number of pooled records that give as good a model."""
     agreed, best = outlook.agreed.relative_fitness.end["median"], min(owner.alone for owner in outlook.owners)
     rows = [("together, best terms found", outlook.together), ("together, agreed terms", agreed)]
     if outlook.comparison.same or (outlook.comparison.within_error and outlook.comparison.typical_within_error):
@@ -48,12 +48,14 @@ def costs(outlook: Forecast) -> Table:
     for label, ψ in rows:
         error, records = outlook.error(ψ), "" if ψ > 1e3 else rounded(outlook.as_records(ψ))
         cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
-    errors = ["typical error"] if outlook.squared else []
+    target = outlook.agreed.agreement.data.target
+    unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
+    errors = [f"typical error{unit}"] if outlook.squared else []
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 
 def owners(outlook: Forecast) -> Table:
-    """What joining means for each, on the records that the verdict is about, above the best model there."""
+    """Make a table of each owner's gain by joining, on the records that the verdict is about."""
     own = outlook.goal == "own"
 
     def cells(owner: OwnerForecast) -> tuple[str, ...]:
@@ -67,13 +69,13 @@ def owners(outlook: Forecast) -> Table:
 
 
 def better_by(outlook: Forecast) -> str:
-    """What the last two columns of `owners` say."""
+    """Explain the last two columns of `owners`."""
     least = percent(outlook.agreed.agreement.worthwhile)
     return f"better by: how much lower the error typically is by joining; it pays from {least}."
 
 
 def notes(outlook: Forecast) -> list[str]:
-    """What was planned and assumed because nobody has said otherwise, and what the agreed terms do not keep."""
+    """List what was planned or assumed, and where the agreed terms are not private."""
     agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
     if outlook.agreed.words != AS_AGREED:
         ends = percent(outlook.agreed.relative_fitness.end["median"])
@@ -99,7 +101,7 @@ def notes(outlook: Forecast) -> list[str]:
 
 
 def details(outlook: Forecast) -> list[str | Table]:
-    """Everything that a forecast says, in the order in which it is read; each table under the question that it answers."""
+    """List everything that a forecast says, each table below the question that it answers."""
     asked = {goal: " This is the verdict." if goal == outlook.goal else "" for goal in ("own", "common")}
     return [
         title(outlook),
@@ -157,7 +159,7 @@ def _terms(outlook: Forecast) -> Table:
 
 
 def _terms_in_words(outlook: Forecast) -> list[str]:
-    """Agreed and recommended terms, by how much the latter are better, as far as that can be told, and what is advised."""
+    """Describe agreed and recommended terms, how much better the latter are, and the advice."""
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
@@ -167,7 +169,7 @@ def _terms_in_words(outlook: Forecast) -> list[str]:
 
 
 def better(outlook: Forecast) -> str:
-    """What is gained by the recommended terms."""
+    """Say how much better the recommended terms are."""
     found = outlook.comparison
     if found.same:
         return "Nothing that was tried is better than the agreed terms."
@@ -180,7 +182,7 @@ def better(outlook: Forecast) -> str:
 
 
 def _next_best(outlook: Forecast) -> list[str]:
-    """The runner-up, what each promise costs, and how flat the optimum is."""
+    """Name the runner-up, the cost of each kind of guarantee, and how flat the optimum is."""
     plan, said, second = outlook.plan, [], outlook.runner_up
     if second is not None:
         said.append(f"Runner-up: {second.choice.describe()}: {percent(second.cost)} above the best in the mean.")
@@ -250,7 +252,7 @@ def _bringing(outlook: Forecast) -> Table:
 
 
 def _share(owner: OwnerForecast, saved: float) -> str:
-    """Of what joining saves; a dash where it saves nothing."""
+    """Format an owner's share of what joining saves; a dash where it saves nothing."""
     if saved <= 0:
         return "-"
     error = f" ± {100 * owner.shapley_error / saved:.0f} %" if owner.shapley_error > 0 else ""
@@ -271,7 +273,7 @@ def _proved(outlook: Forecast) -> list[str | Table]:
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:
-    """Who should be in, and what better weights would bring, where that is more than this forecast's error."""
+    """Say who should take part, and what better weights gain, where that exceeds the forecast's error."""
     left = {owner: owner.count - owner.number_in_best_subset for owner in outlook.left_out}
     out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
     said = [
@@ -299,12 +301,12 @@ def about_coalitions(outlook: Forecast) -> list[str]:
 
 
 def hardly_changes(at: Sequence[AtHeterogeneity]) -> bool:
-    """Whether terms cost the same, up to a tenth, however unlike the owners are; also where nothing was tried."""
+    """Whether ψ differs by less than a tenth over the heterogeneities that were tried."""
     return not at or max(one.median for one in at) < 1.1 * min(one.median for one in at)
 
 
 def about_heterogeneity(outlook: Forecast) -> list[str]:
-    """How unlike the owners are taken to be, who says so, and what it changes."""
+    """Describe the owners' heterogeneity, its source, and its effect."""
     u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
     if u.alike or outlook.n_owners == 1:
         return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
@@ -340,7 +342,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
 
 
 def rounded(records: float) -> str:
-    """A number of records, no digit more than is known."""
+    """Format an estimated number of records with two significant digits, or as a whole number below 100."""
     return f"{records:,.0f}" if records < 100 else f"{float(f'{records:.2g}'):,.0f}"
 
 
@@ -348,19 +350,19 @@ def rounded(records: float) -> str:
 
 
 def band_card(band: Band) -> Card:
-    """Where runs are at the end."""
+    """Card of a band of runs."""
     return Card(f"Band: {len(band.k):,} iterations up to {int(band.k[-1]):,}", (f"Above the best: {ended(band)}.",))
 
 
 def ended(band: Band) -> str:
-    """Mean, median and where 90 % of runs are at the end."""
+    """Describe ψ at the end: mean, median and the range of 90 % of runs."""
     ψ = band.end
     runs = percent_range(ψ["low"], ψ["high"])
     return f"{percent(ψ['mean'])} in the mean, typically {percent(ψ['median'])}, 90 % of runs {runs}"
 
 
 def assessment_card(one: Assessment) -> Card:
-    """One set of terms and what it costs."""
+    """Card of one set of terms and its cost."""
     worlds, runs = one.draws.shape
     found = f"{one.kind.capitalize()}, from {counted(runs, 'run')} in each of {worlds:,} worlds."
     return Card(
@@ -370,7 +372,7 @@ def assessment_card(one: Assessment) -> Card:
 
 
 def choice_card(choice: Choice) -> Card:
-    """One setting and what it reached."""
+    """Card of a setting and its ψ."""
     return Card(f"Choice: {choice.describe()}", (_reached(choice),))
 
 
@@ -379,7 +381,7 @@ def _reached(choice: Choice) -> str:
 
 
 def plan_card(plan: Plan) -> Card:
-    """The choice, whether to start with it, and the others that were run."""
+    """Card of a plan: the choice, the advice, and the other settings that were run."""
     advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
     return Card(
         f"Plan: {plan.choice.describe()}",
@@ -401,7 +403,7 @@ def plan_card(plan: Plan) -> Card:
 
 
 def own_learners_card(outlook: OwnLearnersForecast) -> Card:
-    """For whom sharing answers pays, and a line an owner."""
+    """Card of a forecast of own learners."""
     return Card(
         f"OwnLearnersForecast: {counted(len(outlook.learners), 'owner')}, {outlook.agreement.rule_in_words}",
         own_learners(outlook),
@@ -409,7 +411,7 @@ def own_learners_card(outlook: OwnLearnersForecast) -> Card:
 
 
 def own_learners(outlook: OwnLearnersForecast) -> tuple[str | Table, ...]:
-    """The verdict, then a line an owner. Errors are over the best possible model of everybody's records."""
+    """List the verdict and a table of owners. ψ is over the best possible model of all records."""
 
     def cells(one: LearnerForecast) -> Sequence[str]:
         sure = 100 * max(one.joining_pays_probability, 1 - one.joining_pays_probability)

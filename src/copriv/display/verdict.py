@@ -1,4 +1,4 @@
-"""Verdicts in sentences, for the people who decide: for whom joining pays, how sure that is, and what to mind."""
+"""Verdicts in sentences: for whom joining pays, with which probability, and cautions."""
 
 from collections.abc import Sequence
 
@@ -12,19 +12,19 @@ from copriv.simulation import Simulation
 
 
 def of_forecast(outlook: Forecast) -> str:
-    """For whom joining pays and by how much, for whom it is open and what would settle it, how sure that is, what to mind."""
+    """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     said = [answer(outlook), *qualified(outlook)]
     caution = outlook.caution
     return " ".join([*said, *([caution] if caution else [])])
 
 
 def answer(outlook: Forecast) -> str:
-    """The verdict itself: for whom joining pays and by how much, for whom not, for whom it is open, and how sure that is."""
+    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability."""
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
 
 
 def qualified(outlook: Forecast) -> list[str]:
-    """What goes with the verdict: everybody's records, terms under which it would not hold, and whom it costs."""
+    """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
     terms = (
         ""
@@ -46,7 +46,7 @@ def qualified(outlook: Forecast) -> list[str]:
 
 
 def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
-    """The same for one owner, on its own records."""
+    """Word the verdict for one owner, on its own records."""
     return _answer(Verdict("own", {name: found}), worthwhile)
 
 
@@ -64,7 +64,7 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
 
 
 def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
-    """Who gains, on which records, by how much and by which model."""
+    """Say who gains, on which records, by how much and with which model."""
     won = [verdict.owners[name] for name in gain]
     who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
     records = "everybody's" if verdict.goal == "common" else "their own" if len(gain) > 1 else "its own"
@@ -74,7 +74,7 @@ def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
 
 
 def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone: bool) -> str:
-    """Who gains nothing that counts."""
+    """Say who gains less than is worthwhile."""
     if not alone:
         return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
     who = "anybody" if len(verdict.owners) > 1 else names(rest)
@@ -98,7 +98,7 @@ def _remedy(outlook: Forecast) -> str:
 
 
 def _open(verdict: Verdict, even: Sequence[str]) -> str:
-    """Who may gain, what that depends on, and what would settle it."""
+    """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
     found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     if not pairs:
@@ -117,7 +117,7 @@ def _better(gains: Sequence[float]) -> str:
 
 
 def _at_whose_expense(outlook: Forecast) -> list[str]:
-    """Joining can pay for an owner and cost the others: both are said at once."""
+    """Name the owners whose joining costs the others more than they gain."""
     cost = outlook.joining.cost_others
     if not cost:
         return []
@@ -130,7 +130,7 @@ def _at_whose_expense(outlook: Forecast) -> list[str]:
 
 
 def caution(outlook: Forecast) -> str | None:
-    """What to mind: a band that says more of what is not known than of the cost, and outliers that could cost more than it."""
+    """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
     ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
     if ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
         said.append(
@@ -148,8 +148,10 @@ def caution(outlook: Forecast) -> str | None:
 
 
 def assumption(outlook: Forecast) -> str:
-    """That the public rows are a random sample, and where they are seen not to be one."""
+    """State the assumption that public rows are a random sample, and where they differ from one."""
     said = ["This holds if the public rows are a random sample of all owners' records."]
+    if outlook.sampled_by_owner:
+        said = ["This holds if the public rows of each owner are a random sample of its records."]
     for mix in (one for one in outlook.public_mix if one.differs):
         level = mix.levels[0]
         said.append(
@@ -170,7 +172,7 @@ def assumption(outlook: Forecast) -> str:
 
 
 def advice(plan: Plan) -> str | None:
-    """Why nobody should start with this plan, or why that is open; None where it is worth it."""
+    """Say why nobody should start with this plan, or why that is open; None where joining pays."""
     whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
     least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
     there = f"On everybody's records the best owner's own model is {least}."
@@ -185,7 +187,7 @@ def advice(plan: Plan) -> str | None:
 
 
 def of_simulation(result: Simulation) -> str:
-    """For whom joining paid, by how much, how sure that is, and what each model costs on everybody's records."""
+    """Say for whom joining paid in a simulation, by how much and with which probability, and ψ of each model."""
     verdict = result.joining
     said = [_answer(verdict, result.worthwhile)] if verdict.owners else ["Whether joining pays was not judged."]
     privately = ", with privacy" if result.bound_enforced else ""
@@ -197,7 +199,7 @@ def of_simulation(result: Simulation) -> str:
 
 
 def of_own_learners(outlook: OwnLearnersForecast) -> str:
-    """For how many owners sharing answers pays."""
+    """Say for how many owners sharing answers pays."""
     number, paid = len(outlook.learners), sum(one.joining_pays for one in outlook.learners)
     if not paid:
         return (
@@ -215,9 +217,9 @@ def terms_in_short(agreement: Agreement) -> str:
     return f"{agreement.rule_in_words}, {counted(agreement.answers, 'answer')} of each owner"
 
 
-def names(of: Sequence[str]) -> str:
-    """Names of owners in a sentence: at most five, and how many more."""
-    return listed([printable(name, 60) for name in of], 5)
+def names(owners: Sequence[str]) -> str:
+    """List owners in a sentence: at most five, and the number of the others."""
+    return listed([printable(name, 60) for name in owners], 5)
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:
