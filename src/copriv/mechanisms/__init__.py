@@ -8,6 +8,7 @@
 | statistics       | `statistics` | ε            | gradient at θ and second moments, once   |
 | moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
+| pilot            | `pilot`      | ε            | gradient, lengths and mean loss, once    |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
 """
@@ -18,10 +19,11 @@ from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.moments import MomentsInL2
 from copriv.mechanisms.objective import Objective
 from copriv.mechanisms.one_answer import OneAnswer
+from copriv.mechanisms.pilot import Pilot
 from copriv.mechanisms.statistics import Statistics
 from copriv.privacy.noise import PrivateAnswer
 
-ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective()]
+ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective(), Pilot()]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
 
