@@ -73,6 +73,12 @@ class Keys:
                 f"{folder / KEY}: other accounts of this machine may read or replace it, and so answer or sign in this party's "
                 f"name; take that away (chmod 600 {folder / KEY}), and make a new key if somebody may have read it"
             )
+        home = Path(os.path.realpath(folder / KEY)).parent
+        if os.name == "posix" and home.stat().st_mode & 0o002:
+            raise KeysRefused(
+                f"{home}: any account of this machine may replace what is in it, {KEY} and the list of its ledgers too; take "
+                f"that away (chmod o-w {home})"
+            )
         own = (folder / OWN_KEY).exists()
         keys = cls(authority, certificate, key, own)
         if own and (folder / OWN_KEY).read_bytes().strip() != key_fingerprint(keys._private).encode():

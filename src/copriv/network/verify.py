@@ -21,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
@@ -30,7 +29,7 @@ from copriv.formatting.cards import Shown
 from copriv.network.keys import fingerprint_of
 from copriv.network.model import Model, digest_of, parsed, read_document
 from copriv.network.store import RunStore
-from copriv.network.verify_lines import ROUNDING, LineCheck, Problem
+from copriv.network.verify_lines import ROUNDING, LineCheck, Problem, off_by
 from copriv.types import Array
 
 _MOST_DIFFERENCES = 20
@@ -151,9 +150,7 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         check.run.parties[owner["name"]].answered for owner in signed.record["owners"]
     ]:
         wrong.append(f"is of line {signed.line}; owners counted more answers after it than its record says")
-    if θ.shape != model.theta.shape or not np.allclose(
-        θ, model.theta, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(θ).max(initial=0.0)))
-    ):
+    if not off_by(model.theta, θ, check.reached) <= ROUNDING:
         wrong.append("is not the one to which the run's answers lead")
     if model.dictionary_fingerprint != check.run.dictionary:
         wrong.append("has another public dictionary than the one that learner and owners signed")

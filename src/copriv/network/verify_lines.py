@@ -23,7 +23,7 @@ from copriv.network.turns import Talk
 from copriv.types import Array
 
 ROUNDING = 1e-9
-"""Tolerance for another machine's arithmetic, relative to the largest entry of θ; on the same machine the error is 0."""
+"""Tolerance for another machine's arithmetic (`off_by`); on the same machine the error is 0."""
 _MOST_PROBLEMS = 50
 """Number of problems after which the verification ends."""
 _SIGNED = ("query", "answer", "certified", "continued", "closed", "model")
@@ -56,6 +56,19 @@ def _require(holds: object, otherwise: str) -> None:
         raise _LineWrong(otherwise)
 
 
+def off_by(found: Array, expected: Array, reached: Array) -> float:
+    """Largest difference of two θ in one number, in units of the largest size that it had; infinite for other shapes.
+
+    reached: that size, over the run. Numbers below a thousandth of the largest one count as that: arithmetic mixes them.
+    """
+    if found.shape != expected.shape:
+        return float(np.inf)
+    size = np.maximum(reached, np.abs(expected))
+    size = np.maximum(size, 1e-3 * size.max(initial=0.0))
+    apart = np.abs(found - expected)
+    return float(np.divide(apart, size, out=np.where(apart > 0, np.inf, 0.0), where=size > 0).max(initial=0.0))
+
+
 @dataclass(frozen=True)
 class Signed:
     """The run's model at a line by which the learner signed it."""
@@ -85,6 +98,8 @@ class LineCheck:
         self._asked_at: dict[str, int] = {}
         """Number of the line of the newest query, by owner."""
         self.rounding, self.hashes, self.lines = 0.0, {START: 0}, 0
+        self.reached: Array = np.zeros(1)
+        """Largest size of each number of θ at which owners were to be asked so far."""
 
     def to_the_end(self) -> bool:
         """Check the lines up to one after which the run cannot be replayed; returns whether all were checked."""
@@ -184,14 +199,12 @@ class LineCheck:
         _require(alone, f"turn {number} was begun while another was open, which the rule does not do")
         _require(digest(θ) == line.data["theta"], f"the point of turn {number} is not the one that was written down")
         expected = run.trajectory.query(participant)
-        largest = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        off = np.inf
-        if θ.shape == expected.shape:
-            off = float(np.abs(expected - θ).max(initial=0.0)) / largest
+        self.reached = np.maximum(self.reached, np.abs(expected))
+        off = off_by(θ, expected, self.reached)
         _require(
             off <= ROUNDING,
             f"turn {number} asks at a point to which the agreed rule does not lead from the answers before it (off by "
-            f"{off:.3g} of its largest number)",
+            f"{off:.3g} of the largest that its numbers were)",
         )
         self.rounding = max(self.rounding, off)
 

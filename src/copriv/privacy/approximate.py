@@ -16,6 +16,7 @@ its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivi
 OpenDP's, on a grid of 2^−40; what the grid adds to the noise that the real line needs is proved there too.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -36,7 +37,14 @@ def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _sigma_of_one(epsilon: float, delta: float) -> float:
-    return float(_accounting().get_sigma_gaussian(epsilon, delta))
+    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds stand there.
+
+    They are c/ε with c² = 2 ln(1.25/δ) ≥ 9/4 (Dwork and Roth 2014, Thm A.1), and δ(0) = 2Φ(Δ/2s) − 1 ≤ Δ/(s√2π).
+    """
+    if epsilon < 1e-4:
+        c = math.sqrt(max(2.0 * math.log(1.25 / delta), 2.25)) * (1 + CLIP_SLACK)
+        return min(c / epsilon, 1.0 / (delta * math.sqrt(2.0 * math.pi)))
+    return float(_accounting().get_sigma_gaussian(min(epsilon, 1e6), delta))
 
 
 @lru_cache(maxsize=4096)

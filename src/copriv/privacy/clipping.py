@@ -115,7 +115,10 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
 
 
 def slope_limits(norms: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
-    """Ξ/‖x‖ for rows of these norms: the slope φ′ at which the gradient φ′·x of a linear loss has norm Ξ."""
+    """Ξ/‖x‖ of rows of these norms: the slope φ′ at which a linear loss's gradient φ′·x is as long as Ξ.
+
+    0 where that has fewer digits than a float should, and infinite for a row of zeros.
+    """
     limit: Array = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
     limit[limit < SMALLEST_FACTOR] = 0.0
     return limit
@@ -155,19 +158,24 @@ def scaled_rows(features: Float[Array, "records p"], bound: float, intercept: bo
     x = features.copy()
     own = x[:, : x.shape[1] - intercept]
     norms = np.abs(own).sum(axis=1)
-    with np.errstate(over="ignore"):
-        own *= np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))[:, None]
+    own *= np.minimum(1.0, slope_limits(norms, bound))[:, None]
     if intercept:
         x[:, -1] = 1.0
     return x
 
 
 def mean_moments(records: Records, bound: float, intercept: bool) -> Float[Array, " moments"]:
-    """The upper triangle of Σ w xxᵀ/n over the rows of `scaled_rows`, with the blocks added exactly."""
+    """The upper triangle of Σ w xxᵀ/n over rows of `into_reach`, blocks added up with one rounding.
+
+    An intercept's own moment is the number 1, not a sum: M has no room for its rounding, which may be more than a small B².
+    """
     row, column = np.triu_indices(records.n_parameters)
     sums = []
     for start in range(0, len(records), BLOCK):
         rows = slice(start, start + BLOCK)
         x = scaled_rows(records.features[rows], bound, intercept)
         sums.append(((records.weight[rows, None] * x).T @ x)[row, column])
-    return np.asarray(exact_sum(sums) / records.weight.sum())
+    moments = exact_sum(sums) / records.weight.sum()
+    if intercept:
+        moments[-1] = 1.0
+    return np.asarray(moments)

@@ -182,6 +182,12 @@ class Book:
 
     def _whole(self) -> bytes:
         """Content of the file; empty where there is none. Raises LedgerDamaged, LedgerFailed."""
+        for link in (self._linked, self.folder / NAME):
+            if link.is_symlink() and not link.exists():
+                raise LedgerFailed(
+                    f"{link}: leads to {os.path.realpath(link)}, which is not there, so nobody can tell what was spent; bring "
+                    "back the disk or folder that it is on"
+                )
         if self._linked.exists() and os.path.realpath(self._linked) != str(self.path):
             raise LedgerDamaged(
                 f"{self._linked}: lists ledgers of a key that is in {self.folder}, which has a list of its own. Move this file "
