@@ -1,4 +1,4 @@
-"""The tables [[owner]], and all tables of an agreement together: checks across them, and what follows from their values.
+"""The tables [[owner]], and all tables of an agreement together, with checks across them and derived values.
 
 Whether rules, mechanisms and losses are known is checked in `copriv.agreement`, which imports their lists. Names are a
 contract: keys are added, never renamed.
@@ -66,7 +66,7 @@ class OwnerTerms(TermsTable):
 
     @property
     def budget(self) -> tuple[float, float]:
-        """ε/κ and δ/κ: what its answers may cost one record that κ owners answer for."""
+        """ε/κ and δ/κ: the owner's budget for one record, which κ owners may hold."""
         return self.epsilon / self.overlap, self.delta / self.overlap
 
     @property
