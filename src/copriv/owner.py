@@ -20,6 +20,7 @@ from copy import copy
 from fractions import Fraction
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
@@ -30,7 +31,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, measured_seconds, rounded_slot, timed
 from copriv.protocol import Answer, Query
-from copriv.types import Loss, is_linear
+from copriv.types import Array, Loss, is_linear
 
 
 class Owner(Shown):
@@ -136,8 +137,7 @@ class Owner(Shown):
                     budget, spent = Fraction(self._terms.epsilon), self.ledger.spent
                     raise BudgetRefused(overspent(self.name, self._phase.charge[0], budget, spent, answers_left=0))
                 self.ledger.charge(query.identity, query.theta, *self._phase.charge)
-            with self._times.held() if self._times is not None else nullcontext():
-                stored = self._phase.private.answer(self._loss, self._records, query.theta)
+            stored = self._private(query.theta)
             self.ledger.record(query.identity, stored)
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
@@ -183,6 +183,11 @@ class Owner(Shown):
         """Discard the noise that `draw_ahead` drew."""
         if self._phase.private.ahead is not None:
             self._phase.private.ahead.drop()
+
+    def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """A private answer, computed and held within a slot."""
+        with self._times.held() if self._times is not None else nullcontext():
+            return self._phase.private.answer(self._loss, self._records, theta)
 
     @property
     def _units(self) -> str:

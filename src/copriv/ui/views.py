@@ -129,11 +129,6 @@ class Question:
             raise AgreementError("owner: at least two organisations must be in")
         return Agreement.of({**self.tables, "owner": joined})
 
-    @property
-    def everybody(self) -> Agreement:
-        """The agreement of all owners in the page."""
-        return Agreement.of({**self.tables, "owner": [seat.terms for seat in self.seats]})
-
 
 def prepare(agreement: Agreement) -> Prepared:
     """Forecast these terms. Raises what `copriv.forecast` raises."""

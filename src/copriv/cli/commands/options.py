@@ -26,13 +26,13 @@ def out_folder(also: str) -> Any:
 
 
 def _folder(path: Path | None) -> Path | None:
-    """Check, before anything is computed, that a folder can be made and written to. Raises UsageError where it cannot."""
-    there = path
-    while there is not None and not there.exists() and there != there.parent:
-        there = there.parent
-    if there is not None and there.exists() and not there.is_dir():
+    """Check, before anything is computed, that a folder can be made there. Raises UsageError where it cannot."""
+    if path is None:
+        return None
+    there = next((one for one in (path, *path.parents) if one.exists()), Path())
+    if not there.is_dir():
         raise UsageError(f"--out: {there} is a file, so no folder can be made at {path}; choose another one")
-    if there is not None and there.is_dir() and not _can_be_written(there / "any"):
+    if not _can_be_written(there / "any"):
         raise UsageError(f"--out: nothing can be written to {there}, so not to {path}; choose another folder")
     return path
 
