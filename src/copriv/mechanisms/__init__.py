@@ -8,12 +8,14 @@
 | statistics       | `statistics` | ε            | gradient at θ and second moments, once   |
 | moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
+| lengths          | `lengths`    | ε            | how long rows are, once; no model        |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
 """
 
 from copriv.errors import AgreementError
 from copriv.mechanisms.gradients import ClippedGradient, Gaussian, GradientNoise, Laplace, LaplaceComposed
+from copriv.mechanisms.lengths import Lengths
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.moments import MomentsInL2
 from copriv.mechanisms.objective import Objective
@@ -21,7 +23,7 @@ from copriv.mechanisms.one_answer import OneAnswer
 from copriv.mechanisms.statistics import Statistics
 from copriv.privacy.noise import PrivateAnswer
 
-ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective()]
+ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective(), Lengths()]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
 

@@ -21,7 +21,7 @@ rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) 
 from copriv.errors import AgreementError
 from copriv.rules.async_copies import A1, AsyncCopies
 from copriv.rules.async_memory import A2, AsyncMemory
-from copriv.rules.one_answer import AverageModels, SolveStatistics
+from copriv.rules.one_answer import AverageModels, SolveStatistics, Unmoved
 from copriv.rules.rule import PLAIN, Aggregation, Descent, Rule, UpdateRule, Way
 from copriv.rules.synchronous import S1, S2, SyncAveraged, SyncDecay
 
@@ -38,6 +38,7 @@ __all__ = [
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
+    "Unmoved",
     "UpdateRule",
     "Way",
     "named",
