@@ -27,11 +27,13 @@ from typing import Any
 import numpy as np
 
 from copriv.errors import CoprivError
+from copriv.privacy.ledger import PhaseBudget
 from copriv.privacy.ledger.create import adopt, create_ledger
 from copriv.privacy.ledger.file import LedgerFile
 from copriv.privacy.ledger.read import read_lines, verify
 
 LIFETIME, EACH, THETA = Fraction(1), Fraction(1, 8), np.zeros(3)
+DELTA, LIFETIME_DELTA, NONE = Fraction(1, 10**6), Fraction(1, 10**5), Fraction(0)
 WRITING = ("open", "write", "fsync", "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "fchmod")
 CALLS = (*WRITING, "close", "stat", "fstat")
 KINDS = ("killed", "killed half-way through a write", "the call fails", "all calls fail from here", "the power fails")
@@ -237,6 +239,8 @@ class Ground:
     opened: set[str] = field(default_factory=set)
     witness_lost: bool = False
     queries: int = 0
+    paid_together: set[tuple[str, int]] = field(default_factory=set)
+    """Runs and the numbers of their phases whose answers are private together, of which one has left."""
 
     def __post_init__(self) -> None:
         for name in ("keys", "data"):
@@ -265,24 +269,38 @@ class Ground:
         head = totals.head if (self.root / path).read_bytes() == kept else "0" * 64
         adopt(self.root / path, "bank", head, self.place(witness) or self.keys, self.keys)
 
-    def spend(self, path: str, witness: str = "", answers: int = 1, ahead: int = 0) -> None:
-        """Answers of an eighth each; what has left is counted when its charge returns, for then records are read."""
+    def spend(self, path: str, witness: str = "", answers: int = 1, ahead: int = 0, phase: str = "") -> None:
+        """Answers of an eighth each; what has left is counted when its charge returns, for then records are read.
+
+        phase: "" goes on with a run as it stands; else a phase begins, "pure" or "together": an eighth and DELTA for all
+        answers of it, and nothing for those of another.
+        """
         with LedgerFile.open(
-            self.root / path, "bank", LIFETIME, ahead=ahead, witness=self.place(witness), keys=self.keys
+            self.root / path, "bank", LIFETIME, LIFETIME_DELTA, ahead, witness=self.place(witness), keys=self.keys
         ) as file:
             people = self._people(self.root / path)
             self.opened.add(people)
             assert file.totals.committed >= self.answered[people], "what was spent is forgotten"
-            run = next((run for run, t in file.totals.runs.items() if t.committed < t.epsilon), f"run {self.queries}")
+            go_on = (run for run, t in file.totals.runs.items() if t.committed < t.epsilon and (t.phase or not phase))
+            run = next(go_on, f"run {self.queries}")
             known = file.totals.runs.get(run)
             ε = LIFETIME - file.totals.committed if known is None else known.epsilon
+            δ = LIFETIME_DELTA - file.totals.spent_delta if known is None else known.delta
             if ε <= 0:
                 return
-            ledger = file.run("f" * 64, run, ε, 8)
+            ledger, now = file.run("f" * 64, run, ε, 20, δ), known.phase if known else None
+            if phase:
+                together = phase == "together"
+                now = PhaseBudget(
+                    now.number + 1 if now else 1, EACH if together else ε, 20, DELTA if together else NONE
+                )
             for _ in range(answers):
                 self.queries += 1
-                ledger.charge(f"q{self.queries}", THETA, EACH)
-                self.answered[people] += EACH
+                paid = now is not None and now.delta > 0 and (run, now.number) in self.paid_together
+                ledger.charge(f"q{self.queries}", THETA, EACH, now.delta if now else NONE, now)
+                self.answered[people] += NONE if paid else EACH
+                if now is not None and now.delta > 0:
+                    self.paid_together.add((run, now.number))
                 assert self.answered[people] <= LIFETIME, "more was answered than the lifetime allows"
                 ledger.record(f"q{self.queries}", THETA)
 

@@ -1,14 +1,14 @@
-"""Everything copriv raises on purpose, and the exit code that the command line gives it.
+"""The exceptions that copriv raises, and the exit code of each on the command line.
 
     CoprivError                      1
-    ├── UsageError                   2   a call that cannot mean anything
-    ├── InvalidInput                 3   what was given breaks a stated rule
+    ├── UsageError                   2   a call with arguments that exclude each other, or are not known
+    ├── InvalidInput                 3   a value breaks a stated rule
     │   ├── AgreementError           3   ... in the agreement; names the field path
     │   └── DataError                3   ... in a table; names the column and row
     ├── BudgetRefused                4   the ledger or the cap on answers says no
     ├── QueryRefused                 4   an owner will not answer this query; nothing was charged
-    ├── Unreachable                  5   the other party is not there
-    └── NotCertified                 1   a numerical result without the accuracy that it must have
+    ├── Unreachable                  5   the other party does not answer
+    └── NotCertified                 1   a numerical result of unproved accuracy
 
 A message says what is wrong, where, why it matters and what to do, on one line.
 """
@@ -65,15 +65,16 @@ class AgreementError(InvalidInput):
 
     problems: tuple[str, ...] = ()
     SHOWN = 12
-    """Problems that are told; of more, how many there are: they fit on a screen."""
+    """Most problems that are listed, so that they fit on a screen; further ones are counted."""
 
     @classmethod
     def of(cls, problems: Sequence[str]) -> "AgreementError":
         """One error for several problems, each once."""
         once = list(dict.fromkeys(problems))
-        told = [*once[: cls.SHOWN], *([f"and {len(once) - cls.SHOWN} more"] if len(once) > cls.SHOWN else [])]
-        error = cls("; ".join(told))
-        error.problems = tuple(told)
+        if len(once) > cls.SHOWN:
+            once[cls.SHOWN :] = [f"and {len(once) - cls.SHOWN} more"]
+        error = cls("; ".join(once))
+        error.problems = tuple(once)
         return error
 
 

@@ -1,4 +1,4 @@
-"""The seams: what a loss is, and the array types that signatures speak.
+"""Protocols of a loss, and the array types of signatures.
 
 Shapes are written in the signatures (jaxtyping) and checked while tests run. The letters, everywhere:
 `p` parameters, `records` rows, `runs` independent simulated runs, `owners` data owners.
@@ -13,6 +13,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 """A float64 array; `Float[Array, "runs p"]` adds its shape."""
 Whole = np.ndarray[Any, np.dtype[np.integer[Any]]]
 """An array of whole numbers."""
+Theta = Float[Array, " p"]
+Features = Float[Array, "records p"]
+PerRecord = Float[Array, " records"]
+"""One number for each record: targets, losses."""
 
 
 @runtime_checkable
@@ -27,15 +31,11 @@ class Loss(Protocol):
     name: str
     smooth: bool
 
-    def values(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, " records"]:
+    def values(self, theta: Theta, features: Features, target: PerRecord) -> PerRecord:
         """ℓ of each record."""
         ...
 
-    def gradients(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, "records p"]:
+    def gradients(self, theta: Theta, features: Features, target: PerRecord) -> Features:
         """One (sub)gradient ∇_θ ℓ of each record."""
         ...
 
@@ -43,14 +43,14 @@ class Loss(Protocol):
         """Ξ ≥ ‖∇ℓ‖₁ for every ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound, ‖θ‖_∞ ≤ theta_max; `inf` if none."""
         ...
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
-        """Raise DataError, naming the row, where a target is not one that this loss can take."""
+    def check_target(self, target: PerRecord) -> None:
+        """Raise DataError, naming the row, where this loss does not allow a target."""
         ...
 
 
 @runtime_checkable
 class LinearLoss(Loss, Protocol):
-    """A loss that sees a record only through its prediction z = xᵀθ: ℓ(θ; x, y) = φ(z, y).
+    """A loss that depends on x and θ only through the prediction z = xᵀθ: ℓ(θ; x, y) = φ(z, y).
 
     Its gradient is φ′(z, y)·x, so the L1 norm is |φ′|·‖x‖₁ and clipping a gradient is clipping a number.
     """
@@ -72,5 +72,5 @@ class LinearLoss(Loss, Protocol):
 
 
 def is_linear(loss: Loss) -> TypeGuard[LinearLoss]:
-    """Whether a loss sees records through their predictions only. (`isinstance` on a protocol is a hundred times slower.)"""
+    """Whether a loss depends on records through predictions only. (`isinstance` on a protocol is a hundred times slower.)"""
     return hasattr(loss, "slope")

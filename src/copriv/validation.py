@@ -36,7 +36,7 @@ def count(name: str, value: int, least: int = 1) -> int:
 def finite_array(name: str, value: Any, ndim: int) -> Array:
     """A float64 array with `ndim` axes and no NaN or infinity; the message names the first bad entry."""
     try:
-        if np.asarray(value).dtype.kind in "mM":  # a number of days or of nanoseconds, as one cell of all needs it
+        if np.asarray(value).dtype.kind in "mM":  # float64 of a date is a count of days or of nanoseconds, by its dtype
             raise TypeError("not days or durations")
         array = np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:

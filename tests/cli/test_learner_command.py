@@ -89,7 +89,7 @@ def test_a_screen_that_breaks_does_not_take_the_model_with_it(
     def breaks(*_: object) -> None:
         raise RuntimeError("the screen")
 
-    monkeypatch.setattr("copriv.cli.commands.learner.went", breaks)
+    monkeypatch.setattr("copriv.cli.commands.learner.run_tables", breaks)
     with pytest.raises(RuntimeError, match="the screen"):
         run(over)
     assert Model.load(tmp_path / "run.json").record["status"] == "finished"

@@ -9,7 +9,9 @@ import pytest
 import copriv
 from copriv.agreement import Agreement
 from copriv.cli import run
+from copriv.forecast.document import check_is_of, terms_told
 from copriv.network.model import Model
+from copriv.network.setup import make_consortium
 
 AGREED = Agreement.of(
     {
@@ -146,3 +148,41 @@ def test_a_forecast_of_another_agreement_is_refused(
     capsys.readouterr()
     assert _ask(home, "--forecast", "forecast.json") != 0
     assert "forecast: is of another agreement" in capsys.readouterr().err
+
+
+OTHER = {
+    "data.bounds": {"data": {"bounds": {"a": [-1, 1], "b": [-1, 1], "y": [-9, 9]}}},
+    "model.loss": {"model": {"loss": "huber"}},
+    "model.regularization": {"model": {"regularization": 1e-3}},
+    "agreement.answers": {"agreement": {"answers": 2}},
+    "owner": {"owner": [{"name": "a", "records": 60, "epsilon": 1.0}, {"name": "b", "records": 60, "epsilon": 9.0}]},
+}
+
+
+@pytest.mark.parametrize("term", OTHER)
+def test_a_forecast_of_other_terms_is_refused_and_they_are_named(
+    term: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever is compared by name, records and epsilon alone is answered about another run."""
+    told = {name: terms_told(AGREED.replace(**OTHER[term])) for name in ("asked", "agreed", "recommended")}
+    (home / "forecast.json").write_text(json.dumps({**AHEAD, "terms": told}))
+    assert _ask(home, "--forecast", "forecast.json") != 0
+    assert f"forecast: is of another agreement, by {term};" in capsys.readouterr().err
+    for known in told:  # any of the three may have been signed
+        (home / "forecast.json").write_text(json.dumps({**AHEAD, "terms": {**told, known: terms_told(AGREED)}}))
+        assert _ask(home, "--forecast", "forecast.json", "--public", "public.csv") == 0
+
+
+def test_a_forecast_holds_for_what_init_writes_for_every_party(tmp_path: Path) -> None:
+    """Who puts numbers, keys and paths in changes none of the terms that the forecast is about."""
+    _table(tmp_path / "public.csv", 50, 1)
+    agreed = AGREED.replace(data={"public": str(tmp_path / "public.csv"), "feature_bound": "auto", "components": 1})
+    agreed = agreed.replace(owner=[{"name": "a", "records": 60, "epsilon": 1.0, "count": 2}])
+    for terms in (agreed, agreed.replace(model={"gradient_bound": "proved"})):
+        folder = tmp_path / terms.fingerprint[:8]
+        signed = make_consortium(terms, folder).agreement
+        assert signed.fingerprint != terms.fingerprint
+        check_is_of(signed, {"terms": {"asked": terms_told(terms)}})
+        check_is_of(signed.replace(owner=[one.model_dump(exclude_none=True) for one in signed.owner]), {
+            "terms": {"asked": terms_told(terms)},
+        })  # fmt: skip

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from copriv.errors import BudgetRefused, QueryRefused
-from copriv.privacy.ledger import Ledger, MemoryLedger
+from copriv.privacy.ledger import Ledger, MemoryLedger, PhaseBudget
 from copriv.privacy.ledger.file import RunLedger
 from ledger_files import opened
 
@@ -264,6 +264,76 @@ def test_what_was_paid_for_together_is_not_extended(make: Make, epsilon: Fractio
     with pytest.raises(BudgetRefused, match="paid for with epsilon 1 and delta 1e-06"):
         ledger.charge("b", THETA, Fraction(epsilon), delta)
     assert (ledger.answers, ledger.spent, ledger.spent_delta) == (1, 1, MILLIONTH)
+
+
+HALF = Fraction(1, 2)
+TOGETHER, TOGETHER_AGAIN = (PhaseBudget(number, HALF, 2, MILLIONTH) for number in (1, 2))
+
+
+def test_two_phases_of_one_price_cost_twice(make: Make) -> None:
+    """By run, the second would be charged (0, 0): its answers are private together, and not with those of the first."""
+    ledger = make(Fraction(1), 4, 2 * MILLIONTH)
+    for k, phase in enumerate((TOGETHER, TOGETHER, TOGETHER_AGAIN, TOGETHER_AGAIN)):
+        ledger.charge(f"{k}", THETA, HALF, MILLIONTH, phase)
+        ledger.record(f"{k}", THETA)
+        assert (ledger.spent, ledger.spent_delta) == (HALF * phase.number, MILLIONTH * phase.number)
+    assert ledger.answers == 4
+
+
+def test_a_phase_of_pure_epsilon_after_one_with_delta_and_before_one(make: Make) -> None:
+    ledger = make(Fraction(2), 6, 2 * MILLIONTH)
+    pure = PhaseBudget(2, HALF, 2)
+    prices = ((TOGETHER, MILLIONTH), (pure, NONE), (PhaseBudget(3, HALF, 2, MILLIONTH), MILLIONTH))
+    for phase, delta in prices:
+        for k in range(2):
+            ledger.charge(f"{phase.number} {k}", THETA, HALF if delta else HALF / 2, delta, phase)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (6, Fraction(3, 2), 2 * MILLIONTH)
+
+
+@pytest.mark.parametrize("other", [None, TOGETHER, PhaseBudget(2, HALF, 3, MILLIONTH)], ids=["none", "before", "wider"])
+def test_a_phase_that_ended_or_has_other_terms_is_not_charged(make: Make, other: PhaseBudget | None) -> None:
+    ledger = make(Fraction(1), 4, 2 * MILLIONTH)
+    ledger.charge("a", THETA, HALF, MILLIONTH, TOGETHER)
+    ledger.charge("b", THETA, HALF, MILLIONTH, TOGETHER_AGAIN)
+    with pytest.raises(BudgetRefused, match="phases follow each other"):
+        ledger.charge("c", THETA, HALF, MILLIONTH, other)
+    assert (ledger.answers, ledger.spent, ledger.spent_delta) == (2, 1, 2 * MILLIONTH)
+    ledger.record("a", THETA)  # what was charged may still be answered
+    assert ledger.released("a", THETA) is not None
+
+
+def test_a_run_of_one_phase_does_not_become_one_of_several(make: Make) -> None:
+    ledger = make(Fraction(1), 4)
+    ledger.charge("a", THETA, THIRD)
+    with pytest.raises(BudgetRefused, match="phase 1 was asked for in a run of one phase"):
+        ledger.charge("b", THETA, THIRD, phase=PhaseBudget(1, HALF, 2))
+
+
+def test_a_phase_has_a_budget_and_a_number_of_answers_of_its_own(make: Make) -> None:
+    ledger, quarter = make(Fraction(1), 5), Fraction(1, 4)
+    first, second = PhaseBudget(1, HALF, 2), PhaseBudget(2, HALF, 3)
+    ledger.charge("a", THETA, quarter, phase=first)
+    ledger.charge("b", THETA, quarter, phase=first)
+    for cost in (quarter, Fraction(1, 10**30)):
+        with pytest.raises(BudgetRefused, match=r"at most 0 more answers.*budget of phase 1"):
+            ledger.charge("c", THETA, cost, phase=first)
+    with pytest.raises(BudgetRefused, match=r"asked for 0.750, spent 0.000 of 0.500.*budget of phase 2"):
+        ledger.charge("d", THETA, 3 * quarter, phase=second)
+    with pytest.raises(BudgetRefused, match="budget of phase 2"):
+        ledger.charge("d", THETA, quarter, MILLIONTH, phase=second)
+    ledger.charge("d", THETA, HALF, phase=second)
+    assert (ledger.answers, ledger.spent) == (3, 1)
+
+
+def test_what_a_phase_left_is_not_the_next_ones_and_the_run_has_its_budget_too(make: Make) -> None:
+    ledger = make(Fraction(1), 2)
+    ledger.charge("a", THETA, Fraction(1, 4), phase=PhaseBudget(1, HALF, 2))
+    second = PhaseBudget(2, Fraction(2), 9)
+    with pytest.raises(BudgetRefused, match=r"spent 0.\d+ of 1.000"):
+        ledger.charge("b", THETA, Fraction(1), phase=second)
+    ledger.charge("b", THETA, HALF, phase=second)
+    with pytest.raises(BudgetRefused, match="at most 0 more answers"):
+        ledger.charge("c", THETA, Fraction(1, 100), phase=second)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

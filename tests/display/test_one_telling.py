@@ -14,6 +14,7 @@ from copriv.cli.show import forecast as screen
 from copriv.cli.show.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
+from copriv.display.verdict import terms_in_short
 from copriv.forecast import Forecast, forecast
 from copriv.formatting.numbers import json_ready, percent
 from copriv.plan import candidates, clipping_bias, simulated_refinement
@@ -178,6 +179,61 @@ def test_a_fair_share_is_of_the_gain_everywhere(outlook: Forecast, capsys: pytes
     for row in view_of(outlook)["owners"]:
         assert f"{100 * row['share']:.1f} %" in rows_of(last, row["name"])[0]
         assert row["share"] == pytest.approx(row["worth"] / saved)
+
+
+def test_a_budget_is_recommended_only_where_the_forecast_shows_that_it_helps(outlook: Forecast) -> None:
+    def nobody(least: float | None) -> Forecast:
+        owners = (
+            replace(
+                owner, verdict="no", break_even_epsilon_own=least,
+                on_own=replace(owner.on_own, answer="no", probability=0.1),
+            )
+            for owner in outlook.owners
+        )  # fmt: skip
+        return replace(outlook, owners=tuple(owners))
+
+    assert "Raise the budgets" not in nobody(7.0).verdict + nobody(None).verdict
+    assert "as it is: it would typically pay for owner 0 with a budget of 7 or more." in nobody(7.0).verdict
+    for least in (None, 0.5):  # less than it has, and it does not pay
+        assert "no owner's own budget would change that, however large." in nobody(least).verdict
+        assert "it would typically pay" not in nobody(least).verdict
+
+
+def test_every_number_says_of_which_terms_and_every_table_which_question_it_answers(outlook: Forecast) -> None:
+    """A cost of the recommended terms stood beside the name of the planned ones."""
+    better = replace(outlook, comparison=replace(outlook.comparison, same=False))
+    agreed = replace(better.agreed, words="planned")
+    shown = one_line(" ".join(screen.lines(replace(better, agreed=agreed), width=120)))
+    recommended, planned = (one.agreement for one in (better.recommended, agreed))
+    assert f"together by the recommended terms ({terms_in_short(recommended)})" in shown
+    ends = percent(agreed.relative_fitness.end["median"])
+    assert f"What is left open was planned: {terms_in_short(planned)}, {ends} above the best." in shown
+    all_of_it = [*told.details(outlook)]
+    for place, part in enumerate(all_of_it):
+        before = [line for line in all_of_it[:place] if isinstance(line, str) and re.match(r"\d\. .*\?", line)]
+        assert isinstance(part, str) or before, "a table stands under its question"
+    questions = [line for line in all_of_it if isinstance(line, str) and line.endswith("This is the verdict.")]
+    assert [question[:2] for question in questions] == ["2."]
+
+
+@pytest.mark.parametrize(("called", "said"), [
+    (("east", "west"), "The groups of region (data.strata) are not the owners"),
+    (("owner 0", "owner 1"), "No public row is known to be like those of owner 2 (data.strata, owner.stratum)"),
+])  # fmt: skip
+def test_strata_that_are_not_the_owners_are_said_to_be_no_evidence_of_them(
+    outlook: Forecast, called: tuple[str, ...], said: str
+) -> None:
+    problem = replace(
+        outlook.problem, terms=outlook.problem.terms.replace(data={"strata": "region"}), strata=np.arange(300) % 2,
+        strata_names=called,
+    )  # fmt: skip
+    told_of = replace(outlook, problem=problem)
+    assert said not in outlook.assumption
+    assert said in one_line(" ".join(screen.lines(told_of)))
+    assert said in one_line(" ".join(line for line in told.details(told_of) if isinstance(line, str)))
+    assert said in told_of.to_dict()["assumption"]
+    view, unused = view_of(told_of), called[0] == "east"
+    assert (view["strata_unused"], view["without_stratum"]) == (("region", []) if unused else (None, ["owner 2"]))
 
 
 def test_better_weights_are_spoken_of_by_one_rule(outlook: Forecast) -> None:

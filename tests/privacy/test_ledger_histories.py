@@ -20,9 +20,9 @@ from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 import ledger_ground
-from copriv.privacy.ledger import book, create
+from copriv.privacy.ledger import PhaseBudget, book, create, file, lines
 from copriv.privacy.ledger.file import LedgerFile
-from copriv.privacy.ledger.lines import Entry, Line
+from copriv.privacy.ledger.lines import Entry, Line, RunTotals
 from ledger_ground import KINDS, Ground, Strike, fresh
 
 PATHS = ("data/a", "data/b", "data/c")
@@ -43,6 +43,22 @@ def begun(ground: Ground, witness: str = "") -> None:
     """Three eighths are spent."""
     assert ground.run(lambda: ground.create("data/a", witness)).said == "done"
     assert ground.run(lambda: ground.spend("data/a", witness, 3)).said == "done"
+
+
+def nothing_spent(ground: Ground) -> None:
+    assert ground.run(lambda: ground.create("data/a")).said == "done"
+
+
+def together(ground: Ground) -> None:
+    """Two answers that are private together are given."""
+    nothing_spent(ground)
+    assert ground.run(lambda: ground.spend("data/a", answers=2, phase="together")).said == "done"
+
+
+def in_a_phase(ground: Ground) -> None:
+    """And two of pure epsilon."""
+    together(ground)
+    assert ground.run(lambda: ground.spend("data/a", answers=2, ahead=2, phase="pure")).said == "done"
 
 
 def crashed(ground: Ground) -> None:
@@ -78,6 +94,20 @@ COMMANDS: dict[str, tuple[Work, Work, str, str]] = {
     "adopt, its witness elsewhere": (renewed, lambda ground: ground.adopt("data/a", "w1"), "data/a", "w1"),
     "answers": (begun, lambda ground: ground.spend("data/a", answers=2), "data/a", ""),
     "answers that are paid for ahead": (begun, lambda ground: ground.spend("data/a", answers=4, ahead=2), "data/a", ""),
+    "a first phase": (nothing_spent, lambda ground: ground.spend("data/a", answers=2, phase="together"), "data/a", ""),
+    "a second phase of one price": (
+        together,
+        lambda ground: ground.spend("data/a", answers=3, phase="together"),
+        "data/a",
+        "",
+    ),
+    "a third phase": (in_a_phase, lambda ground: ground.spend("data/a", answers=3, phase="together"), "data/a", ""),
+    "a third phase, paid for ahead": (
+        in_a_phase,
+        lambda ground: ground.spend("data/a", answers=3, ahead=2, phase="pure"),
+        "data/a",
+        "",
+    ),
     "answers after a crash": (crashed, lambda ground: ground.spend("data/a"), "data/a", ""),
 }
 
@@ -154,7 +184,8 @@ creating = st.tuples(
     st.just("create"), st.sampled_from((*PATHS, "data/missing/a")), witnesses, st.sampled_from(("", "", "carry")),
     st.sampled_from(("", "", "", "others")),
 )  # fmt: skip
-spending = st.tuples(st.just("spend"), paths, witnesses, st.integers(0, 4), st.sampled_from((0, 0, 2)))
+phases = st.sampled_from(("", "", "pure", "together"))
+spending = st.tuples(st.just("spend"), paths, witnesses, st.integers(0, 4), st.sampled_from((0, 0, 2)), phases)
 adopting = st.tuples(st.just("adopt"), paths, witnesses)
 commands = st.one_of(creating, creating, spending, spending, adopting)
 
@@ -202,6 +233,12 @@ class Histories(RuleBasedStateMachine):
         """The one ledger is used, and then another begins with what it spent, or cannot."""
         self.ground.run(self.work(("spend", "data/a", "", answers)))
         self.ground.run(self.work(("create", path, "", "carry", "")), strike)
+
+    @rule(first=phases, second=phases, strike=strikes)
+    def phased(self, first: str, second: str, strike: Strike) -> None:
+        """A run goes on, or a phase of it begins, twice."""
+        self.ground.run(self.work(("spend", "data/a", "", 2, 2, first)))
+        self.ground.run(self.work(("spend", "data/a", "", 2, 0, second)), strike)
 
     @rule(how=st.sampled_from(("copy", "move", "link", "delete")), one=paths, other=paths)
     def person(self, how: str, one: str, other: str) -> None:
@@ -265,6 +302,18 @@ def one_for_each_folder(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def paid_for_by_run(patch: pytest.MonkeyPatch) -> None:
+    """What delta pays for in one phase pays for the next one too."""
+    for where in (lines, file):
+        patch.setattr(where, "since", lambda before, so_far: so_far)
+    patch.setattr(file, "begins", lambda *given: False)
+    patch.setattr(RunTotals, "budget", property(lambda run: PhaseBudget(0, run.epsilon, run.cap, run.delta)))
+
+
+def a_second_phase_after_kills() -> None:
+    test_nothing_is_forgotten_whatever_happens_at_any_call("a second phase of one price", "killed")
+
+
 def without_a_lock(patch: pytest.MonkeyPatch) -> None:
     """Two may make a ledger at once."""
     patch.setattr(book, "lock", lambda *_: None)
@@ -278,6 +327,7 @@ def without_a_lock(patch: pytest.MonkeyPatch) -> None:
             lambda: test_nothing_is_forgotten_whatever_happens_at_any_call("carry to a wrong path", "killed"),
         ),
         (one_for_each_folder, lambda: test_one_of_two_at_once_wins_and_no_more_is_spent("two folders for witnesses")),
+        (paid_for_by_run, a_second_phase_after_kills),
         (without_a_lock, lambda: test_one_of_two_at_once_wins_and_no_more_is_spent("two new ledgers")),
     ],
 )

@@ -14,7 +14,8 @@ import pytest
 
 from copriv.agreement import Agreement
 from copriv.cli import run as copriv
-from copriv.errors import UsageError
+from copriv.errors import InvalidInput, UsageError
+from copriv.forecast.document import terms_told
 from copriv.network.store import RunStore
 from copriv.privacy.ledger.create import create_ledger
 from copriv.privacy.ledger.file import LedgerFile
@@ -53,6 +54,35 @@ def told(left: Left, **given: Any) -> dict[str, Any]:
     made = document(left.ledger, [RunFile.at(left.run)], [left.agreed], authority=authority, **given)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     return made
+
+
+def test_it_says_whether_joining_pays_in_the_forecasts_words(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    said = f"Whether joining pays is open for {OWNER}: it does with a probability of 45 %."
+    mine = {"name": OWNER, "verdict": "open", "probability": 0.45}
+    forecast = {
+        "schema": "copriv.forecast/1", "goal": "own", "verdict": said, "owners": [mine],
+        "terms": {"agreed": terms_told(left.agreed)},
+    }  # fmt: skip
+    assert told(left)["joining"] is None
+    made = told(left, forecast=forecast)
+    assert made["joining"] == {"goal": "own", "verdict": said, "owner": {"verdict": "open", "probability": 0.45}}
+    text = Read(page(made)).text
+    assert f"Does joining pay? {said} For {OWNER}: open; joining pays with a probability of 45 %." in text
+    assert "Does joining pay?" not in Read(page(told(left))).text
+    other = {**forecast, "terms": {"agreed": terms_told(left.agreed.replace(model={"loss": "huber"}))}}
+    with pytest.raises(InvalidInput, match=r"another agreement, by model\.loss"):
+        told(left, forecast=other)
+    with pytest.raises(UsageError, match="--agreement"):
+        document(left.ledger, forecast=forecast)
+    with pytest.raises(InvalidInput, match="not the JSON of a forecast"):
+        told(left, forecast={})
+    asked = ["report", str(left.ledger), "--agreement", str(left.folder / "agreement.toml"), "--json", "--forecast"]
+    (left.folder / "agreement.toml").write_text(left.agreed.to_toml())
+    for text, why in ((json.dumps(forecast), None), ("x,y", "is no JSON"), ("[1, 2]", "not the JSON of a forecast")):
+        (left.folder / "forecast.json").write_text(text)
+        assert copriv([*asked, str(left.folder / "forecast.json")]) == (0 if why is None else 3)
+        heard = capsys.readouterr()
+        assert said in heard.out if why is None else why in heard.err
 
 
 class Read(HTMLParser):

@@ -1,5 +1,7 @@
 """Heterogeneity: a number, where it comes from, and worlds that have it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ import copriv
 from copriv.errors import AgreementError, DataError, InvalidInput
 from copriv.plan import plan
 from copriv.plan.minimax_regret import cautious
+from copriv.populations import by_owner
 from copriv.populations.dealt import heterogeneity_of, heterogeneous_worlds
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
@@ -47,12 +50,13 @@ def _truth(parts: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 @pytest.mark.parametrize("away", [0.05, 0.2, 0.6])
-def test_strata_of_public_rows_tell_it(away: float) -> None:
+def test_strata_of_public_rows_tell_it(away: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_owner, "MOST_OWNERS", 1)  # the estimate for many owners
     held, estimates, truths = [], [], []
     for seed in range(10):
         parts = _unlike_owners(away, seed)
         public = (np.vstack([x[:400] for x, _ in parts]), np.concatenate([y[:400] for _, y in parts]))
-        labels = np.repeat([f"bank-{i}" for i in range(OWNERS)], 400)
+        labels = np.repeat([f"o{i}" for i in range(OWNERS)], 400)
         found = heterogeneity_of(PublicSample(Problem.forecasting(_agreement(), public, strata=labels)))
         truths.append(_truth(parts))
         estimates.append(found.value)
@@ -62,17 +66,27 @@ def test_strata_of_public_rows_tell_it(away: float) -> None:
     assert np.mean(estimates) == pytest.approx(np.mean(truths), rel=0.35)
 
 
-def test_strata_that_are_alike_tell_nothing_else() -> None:
+@pytest.mark.parametrize("called", ["region {}", "o0 and region {}"])
+def test_strata_that_are_not_the_owners_say_nothing_of_them(called: str) -> None:
+    """Regions may be alike where the owners are not, and the other way round."""
+    parts = _unlike_owners(0.6)
+    public = (np.vstack([x[:50] for x, _ in parts]), np.concatenate([y[:50] for _, y in parts]))
+    labels = np.repeat([called.format(i) for i in range(OWNERS)], 50)
+    if called.startswith("o0"):
+        labels = np.where(labels == called.format(0), "o0", labels)  # one owner alone is nothing to compare
+    problem = Problem.forecasting(_agreement(), public, strata=labels)
+    assert heterogeneity_of(PublicSample(problem)) == heterogeneity_of(PublicSample(replace(problem, strata=None)))
+    assert heterogeneity_of(PublicSample(problem)).source == "not stated"
+
+
+def test_strata_that_are_alike_tell_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without taking sampling noise off, 60 rows a stratum of 3 parameters would look like u = 0.05."""
-    estimates = []
+    monkeypatch.setattr(by_owner, "MOST_OWNERS", 1)
+    estimates, labels = [], np.repeat([f"o{i}" for i in range(OWNERS)], 60)
     for seed in range(20):
         parts = _unlike_owners(0.0, seed, rows=60)
         public = (np.vstack([x for x, _ in parts]), np.concatenate([y for _, y in parts]))
-        estimates.append(
-            heterogeneity_of(
-                PublicSample(Problem.forecasting(_agreement(), public, strata=np.repeat(range(OWNERS), 60)))
-            )
-        )
+        estimates.append(heterogeneity_of(PublicSample(Problem.forecasting(_agreement(), public, strata=labels))))
     assert np.mean([u.value for u in estimates]) < 0.01
     assert np.mean([u.low == 0.0 for u in estimates]) > 0.7
 

@@ -2,8 +2,8 @@
 
     from copriv_papers import FIGURES, Effort, reproduce
 
-A plug-in of copriv: the entry points `command` and `live` of the group `copriv.reproduce` are all that copriv asks for, and
-nothing there imports this package.
+A plug-in of copriv, which loads the entry points `command` and `live` of the group `copriv.reproduce`, and imports nothing of
+this package.
 """
 
 from copriv_papers.figure import Effort, Figure

@@ -1,12 +1,12 @@
-"""The law that ψ follows where gradients of the squared loss are clipped, from the records and with nothing fitted.
+"""E ψ of the squared loss with clipped gradients, approximated from the records; nothing is fitted.
 
-A gradient that is clipped to Ξ is as long however far θ is away: it pushes, and does not pull harder. Two things follow.
+The length of a clipped gradient is Ξ, however far θ is away. This has two effects.
 
-*Where runs go to.* Clipped gradients balance at θ_s and not at θ*, and noise smooths the clips: for θ − θ_s ~ N(0, sI),
+*Bias.* Clipped gradients balance at θ_s and not at θ*, and noise smooths the clips: for θ − θ_s ~ N(0, sI),
 
     Σ_j share_j x_j E[clip(r_j + √s ‖x_j‖₂ z, Ξ/(2‖x_j‖₁))] + ∇g/2 = 0,      z ~ N(0, 1),  r_j the residual at θ_s.
 
-*How far noise carries them.* Of the curvature that brings θ back only that of gradients that are not clipped is left,
+*Variance.* Only gradients that are not clipped contribute to the curvature,
 
     H(s) = Σ_j share_j · x_j x_jᵀ · P(|r_j + √s ‖x_j‖₂ z| ≤ Ξ/(2‖x_j‖₁)).
 

@@ -23,11 +23,11 @@ from copriv_papers.papers import PAPERS, Paper
 from copriv_papers.runner import Report, reproduce
 
 THE_CLAIMS = "claims"
-"""What asks for the table of the papers' sentences."""
+"""Name under which the table of claims is made."""
 
 
 class Backend(StrEnum):
-    """What carries batches of runs."""
+    """The joblib backend that runs the batches."""
 
     loky = "loky"
     threading = "threading"

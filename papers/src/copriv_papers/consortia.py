@@ -1,6 +1,6 @@
-"""The papers' consortia as agreements: what each experiment section states, and what it leaves open.
+"""The papers' consortia as agreements, with the settings that each experiment section states, and those that it leaves open.
 
-A *mechanism* is how an answer is made private, or is not:
+A *mechanism* here is the noise of an answer and its bound Ξ:
 
 | mechanism      | noise                   | gradient bound Ξ                | private |
 | -------------- | ----------------------- | ------------------------------- | ------- |
@@ -49,10 +49,10 @@ NOT_PRIVATE: tuple[Mechanism, ...] = ("as published", "as written")
 Start = Literal["zero", "random", "public"]
 
 INSIDE = "inside"
-"""In place of a path for lending: the table inside the package, which everybody has."""
+"""Stands for a path of lending: the table inside the package."""
 
 SHARED = Path("..") / "shared" / "data"
-"""Where a checkout may have larger public tables beside it."""
+"""Folder beside a checkout that may have larger public tables."""
 _TABLES = {
     "lending": "lending_10k.parquet",
     "creditcard": "creditcard.parquet",
@@ -77,7 +77,7 @@ def at_hand(dataset: str) -> str | None:
 
 @dataclass(frozen=True)
 class Setting:
-    """One consortium of one paper, without its owners."""
+    """The settings of one consortium of a paper, without its owners."""
 
     dataset: str
     loss: Literal["squared", "hinge"]
@@ -86,12 +86,12 @@ class Setting:
     regularization: float
     n_parameters: int
     step: float | None
-    """None: from the public rows."""
+    """None: chosen on the public rows."""
     start: Start
     public_rows: int
     held_out: int
     middle: int = 0
-    """Where the step is tuned: records of each of three owners with ε = 1."""
+    """Records of each of the three owners, with ε = 1, for which the step is chosen."""
     mean_square: float | None = None
     """Of features; None: 1/10,000, of a PCA of 10,000 rows."""
 
@@ -212,7 +212,7 @@ def _facility_sizes(path: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def public_sample(setting: Setting, path: str | None) -> Records:
-    """The learner's own rows, as the owners' records are made."""
+    """Return the learner's own rows, prepared as the owners' records are."""
     public = load_consortium(
         setting.dataset,
         [1],

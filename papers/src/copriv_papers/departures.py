@@ -1,7 +1,7 @@
-"""What in a figure's settings is not the papers' own: one sentence each, for its caption and its verdict.
+"""List the settings of a figure that differ from the papers', a sentence each, for its caption and verdict.
 
 Settings come from three places: what a paper prints, what A's published code does where A prints nothing or something
-else, and what had to be chosen here. Whatever is not the first is said.
+else, and what had to be chosen here. The second and third are listed.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ from copriv_papers.consortia import NOT_PRIVATE
 from copriv_papers.trials import Trial
 
 RUNS = 100
-"""The papers' runs a point."""
+"""Number of the papers' runs for each point."""
 _PCA_ROWS = {"lending": 10_000, "lending-embedded": 10_000, "hospital": 50_000, "hospital-simulated": 50_000}
-"""The last rows that the papers' PCA saw."""
+"""Number of last rows that the papers' PCA was fitted to."""
 
 
 def departures(trials: Sequence[Trial]) -> list[str]:
-    """Each difference once, in the order of the trials."""
+    """List each difference once, in the order of the trials."""
     said: dict[str, None] = {}
     for trial in trials:
         for one in _of(trial):

@@ -30,7 +30,7 @@ def other_tables_of(figure: Figure, cells: Sequence[Cell], outcomes: Sequence[Ou
 
 
 def _plain(one: Comparison) -> dict[str, Any]:
-    """For JSON."""
+    """Convert numpy values to plain ones, and numbers that are not finite to None, for JSON."""
     return vars(one) | {
         "ours": float(one.ours) if math.isfinite(one.ours) else None,
         "holds": None if one.holds is None else bool(one.holds),
@@ -79,7 +79,7 @@ def document_of(
 
 
 def _data(outcomes: Sequence[Outcome]) -> list[dict[str, str]]:
-    """Each table once, by the largest draw from it."""
+    """List each table once, by the largest draw from it."""
     tables: dict[str, Outcome] = {}
     for one in outcomes:
         tables[one.description.split(":")[0]] = one

@@ -1,4 +1,4 @@
-"""The papers' pictures, in copriv's style: one colour an ε, one way to say "not private", one caption line.
+"""Draw the papers' pictures in copriv's style: a colour for each ε, a mark of what is not private, and a caption.
 
 Panels with three axes, which copriv's own pictures have none of, are drawn here.
 """
@@ -21,7 +21,7 @@ from copriv.pictures.style import ALARM, ALONE, FAINT, GRID, STYLE, TOGETHER, br
 from copriv.types import Array
 
 EPSILON_COLOURS = (ALONE[0], ALONE[3], TOGETHER)
-"""The most private budget is the warmest."""
+"""From the smallest ε, in a warm colour, to the largest."""
 SURFACE = LinearSegmentedColormap.from_list(
     "copriv", ["#12405a", "#1f6f8b", "#7fb7a8", "#f0dfa8", "#e0a030", "#c8553d"]
 )
@@ -54,7 +54,7 @@ def picture(columns: int, rows: int = 1, width: float = 0.0, height: float = 3.3
 
 
 def solid(columns: int, rows: int = 1, height: float = 3.3, width: float = 3.5) -> tuple[Figure, Any]:
-    """Panels with three axes."""
+    """Make a figure of panels with three axes."""
     figure, axes = picture(columns, rows, 0.5 + width * columns, height, subplot_kw={"projection": "3d"})
     # Panels with three axes do not tell the layout how high their titles reach, nor how far left their labels.
     figure.get_layout_engine().set(rect=(0.015, 0.0, 0.985, 0.985))  # type: ignore[call-arg, union-attr]
@@ -132,7 +132,7 @@ SHORT = {
     "sound": "private: Ξ enforced",
     "planned": "private: planned",
 }
-"""For narrow panels in a row whose first says it in full."""
+"""Short titles, for narrow panels of a row whose first panel has the full one."""
 
 
 def title(axes: Any, text: str, mechanism: str, *, short: bool = False) -> None:
@@ -173,7 +173,7 @@ def band(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str, labe
 
 
 ROOM = 0.06
-"""Beyond the ends of a solid panel's lower axes, of their length."""
+"""Margin at the ends of the lower axes of three-dimensional panels, as a share of their length."""
 
 
 def surface(

@@ -1,4 +1,4 @@
-"""What a figure is: which trials it plans, the rows it makes of them, its picture, and the paper's claim judged.
+"""The protocol of a figure: the trials that it plans, the rows made of them, its picture, and the verdict on the paper's claim.
 
 A figure plans cells (where in the picture, which trial) for an effort; `runner` does the rest.
 """
@@ -13,13 +13,13 @@ from copriv_papers.consortia import INSIDE
 from copriv_papers.trials import Outcome, Trial
 
 Row: TypeAlias = dict[str, Any]
-"""One line of ID.csv: the cell's coordinates and what was found there."""
+"""One line of ID.csv: the cell's coordinates and its results."""
 Verdict = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond the papers"]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work: the whole figure, or a smaller one of the same kind (`quick`)."""
+    """Size of a figure: the whole, or a smaller one with fewer points and runs (`quick`)."""
 
     quick: bool = False
     paths: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Cell:
-    """One trial of a figure, and where in the figure it stands."""
+    """One trial of a figure, and its coordinates there."""
 
     at: Mapping[str, Any]
     trial: Trial

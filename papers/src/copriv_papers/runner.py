@@ -1,11 +1,10 @@
-"""Running figures: trials to rows, rows to ID.csv, ID.png and ID.json, with progress, resuming and any joblib backend.
+"""Run figures: trials to rows, rows to ID.csv, ID.png and ID.json, with progress, resumption and any joblib backend.
 
     for report in reproduce(figures, out, effort):
         print(report.identity, report.verdict)
 
-Trials that are on disk are not run again: a finished figure is known by the hash of its settings in ID.json, a finished
-trial by its own key under OUT/.trials, so a run that was stopped goes on where it was, and figures share the trials that
-they have in common.
+Trials that are on disk are not run again: a finished figure is identified by the hash of its settings in ID.json, a finished
+trial by its key under OUT/.trials. So a run that was stopped is resumed, and figures share their common trials.
 """
 
 import csv
@@ -32,10 +31,10 @@ from copriv_papers.figure import Cell, Effort, Figure, Row
 from copriv_papers.trials import Outcome, Trial, batch, batches, outcome, reference
 
 REVISION = 3
-"""Raised when numbers would change for a reason that settings do not show: finished figures are then done again."""
+"""Version of the numbers, increased where they change for a reason other than settings: finished figures are then made anew."""
 
 TOGETHER = 16
-"""How many references are solved before the trials that share them are run."""
+"""Number of references that are solved before the trials that share them are run."""
 
 Backend = Literal["loky", "threading", "ray", "dask"]
 

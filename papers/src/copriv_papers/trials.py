@@ -1,7 +1,7 @@
-"""A trial is one agreement, simulated many times; this module runs it in batches that any machine can take.
+"""Run trials, each an agreement that is simulated many times, in batches that any worker can take.
 
-A batch is a whole number of whole runs, always the same ones (`batches`), and run r depends on (seed, r) alone: so a
-trial's outcome does not depend on how many workers there are, nor on what carries the batches to them. The reference
+A batch is a fixed range of runs (`batches`), and run r depends on (seed, r) alone, so a trial's outcome depends neither on the
+number of workers nor on the backend. The reference
 (θ*, and each owner's own model) depends on the data only; it is solved once for all trials on the same data.
 """
 
@@ -28,7 +28,7 @@ from copriv_papers.consortia import NOT_PRIVATE, Mechanism
 from copriv_papers.published import OneNumberAnAnswer
 
 BATCH = 50
-"""Runs a task."""
+"""Runs in a batch."""
 RANKED = 10
 """The area under the precision–recall curve is the mean over this many runs at most."""
 
@@ -86,7 +86,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What all trials on the same data share."""
+    """Results that all trials on the same data share."""
 
     planned: Agreement | None
     """What the forecast chose in place of the trial's agreement, for the mechanism "planned"."""
@@ -105,7 +105,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a figure keeps of a trial; plain numbers, so that it goes through JSON unchanged."""
+    """Results of a trial, as plain numbers that JSON keeps unchanged."""
 
     k: list[int]
     p25: list[float]

@@ -1,7 +1,7 @@
-"""What a step that a paper does not print decides: how much ten times the budget helps, over every c₁, by exact recursion.
+"""The effect of a step that a paper does not print: the gain of ten times the budget over every c₁, by exact recursion.
 
-S says that ψ falls about 100 times from ε = 1 to ε = 10, and prints no c₁. Too small a c₁ leaves the start, which no budget
-changes; too large a one runs away. Between them the first rounds overshoot and come back, which forgets the start soonest.
+S says that ψ falls about 100 times from ε = 1 to ε = 10, and prints no c₁. With a small c₁ the error of the start remains,
+whatever the budget; with a large one runs diverge. Between them the first rounds overshoot, and forget the start soonest.
 """
 
 from dataclasses import dataclass, replace

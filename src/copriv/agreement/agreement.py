@@ -1,7 +1,7 @@
 """The agreement: the one document that all parties sign up to, before any private record is touched.
 
-It is a TOML file with the tables [agreement], [model], [data] and one [[owner]] for each data owner (`copriv.terms`);
-this module reads it, holds it against the lists of rules, mechanisms and losses, and gives it its fingerprint.
+It is a TOML file with the tables [agreement], [model], [data] and one [[owner]] for each data owner (`copriv.terms`). This
+module reads it, checks that its rule, mechanism and loss are known, and computes its fingerprint.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ from copriv.terms.explain import problems_of, unknown_names
 from copriv.types import Array, LinearLoss
 
 WORTHWHILE = 0.005
-"""Relative fall of the prediction error from which joining pays, where the agreement names none."""
+"""Least relative decrease of the prediction error for which joining pays, where the agreement names none."""
 _LOOKUPS = {
     ("agreement", "rule"): rules.named,
     ("agreement", "mechanism"): mechanisms.named,
     ("model", "loss"): losses.known,
 }
-"""Where a name of the agreement must stand on a list."""
-_HALVES = re.compile(r"\\ud[89ab]..\\ud[c-f]..")
+"""(table, key) → function that raises AgreementError for an unknown name."""
+_SURROGATES = re.compile(r"\\ud[89ab]..\\ud[c-f]..")
 
 
 class Agreement(Shown, Framed, AgreedTerms):
-    """What all parties sign up to. Read one with `Agreement.load(path)`; every rule is checked when it is made.
+    """What all parties sign up to. `Agreement.load(path)` reads one; every agreement is checked when it is made.
 
     >>> agreement.owner_names
     ('north', 'south', 'west')
@@ -65,21 +65,21 @@ class Agreement(Shown, Framed, AgreedTerms):
         """Read and check a TOML file. Raises AgreementError, on one line, with the field path and what to do."""
         try:
             text = _text_of(path)
+        except UnicodeDecodeError:
+            raise AgreementError(
+                f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
+            ) from None
         except (OSError, ValueError) as error:
-            if isinstance(error, UnicodeDecodeError):
-                raise AgreementError(
-                    f"{path}: is no text, so no agreement; give the path of a TOML file, in UTF-8"
-                ) from None
             raise AgreementError(
                 f"{path}: cannot read the agreement ({reason(error)}); give the path of a TOML file"
             ) from None
         try:
             return cls.of(tomllib.loads(text))
         except AgreementError as error:
-            told = AgreementError(f"{path}: {error}")
-            told.problems = error.problems
-            raise told from None
-        except ValueError as error:  # also of a number with more digits than Python reads
+            with_path = AgreementError(f"{path}: {error}")
+            with_path.problems = error.problems
+            raise with_path from None
+        except ValueError as error:  # invalid TOML, or a number with more digits than Python reads
             raise AgreementError(f"{path}: not valid TOML: {error}; correct it, or give another file") from None
         except RecursionError:
             raise AgreementError(f"{path}: its brackets are nested too deeply for an agreement") from None
@@ -100,7 +100,7 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     @classmethod
     def given(cls, agreement: "Agreement | str | Path | Mapping[str, Any]") -> "Agreement":
-        """An agreement however it is given: itself, the path of its file, or a mapping of the file's shape.
+        """Return an agreement that is given as such, as the path of its file, or as a mapping of the file's shape.
 
         Raises AgreementError as `load` and `of` do.
         """
@@ -111,7 +111,7 @@ class Agreement(Shown, Framed, AgreedTerms):
         return cls.of(agreement)
 
     def replace(self, **changes: Any) -> "Agreement":
-        """A copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
+        """Return a copy with some terms changed, checked again: `replace(agreement={"step": 3.0}, model={...})`.
 
         `owner` takes the whole list of tables, or one mapping that is applied to every table.
         """
@@ -126,16 +126,16 @@ class Agreement(Shown, Framed, AgreedTerms):
         return Agreement.of(document)
 
     def to_dict(self) -> dict[str, Any]:
-        """The mapping that `of` reads; keys without a value are left out, as TOML has no null."""
+        """Return the mapping that `of` reads, without keys that are None, which TOML does not have."""
         return self.model_dump(mode="python", exclude_none=True, by_alias=True)
 
     def to_toml(self) -> str:
-        """The text of a file that `load` reads back with the same fingerprint."""
+        """Return the text of a file that `load` reads back with the same fingerprint."""
         return "\n".join("\n".join([head, *table.values(), ""]) for head, table in self.lines(self.to_dict()))
 
     @staticmethod
     def lines(document: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-        """The tables of such a file: the head of each, and the line of each of its keys."""
+        """Return the tables of such a file: the header of each, and the line of each key."""
         tables = [(f"[{name}]", document[name]) for name in ("agreement", "model", "data")]
         tables += [("[[owner]]", owner) for owner in document["owner"]]
         return [(head, {key: f"{key} = {_toml(value)}" for key, value in table.items()}) for head, table in tables]
@@ -144,13 +144,18 @@ class Agreement(Shown, Framed, AgreedTerms):
         terms, model, data = self.agreement, self.model, self.data
         n, records = self.n_owners, sum(table.records * table.number for table in self.owner_tables)
         source = data.dataset or "none named"
+
+        def cells(table: OwnerTerms) -> tuple[str, ...]:
+            name = table.name + f" (each of {table.number:,})" * (table.number > 1)
+            return name, f"{table.records:,}", f"{table.epsilon:g}", f"{table.delta:g}"
+
         return Card(
             f"Agreement {terms.name!r}: {counted(n, 'owner')}, {records:,} records",
             (
                 f"Rule: {self.rule_in_words}; horizon {terms.horizon:,}; mechanism: {terms.mechanism}.",
                 f"Loss: {model.loss}, gradients bounded at {in_short(model.gradient_bound)}; data: {source}.",
                 f"Fingerprint: {self.fingerprint}",
-                Table.of(("owner", "records", "epsilon", "delta"), self.owner_tables, _owner_cells, "owners"),
+                Table.of(("owner", "records", "epsilon", "delta"), self.owner_tables, cells, "owners"),
             ),
         )
 
@@ -160,23 +165,22 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     @property
     def goal(self) -> Literal["own", "common"]:
-        """Whose records the verdict of a forecast is about."""
+        """Records that the verdict of a forecast is about: each owner's own, or all owners' (common)."""
         return self.agreement.goal or "own"
 
     @property
     def worthwhile(self) -> float:
-        """The least relative fall of the prediction error for which joining pays."""
+        """Least relative decrease of the prediction error for which joining pays."""
         return WORTHWHILE if self.agreement.worthwhile is None else self.agreement.worthwhile
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical form (sorted keys, shortest exact numbers): it is in every message and ledger line."""
+        """SHA-256 of the canonical JSON (sorted keys, shortest exact numbers), which every message and ledger line contains."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def __hash__(self) -> int:
-        # A few numbers that plans vary: bounds of columns are in dictionaries, which have no hash, and a preconditioner of
-        # hundreds of rows is not worth reading for one.
+        # A few numbers that plans vary: dictionaries of bounds have no hash, and hashing a large preconditioner is slow.
         terms, bound = self.agreement, self.model.gradient_bound
         return hash((terms.rule, terms.mechanism, terms.horizon, terms.answers, terms.step, bound, self.n_owners))
 
@@ -192,32 +196,32 @@ class Agreement(Shown, Framed, AgreedTerms):
 
     @property
     def mechanism(self) -> Mechanism:
-        """What owners answer with."""
+        """The mechanism of the owners' answers."""
         return mechanisms.named(self.agreement.mechanism)
 
     def noise_scales(self, feature_bound: float | None = None) -> Float[Array, " owners"]:
-        """Scale of every owner's noise; feature_bound: B, where the agreement has no number for it yet."""
+        """Scale of every owner's noise. feature_bound: B, where the agreement gives no number."""
         return self.by_owner([self.mechanism.scale(self, owner, feature_bound) for owner in self.owner_tables])
 
     @property
     def loss(self) -> LinearLoss:
-        """The loss that is agreed on, with its threshold."""
+        """The agreed loss, with its threshold."""
         return losses.named(self.model.loss, self.model.threshold)
 
     @property
     def rule_in_words(self) -> str:
-        """The rule with its variant, or what stands in its place: for a column of a table."""
+        """The rule with its variant, or the mechanism where owners answer once, for a column of a table."""
         terms = self.agreement
         if self.one_answer:
             return self.mechanism.label
         if terms.rule == "auto":
             return "to be planned"
-        said = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
-        return said + " in rounds" * (terms.window > 1)
+        rule = " ".join(filter(None, (terms.rule, rules.named(terms.rule).variant(terms))))
+        return rule + " in rounds" * (terms.window > 1)
 
     @property
     def queries(self) -> int:
-        """How many times the learner asks in a full run: T − 1 rounds, or the least of T and all owners' caps.
+        """Number of queries of a full run: T − 1 rounds, or the smaller of T and the sum of all owners' caps.
 
         Where owners answer once, each is asked once.
         """
@@ -229,23 +233,18 @@ class Agreement(Shown, Framed, AgreedTerms):
 
 
 def _text_of(path: str | Path) -> str:
-    """Read a file. Does not wait for a pipe that nobody writes into, nor read a file without end to its end.
+    """Read a file of at most 200 MB. Does not wait for a pipe without a writer.
 
-    Raises OSError where it cannot be read, ValueError where it is no text, or longer than any agreement.
+    Raises OSError where it cannot be read, ValueError where it is not UTF-8 or too large.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
         if hasattr(os, "O_NONBLOCK"):
             os.set_blocking(descriptor, True)
         content = file.read(200_000_001)
-    if len(content) > 200_000_000:  # bytes; a million owners written out take half of that
+    if len(content) > 200_000_000:  # twice the bytes of an agreement with a million owners
         raise ValueError("it is larger than 200 MB")
     return content.decode("utf-8").replace("\r\n", "\n")
-
-
-def _owner_cells(table: OwnerTerms) -> tuple[str, ...]:
-    name = table.name if table.number == 1 else f"{table.name} (each of {table.number:,})"
-    return name, f"{table.records:,}", f"{table.epsilon:g}", f"{table.delta:g}"
 
 
 def _toml(value: Any) -> str:
@@ -253,12 +252,12 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{_toml(k)} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    # JSON writes strings, numbers and booleans as TOML does, but for DEL, which must be escaped in TOML, and characters
-    # beyond 2¹⁶, which are two halves in JSON.
+    # JSON writes strings, numbers and booleans as TOML does, except for DEL, which TOML escapes, and characters beyond
+    # 2¹⁶, which are surrogate pairs in JSON.
     written = json.dumps(value, allow_nan=False).replace("\x7f", "\\u007f")
-    return _HALVES.sub(_whole, written)
+    return _SURROGATES.sub(_code_point, written)
 
 
-def _whole(halves: re.Match[str]) -> str:
-    character = json.loads(f'"{halves[0]}"')
+def _code_point(pair: re.Match[str]) -> str:
+    character = json.loads(f'"{pair[0]}"')
     return f"\\U{ord(character):08x}"

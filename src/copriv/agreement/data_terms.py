@@ -1,4 +1,4 @@
-"""What an agreement says of its data, in the words of `copriv.data`; and the schema that its [data] declares.
+"""Convert an agreement's [data] to the specification and the schema of `copriv.data`.
 
     features = ["age", "smoker", "stage", "county", "admitted"]
     target = "days"
@@ -35,11 +35,11 @@ KINDS = {
     "booleans": "its name",
     "dates": "the first and the last day, such as 2020-01-01",
 }
-"""Each column is declared by exactly one of these keys, with what is said here."""
+"""Keys that declare columns, one for each column, and the value that each key takes."""
 
 
 def data_specification(agreement: Agreement) -> DataSpecification:
-    """What the agreement says of its data; the intercept is left to the fitness.
+    """Convert [data] to a specification, without the intercept, which the fitness adds.
 
     Raises AgreementError where the agreement names no data, or a dictionary that cannot be read.
     """
@@ -64,7 +64,7 @@ def data_specification(agreement: Agreement) -> DataSpecification:
 
 
 def schema_of(agreement: Agreement, unit: str | None) -> Schema | None:
-    """The schema that [data] declares, with this unit; None where the data set brings its own columns."""
+    """Make the schema that [data] declares, with this unit; None where the data set has its own columns."""
     data = agreement.data
     if data.features is None and data.target is None:
         return None
@@ -73,7 +73,7 @@ def schema_of(agreement: Agreement, unit: str | None) -> Schema | None:
 
 
 def own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[Any, Schema]:
-    """A party's own table, and the schema that it has to keep to.
+    """Return a party's own table, and the schema that it must match.
 
     source: the path of a file, or a frame where the columns are declared. Raises DataError for a file that cannot be read.
     """
@@ -88,7 +88,7 @@ def own_table(agreement: Agreement, source: object, unit: str | None) -> tuple[A
 
 
 def as_agreed(agreement: Agreement, dictionary: PublicDictionary) -> PublicDictionary:
-    """A dictionary that was read from a file. Raises AgreementError where it is not of the shape that was agreed on."""
+    """Return a dictionary read from a file. Raises AgreementError where its number of waves is not the agreed one."""
     agreed, waves = agreement.data.fourier_features, getattr(dictionary.waves, "features", None)
     if agreed != waves:
         raise AgreementError(
@@ -112,7 +112,7 @@ def _dictionary(agreement: Agreement) -> PublicDictionary | None:
 
 
 def declared_schema(data: Mapping[str, Any]) -> Schema:
-    """The schema that [data] declares. Raises AgreementError with all that is wrong, each with its field path."""
+    """Make the schema that [data] declares. Raises AgreementError with all problems, each with its field path."""
     features, target = data.get("features"), data.get("target")
     if not features or isinstance(features, str):
         raise AgreementError('data.features: a table needs a list of feature columns; write features = ["age", ...]')
@@ -120,10 +120,10 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
         raise AgreementError('data.target: a table needs a target column; write target = "name"')
     if target in features:
         raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
-    said = {key: data.get(key) or {} for key in (*KINDS, "missing", "ordered", "scales", "clamp")}
+    keys = {key: data.get(key) or {} for key in (*KINDS, "missing", "ordered", "scales", "clamp")}
     problems = [
         f"data.{key}.{name}: neither a feature nor the target; add it to data.features"
-        for key, names in said.items()
+        for key, names in keys.items()
         for name in names
         if name not in (target, *features)
     ]
@@ -132,7 +132,7 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
     columns: dict[str, Any] = {}
     for name in dict.fromkeys((*features, target)):
         try:
-            columns[name] = _column(name, said, name == target)
+            columns[name] = _column(name, keys, name == target)
         except AgreementError as error:
             problems.append(str(error))
     if problems:
@@ -141,9 +141,9 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
     return Schema(tuple(columns.values()), about, data.get("unit"))
 
 
-def _column(name: str, said: Mapping[str, Any], target: bool) -> Column:
-    """One declared column. Raises AgreementError unless exactly one key declares it, and the other keys fit that one."""
-    kinds = [key for key in KINDS if name in said[key]]
+def _column(name: str, keys: Mapping[str, Any], target: bool) -> Column:
+    """Make one declared column. Raises AgreementError unless one key declares it, and the other keys fit that one."""
+    kinds = [key for key in KINDS if name in keys[key]]
     if not kinds:
         have = "neither bounds nor categories (nor booleans, nor dates)"
         raise AgreementError(f"data.bounds.{name}: the column has {have}; declare exactly one of them")
@@ -153,42 +153,42 @@ def _column(name: str, said: Mapping[str, Any], target: bool) -> Column:
             f"data.{kind}.{name}: the column has both {kind} and {kinds[1]}; declare exactly one of them"
         )
     for key, fitting in (("ordered", ("categories",)), ("scales", ("bounds",)), ("clamp", ("bounds", "dates"))):
-        if name in said[key] and kind not in fitting:
+        if name in keys[key] and kind not in fitting:
             raise AgreementError(f"data.{key}.{name}: the column is declared by {kind}; {key} goes with {fitting[0]}")
     if target:
         for key in ("missing", "ordered", "scales"):
-            if name in said[key]:
+            if name in keys[key]:
                 raise AgreementError(f"data.{key}.{name}: the target is taken as it is; leave it out of {key}")
         if kind not in ("bounds", "categories"):
             raise AgreementError(
                 f"data.{kind}.{name}: a target is a number (bounds) or one of two classes (categories)"
             )
     try:
-        return _made(name, kind, said, target)
+        return _made(name, kind, keys, target)
     except (DataError, TypeError, ValueError) as error:
         reason = str(error).removeprefix(f"{name}: ")
         raise AgreementError(f"data.{kind}.{name}: {reason}; declare {KINDS[kind]}") from None
 
 
-def _made(name: str, kind: str, said: Mapping[str, Any], target: bool) -> Column:
-    missing, clamp = said["missing"].get(name), name in said["clamp"]
+def _made(name: str, kind: str, keys: Mapping[str, Any], target: bool) -> Column:
+    missing, clamp = keys["missing"].get(name), name in keys["clamp"]
     if kind == "bounds":
-        low, high = map(float, said["bounds"][name])
+        low, high = map(float, keys["bounds"][name])
         try:
             counts_as = None if missing is None else float(missing)
         except ValueError:
             raise DataError(f"missing counts as {missing!r}, which is no number; give one within the bounds") from None
-        return Number(name, low, high, counts_as, clamp=clamp, by=said["scales"].get(name, "size"))
+        return Number(name, low, high, counts_as, clamp=clamp, by=keys["scales"].get(name, "size"))
     if kind == "booleans":
         if missing is not None and str(missing).lower() not in TRUTHS:
             raise DataError(f"missing counts as {str(missing)!r}, which is neither true nor false")
         return Boolean(name, None if missing is None else TRUTHS[str(missing).lower()] == 1.0)
     if kind == "dates":
-        first, last = (_day(day) for day in said["dates"][name])
+        first, last = (_day(day) for day in keys["dates"][name])
         return Date(name, first, last, None if missing is None else _day(missing), clamp=clamp)
-    levels = tuple(str(level) for level in said["categories"][name])
+    levels = tuple(str(level) for level in keys["categories"][name])
     if not target:
-        return Category(name, levels, missing, ordered=name in said["ordered"])
+        return Category(name, levels, missing, ordered=name in keys["ordered"])
     if len(levels) != 2:
         raise DataError(f"a target takes two classes, not {len(levels)}")
     return TwoClasses(name, *levels)

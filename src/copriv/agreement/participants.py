@@ -1,4 +1,4 @@
-"""The participants of an agreement, and its update rule, for simulations and for learners over a network alike."""
+"""The participants of an agreement and its update rule, for simulations and for learners over a network."""
 
 from dataclasses import dataclass
 
@@ -19,21 +19,26 @@ class Participants:
     """Owners grouped as they answer: all together (synchronous), by agreed group, or one by one."""
 
     members: tuple[tuple[int, ...], ...]
-    """Each participant's owners, by their places in the agreement."""
+    """Owners of each participant, by their indices in the agreement."""
     weights: Float[Array, " participants"]
     rates: tuple[float, ...]
     """Mean rate of each participant's Poisson clocks."""
 
     @classmethod
     def of(cls, agreement: Agreement) -> "Participants":
-        """Where owners answer once, each is a participant of its own whatever the rule: there is nothing to wait for.
+        """Group the owners of an agreement. Where owners answer once, each is a participant by itself, whatever the rule.
 
         Raises AgreementError where the size of groups is still "auto".
         """
+        size = agreement.agreement.group_size or 1
+        if size == "auto":
+            raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
         groups: dict[object, list[int]] = {}
-        in_group = _groups_of_a_size(agreement)
+        ungrouped = [i for i, owner in enumerate(agreement.owner) if not owner.group]
+        number = -(-len(ungrouped) // size)  # of groups; their sizes differ by one at most
+        group_of = {i: k * number // len(ungrouped) for k, i in enumerate(ungrouped)}
         for i, owner in enumerate(agreement.owner):
-            group: object = owner.group or in_group.get(i) or i
+            group: object = owner.group or group_of[i]
             if agreement.one_answer:
                 group = i
             elif agreement.synchronous:
@@ -42,18 +47,6 @@ class Participants:
         w, members = agreement.weights, tuple(map(tuple, groups.values()))
         rates = tuple(float(np.mean([agreement.owner[i].rate for i in group])) for group in members)
         return cls(members, np.array([w[list(group)].sum() for group in members]), rates)
-
-
-def _groups_of_a_size(agreement: Agreement) -> dict[int, tuple[int]]:
-    """Group of each owner that names none, where a group size is agreed; sizes differ by one at most."""
-    size = agreement.agreement.group_size
-    if size == "auto":
-        raise AgreementError('agreement.group_size: still "auto"; plan it first (copriv forecast) or give a number')
-    if size is None:
-        return {}
-    free = [i for i, owner in enumerate(agreement.owner) if not owner.group]
-    number = -(-len(free) // size)
-    return {i: (place * number // len(free),) for place, i in enumerate(free)}
 
 
 def agreed_rule(
@@ -65,11 +58,11 @@ def agreed_rule(
     shares: Float[Array, " participants"] | None = None,
     feature_bound: float | None = None,
 ) -> UpdateRule:
-    """The rule of an agreement.
+    """Make the update rule of an agreement.
 
     shares_by_rate: whether participants answer in proportion to their clocks' rates, which a rule may correct (A, Remark 4).
-    shares: how often each answers, in place of what the agreement says.
-    n_parameters, feature_bound: p, and B where it is not a number in the agreement; of use where owners answer once.
+    shares: share of all answers that each participant gives; None: by the agreement.
+    n_parameters, feature_bound: p, and B where the agreement gives no number; used where owners answer once.
     Raises AgreementError for terms that are still "auto", InvalidInput for a rule that cannot be run with these terms.
     """
     terms, model = agreement.agreement, agreement.model

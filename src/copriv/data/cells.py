@@ -1,4 +1,4 @@
-"""Read the cells of a column as numbers, days, levels or labels, whatever library made the table; and word the faults.
+"""Read the cells of a column as numbers, days, levels or labels, whatever library made the table; and describe the faults.
 
 A cell's value depends on that cell alone. The type of its column does not: it depends on the other rows, in files whose types
 a reader infers and in frames alike. One missing value turns integers into floats, and one word turns numbers into text. So
@@ -51,7 +51,7 @@ class Cells:
     """How many numbers were outside their bounds and counted as a bound."""
 
 
-def told(value: object) -> str:
+def quoted(value: object) -> str:
     """Format a cell for a message: text in quotes, at most 60 characters, without control characters."""
     return printable(repr(value) if isinstance(value, str) else str(value), 60)
 
@@ -62,15 +62,15 @@ def absent(value: object) -> bool:
 
 
 def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " records"]]:
-    """The distinct cells of a column (some may repeat), and for each row the index of its cell.
+    """Return the distinct cells of a column (some may repeat), and for each row the index of its cell.
 
     Raises DataError for a time that Python cannot represent.
     """
-    # Objects of several kinds, which pandas may also have as categories, would be made one kind by arrow.
+    # Arrow converts objects of several types to one type; a categorical column of pandas may hold such objects too.
     if not _of_objects(series) and not (
         series.dtype in (nw.Categorical, nw.Enum) and series.implementation.is_pandas_like()
     ):
-        # What arrow does not know, and days of the year 0, which are none of Python's.
+        # Types that arrow does not have, and days of the year 0, which Python does not have.
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             cells = series.to_arrow()
             if pa.types.is_dictionary(cells.type):
@@ -88,7 +88,7 @@ def distinct(series: nw.Series[Any]) -> tuple[list[Any], Int[np.ndarray, " recor
 
 
 def _values(cells: pa.Array) -> np.ndarray:
-    """The numbers of an arrow array in which none is missing. Its own way to numpy imports pandas, for half a second."""
+    """Return an arrow array without missing values as numpy. `to_numpy` would import pandas, which takes half a second."""
     kind = cells.type.to_pandas_dtype()
     if len(cells) == 0:
         return np.empty(0, kind)
@@ -97,9 +97,9 @@ def _values(cells: pa.Array) -> np.ndarray:
 
 
 def _of_objects(series: nw.Series[Any]) -> bool:
-    """Whether a column holds objects other than text and missing ones, which arrow would make one kind, or die of.
+    """Whether a column holds objects other than text and missing values, which arrow would convert to one type, or crash on.
 
-    Of pandas' objects narwhals says so by the first hundred, also where these are missing.
+    For a column of pandas objects narwhals looks at the first hundred only, even where these are missing.
     """
     if series.dtype != nw.String or str(getattr(series.to_native(), "dtype", "")) != "object":
         return series.dtype == nw.Object
@@ -109,10 +109,10 @@ def _of_objects(series: nw.Series[Any]) -> bool:
 
 
 def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
-    """The numbers of a column, NaN where missing; and the first row that is not a number, or None."""
+    """Return the numbers of a column, NaN where missing, and the first row that is not a number, or None."""
     if series.dtype.is_numeric() and series.dtype != nw.Decimal:
-        # A sum is a copy, since some libraries hand out read-only views, and has no −0, which integers have not either.
-        # Arrow takes no integers beyond 2⁵³ for floats.
+        # Adding 0 makes a copy, since some libraries return read-only views, and turns −0 into 0, as integers have it.
+        # Arrow refuses to convert integers beyond 2⁵³ to floats.
         with suppress(pa.ArrowException):
             found = series.cast(nw.Float64)
             if found.implementation.is_pyarrow() and not found.null_count():
@@ -123,14 +123,14 @@ def numbers(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
             text = pc.utf8_trim_whitespace(series.to_arrow())
             missing = pc.is_in(text, value_set=pa.array(sorted(MISSING), text.type))
             values = pc.if_else(missing, None, text).cast(pa.float64())
-            # Arrow reads more as NaN than is one.
+            # Arrow reads more texts as NaN than `_PLAIN` allows.
             if not pc.any(pc.is_nan(values)).as_py():
                 return np.asarray(values.fill_null(math.nan), dtype=np.float64) + 0.0, None
-    return _each(series, _number)
+    return _cell_by_cell(series, _number)
 
 
 def _number(value: Any) -> float:
-    """Raises ValueError, TypeError or OverflowError for a cell that is not a number."""
+    """Convert one cell. Raises ValueError, TypeError or OverflowError where it is not a number."""
     if isinstance(value, str) and _PLAIN.fullmatch(value.strip()) is None:
         raise ValueError
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal | np.number):
@@ -138,7 +138,7 @@ def _number(value: Any) -> float:
     return float(value) + 0.0
 
 
-def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
+def _cell_by_cell(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
     """Read a column cell by cell."""
     cells, place = distinct(series)
     values, wrong = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
@@ -155,19 +155,19 @@ def _each(series: nw.Series[Any], read: Any) -> tuple[Array, Wrong | None]:
 
 
 def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
-    """Days since 1970-01-01, NaN where missing; and the first row that is not a day, or None.
+    """Return days since 1970-01-01, NaN where missing, and the first row that is not a day, or None.
 
     A time with a zone counts by its day in UTC, one without by its own day.
     """
     if series.dtype not in (nw.Date, nw.Datetime):
-        return _each(series, day_of)
+        return _cell_by_cell(series, day_of)
     cells = series.to_arrow()
     if isinstance(cells, pa.ChunkedArray):
         cells = cells.combine_chunks()
-    unit, whole = 1, pa.int32()
+    unit, integer = 1, pa.int32()
     if pa.types.is_timestamp(cells.type):
-        unit, whole = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[cells.type.unit], pa.int64()
-    found: Int[np.ndarray, " records"] = cells.cast(whole).fill_null(0).to_numpy() // unit
+        unit, integer = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[cells.type.unit], pa.int64()
+    found: Int[np.ndarray, " records"] = cells.cast(integer).fill_null(0).to_numpy() // unit
     strange = (found < date.min.toordinal() - EPOCH) | (found > date.max.toordinal() - EPOCH)
     values = np.where(cells.is_null(), math.nan, found)
     if strange.any():
@@ -177,7 +177,7 @@ def days(series: nw.Series[Any]) -> tuple[Array, Wrong | None]:
 
 
 def day_of(value: Any) -> float:
-    """Days since 1970-01-01 of one cell. Raises ValueError or OverflowError for a cell that is not a day."""
+    """Convert one cell to days since 1970-01-01. Raises ValueError or OverflowError where it is not a day."""
     if not isinstance(value, date | str):
         value = reading(value) or value
     if not isinstance(value, date):
@@ -211,7 +211,7 @@ def reading(value: object) -> str | None:
 
 
 def persons(series: nw.Series[Any]) -> tuple[list[str | None], Int[np.ndarray, " records"]]:
-    """The labels of persons in a column (None: missing), and for each row the index of its label."""
+    """Return the labels of persons in a column (None: missing), and for each row the index of its label."""
     cells, place = distinct(series)
     return [None if absent(cell) else reading(cell) for cell in cells], place
 
@@ -223,19 +223,22 @@ def levels_of(
     missing: str | None,
     spelling: Callable[[str], str] = str,
 ) -> Cells:
-    """The code of each row's level: the level with the same text, else the only one with the same reading."""
+    """Return the code of each row's level: the level with the same text, else the only one that `reading` makes equal.
+
+    missing: the level that a missing value counts as; None: it is refused. spelling: applied to texts before they are compared.
+    """
     cells, place = distinct(series)
     alike: dict[str | None, set[float]] = {}
     for level, code in codes.items():
         alike.setdefault(reading(level), set()).add(code)
     instead = math.nan if missing is None else codes[missing]
-    # What a reader of files found missing in a column that it made numbers of may have been text such as NA.
-    # Polars keeps such a column as text, and one that has no type held nothing.
-    nothing = series.implementation.is_polars() and series.dtype == nw.Unknown
-    unclear = not (nothing or series.dtype in (nw.String, nw.Object, nw.Categorical, nw.Enum)) and any(
+    # Where a reader of files converted a column to numbers, a missing value may have been a level's text, such as NA.
+    # Polars keeps such a column as text; a column without a type is empty.
+    empty_column = series.implementation.is_polars() and series.dtype == nw.Unknown
+    ambiguous = not (empty_column or series.dtype in (nw.String, nw.Object, nw.Categorical, nw.Enum)) and any(
         level in MISSING and code != instead for level, code in codes.items()
     )
-    if unclear:
+    if ambiguous:
         instead = math.nan
     found, empty = np.full(len(cells), math.nan), np.zeros(len(cells), dtype=bool)
     for k, cell in enumerate(cells):
@@ -250,22 +253,22 @@ def levels_of(
     problems: list[str] = []
     if (lacking := (unknown & empty)[place]).any():
         advice = "fill it in, leave the row out, or declare the level that missing counts as"
-        if unclear:
+        if ambiguous:
             advice = (
                 "in a column of numbers, where a level's name may have been taken for missing: give the column as text"
             )
-        problems.append(at(name, lacking, f"is missing; {advice}"))
+        problems.append(fault(name, lacking, f"is missing; {advice}"))
     if (strange := (unknown & ~empty)[place]).any():
         cell = cells[place[int(np.argmax(strange))]]
         advice = "correct it, or declare the level"
         if reading(cell) in alike:
             advice = "several of them read so: give the column as text"
-        problems.append(at(name, strange, f"is {told(cell)}, not one of {shortened(tuple(codes))}; {advice}"))
+        problems.append(fault(name, strange, f"is {quoted(cell)}, not one of {shortened(tuple(codes))}; {advice}"))
     return Cells(found[place], problems)
 
 
-def at(name: str, rows: np.ndarray, what: str) -> str:
-    """Word a fault: names the first of these rows and counts the others."""
+def fault(name: str, rows: np.ndarray, what: str) -> str:
+    """Describe a fault of a column: names the first of these rows and counts the others."""
     first, more = f"{name}, row {int(np.argmax(rows)) + 1}", int(rows.sum()) - 1
     if more:
         first += f" (and {counted(more, 'more row')})"
@@ -273,7 +276,7 @@ def at(name: str, rows: np.ndarray, what: str) -> str:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first twelve names, and how many more."""
+    """List the first twelve names, and count the others."""
     shown = [printable(name, 60) for name in names[:12]]
     if len(names) > 12:
         shown.append(f"and {len(names) - 12} more")

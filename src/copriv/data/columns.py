@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from copriv.data.cells import EPOCH, Cells, at, day_of, days, levels_of, numbers, told
+from copriv.data.cells import EPOCH, Cells, day_of, days, fault, levels_of, numbers, quoted
 from copriv.errors import DataError
 from copriv.formatting.cards import Shown
 from copriv.types import Array
@@ -41,26 +41,26 @@ Scale: TypeAlias = Literal["size", "centred", "log"]
 
 
 class Column:
-    """A declared column. Each kind says how its cells are read; one of features also what they become."""
+    """A declared column: how its cells are read (`read`) and, for a feature, how they are scaled (`encode`)."""
 
     name: str
     """As in the table."""
 
     def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
-        """What its features are called: its own name, or name=level for each level."""
+        """Names of its features: its own name, or name=level for each level."""
         return (self.name,)
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
-        """The column in its own unit: numbers, days since 1970, places among levels or −1 and +1."""
+        """Read the column in its own unit: numbers, days since 1970, indices of levels, or −1 and +1."""
         raise NotImplementedError
 
     def encode(self, series: nw.Series[Any], scaling: Scaling, on_violation: OnViolation = "refuse") -> Cells:
-        """Its features, one column each; at most 1 in size unless the scaling is "none"."""
-        read = self.read(series, on_violation)
-        made = read.values
+        """Make its features, one column each, |x| ≤ 1 unless the scaling is "none"."""
+        cells = self.read(series, on_violation)
+        values = cells.values
         if scaling != "none":
-            made = self._scaled(made)
-        return replace(read, values=made.reshape(len(made), -1))
+            values = self._scaled(values)
+        return replace(cells, values=values.reshape(len(values), -1))
 
     def _scaled(self, values: Array) -> Array:
         return values
@@ -102,7 +102,7 @@ class Number(Column):
 
     @property
     def size(self) -> float:
-        """What the number is divided by."""
+        """Divisor that makes the feature."""
         return self.scale or max(abs(self.low), abs(self.high))
 
     def read(self, series: nw.Series[Any], on_violation: OnViolation = "refuse") -> Cells:
@@ -114,18 +114,18 @@ class Number(Column):
         # The usual reason: a table from where the decimal sign is a comma.
         if isinstance(value, str) and value.count(",") == 1 and value.replace(",", "").strip("+-").isdigit():
             advice = "write decimals with a point, and nothing between thousands"
-        return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a number; {advice}"])
+        return Cells(values, [f"{self.name}, row {row + 1}: is {quoted(value)}, not a number; {advice}"])
 
     def within(self, values: Array, on_violation: OnViolation, shown: Callable[[float], str]) -> Cells:
-        """Values held to the bounds, NaN being missing; `shown` words one of them."""
+        """Check values against the bounds; NaN is missing. `shown` formats a value for messages."""
         absent = np.isnan(values)
         problems: list[str] = []
         if self.missing is not None:
             values[absent] = self.missing
         elif absent.any():
             advice = "fill it in, leave the row out, or declare what missing counts as"
-            problems.append(at(self.name, absent, f"is missing; {advice}"))
-        # Infinity is no number that has a nearest bound: it is refused below, as is NaN above.
+            problems.append(fault(self.name, absent, f"is missing; {advice}"))
+        # Infinity has no nearest bound: it is refused below, as NaN is above.
         low, high = -math.inf, math.inf
         if self.cap:
             high = self.high
@@ -135,14 +135,14 @@ class Number(Column):
         for outside, side, bound in ((kept < self.low, "below", self.low), (kept > self.high, "above", self.high)):
             if outside.any():
                 found = f"is {shown(float(kept[int(np.argmax(outside))]))}, {side} its declared bound {shown(bound)}"
-                problems.append(at(self.name, outside, f"{found}; correct it, declare wider bounds, or clamp"))
+                problems.append(fault(self.name, outside, f"{found}; correct it, declare wider bounds, or clamp"))
         return Cells(kept, problems, moved=int((kept[~absent] != values[~absent]).sum()))
 
     def _scaled(self, values: Array) -> Array:
         if self.by == "centred":
             return (values - (self.low + self.high) / 2) / ((self.high - self.low) / 2)
         if self.by == "log":
-            # What is out of bounds is refused anyway, and need not warn first.
+            # Values out of bounds are refused elsewhere; clipped, they cause no warning of the logarithm.
             inside = np.clip(values, self.low, self.high)
             return np.asarray(np.log1p(inside - self.low) / math.log1p(self.high - self.low))
         return values / self.size
@@ -176,7 +176,7 @@ class Date(Column):
         if wrong is None:
             return self._days.within(values, on_violation, lambda day: date.fromordinal(EPOCH + int(day)).isoformat())
         row, value = wrong
-        return Cells(values, [f"{self.name}, row {row + 1}: is {told(value)}, not a date; write it as 2015-12-31"])
+        return Cells(values, [f"{self.name}, row {row + 1}: is {quoted(value)}, not a date; write it as 2015-12-31"])
 
     def _scaled(self, values: Array) -> Array:
         return (values - self._days.low) / (self._days.high - self._days.low)
@@ -213,7 +213,7 @@ class Category(Column, Shown):
 
     @classmethod
     def coded(cls, name: str, levels: tuple[str, ...], missing: str | None = None) -> "Category":
-        """As the papers encode a category: by its place among the levels, whether they stand in order or not."""
+        """Encode a category as the papers do: by its index among the levels, ordered or not."""
         return cls(name, levels, missing, ordered=True)
 
     def feature_names(self, scaling: Scaling) -> tuple[str, ...]:
@@ -237,12 +237,12 @@ TRUTHS = {
     **dict.fromkeys(("false", "no", "n", "f", "0"), 0.0),
     **dict.fromkeys(("true", "yes", "y", "t", "1"), 1.0),
 }
-"""The usual ways of saying it, in small letters, and what each counts as."""
+"""Usual texts for false and true, in lower case, and the feature of each."""
 
 
 @dataclass(frozen=True)
 class Boolean(Column):
-    """A column that says true or false, in one of the usual ways; capitals do not matter."""
+    """A column of true or false, as one of the texts in `TRUTHS`; case does not matter."""
 
     name: str
     missing: bool | None = None

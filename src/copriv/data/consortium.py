@@ -6,8 +6,8 @@
     preparation  the dictionary and the bound, from public rows     Preparation    (public, dictionary)
     records      each owner's rows through the dictionary           Preparation.records
 
-Each step is a function of the ones before it. An owner in earnest takes the first, second and last with its own table
-(`prepare_owner`). A forecast takes them with public rows only (`copriv.data.public`), and never opens another table.
+Each step is a function of the ones before it. An owner applies the first, second and last to its own table
+(`prepare_owner`). A forecast applies them to public rows only (`copriv.data.public`), and never opens another table.
 """
 
 from collections.abc import Sequence
@@ -45,16 +45,16 @@ class Consortium(Shown):
     owners: tuple[Records, ...]
     """Bounded features, where `feature_bound` is given."""
     public: Records
-    """The learner's own sample, made in the same way; never among the owners' records."""
+    """The learner's own sample, prepared in the same way; never among the owners' records."""
     public_table: Table
     """The same rows, not encoded."""
     feature_bound: float | None
-    """B: the L1 bound that was enforced on features, without the intercept; None: none was."""
+    """B: the L1 bound on features, without the intercept; None: there is none."""
     target_bound: float
     """Declared bound on |y|, in the target's unit."""
     feature_names: tuple[str, ...]
     source: Literal["real", "resampled", "simulated", "public"]
-    """Simulated stays "simulated" when it is resampled as well."""
+    """Where records come from; simulated records stay "simulated" when they are resampled too."""
     description: str
     """One sentence: which table, how many rows, resampled or not."""
     dictionary: PublicDictionary | None
@@ -64,14 +64,14 @@ class Consortium(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A table that was read and encoded, to be divided among owners several times."""
+    """A table that is read and encoded once, to be divided among owners several times."""
 
     source: Source
     encoded: EncodedTable
 
     @classmethod
     def of(cls, source: Source) -> "Opened":
-        """Encode what `open_dataset` opened. Raises DataError, naming column and row."""
+        """Encode a table that `open_dataset` opened. Raises DataError, naming column and row."""
         return cls(source, source.schema.encode(source.table))
 
 
@@ -83,13 +83,13 @@ def load_consortium(
     opened: Opened | None = None,
     **options: Any,
 ) -> Consortium:
-    """Owners with `records[i]` records each (persons where `unit` is given), cut from one table.
+    """Cut owners with `records[i]` records each (persons where `unit` is given) from one table.
 
     dataset: one of `datasets.names()`, or a whole specification.
-    held_out: so many private rows, or persons, are no owner's. A person who has a public row, or one held out, is left
-        out of the owners' records.
-    opened: the same data set at the same path, where it is at hand: it is not read again.
-    A table of one's own of which there are public rows alone is simulated on these: all owners' records are drawn from them.
+    held_out: number of private rows, or persons, that no owner gets. Owners get no row of a person who has a public or a
+        held-out one.
+    opened: the same data set, read before.
+    Where a table of one's own gives only a file of public rows, all owners' records are drawn from these.
     options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
     Raises DataError, naming the column and row, or what does not fit the table.
@@ -105,38 +105,40 @@ def load_consortium(
     count("held_out", held_out, least=0)
     if not sizes:
         raise DataError("records: a consortium needs at least one owner")
-    shown = agreed.public_rows or PUBLIC_ROWS
+    own_columns = datasets.named(agreed.dataset).own_columns
+    public_rows = agreed.public_rows or PUBLIC_ROWS
     if agreed.public is not None:
-        shown = 0
-    stand_in = agreed.public is not None and agreed.path is None and datasets.named(agreed.dataset).own_columns
+        public_rows = 0
+    stand_in = agreed.public is not None and agreed.path is None and own_columns
     if opened is None and stand_in:
         opened = Opened.of(public_table(agreed))
     elif opened is None:
-        opened = Opened.of(agreed.open(shown + held_out + sum(sizes)))
-    if agreed.public is None and agreed.public_rows is None and datasets.named(agreed.dataset).own_columns:
+        opened = Opened.of(agreed.open(public_rows + held_out + sum(sizes)))
+    if agreed.public is None and agreed.public_rows is None and own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
             "rows of the table are: public_rows = 500"
         )
     source, encoded = opened.source, opened.encoded
+    known = None
+    if agreed.public is not None:
+        sample = load_sample(agreed)
+        which = f"public are {sample.words}"
+        if not stand_in:
+            known = _known(source, sample)
+    dealt = deal(source, encoded.unit, sizes, public_rows, held_out, agreed.seed, known)
     if agreed.public is None:
-        dealt = deal(source, encoded.unit, sizes, shown, held_out, agreed.seed)
         sample = Sample.of(source, dealt.public, encoded.at(dealt.public), agreed)
         which = f"the last {len(dealt.public):,} public"
-    else:
-        sample = load_sample(agreed)
-        known = None if stand_in else _known(source, sample)
-        dealt = deal(source, encoded.unit, sizes, 0, held_out, agreed.seed, known)
-        which = f"public are {sample.words}"
     preparation = sample.preparation
     mapped = preparation.mapped(encoded)
 
-    def hand(rows: Rows, times: Rows | None) -> Records:
+    def records_at(rows: Rows, times: Rows | None) -> Records:
         if times is None:
             return preparation.records(mapped.at(rows))
-        often = np.unique(times)  # distinct rows are weighted by how often each was drawn
-        parts = [preparation.records(mapped.at(rows[times == one])) for one in often]
-        return Records.concatenate(parts, often.astype(np.float64)).distinct()
+        counts = np.unique(times)  # rows are weighted by how many times they were drawn
+        parts = [preparation.records(mapped.at(rows[times == one])) for one in counts]
+        return Records.concatenate(parts, counts.astype(np.float64)).distinct()
 
     names = source.schema.feature_names
     if preparation.dictionary is not None:
@@ -147,21 +149,21 @@ def load_consortium(
         if kind == "real":
             kind = "resampled"
         how = f"resampled: drawn with replacement from {dealt.units:,} {source.kind} ones, seed {agreed.seed}"
-    table = f"{len(source.table):,} {source.kind} rows{', shuffled once' if source.shuffled else ''}"
+    table = f"{len(source.table):,} {source.kind} rows" + ", shuffled once" * source.shuffled
     what = "records" if source.schema.unit is None else "persons"
-    here = ""
+    note = ""
     if stand_in:
         kind = "public"
-        here = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
+        note = " The owners' own tables are not here: the public rows stand in for them, as if all owners were alike."
     return Consortium(
-        owners=tuple(hand(*dealt_to) for dealt_to in dealt.hands),
+        owners=tuple(records_at(*hand) for hand in dealt.hands),
         public=sample.records,
         public_table=sample.table,
         feature_bound=preparation.feature_bound,
         target_bound=source.schema.target_bound,
         feature_names=names + ("intercept",) * preparation.intercept,
         source=kind,
-        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {counted(len(sizes), 'owner')}, {how}.{here}",
+        description=f"{source.words}: {table}, {which}; {sum(sizes):,} {what} of {counted(len(sizes), 'owner')}, {how}.{note}",
         dictionary=preparation.dictionary,
         held_out=preparation.records(mapped.at(dealt.held_out)) if held_out else None,
     )
@@ -178,11 +180,11 @@ def prepare_owner(
     unit_records: int | None = None,
     on_violation: OnViolation = "refuse",
 ) -> Records:
-    """An owner's own table, made into records in exactly the way that the learner's public sample was.
+    """Make an owner's own table into records, in exactly the way of the learner's public sample.
 
     table: a path or frame that keeps to `schema`; persons are the units where the schema names a unit.
-    dictionary, feature_bound, intercept: as agreed and public; a bound of None or 0 bounds nothing.
-    records: the n_i that was agreed; refused where the table holds another number.
+    dictionary, feature_bound, intercept: as agreed, public; a bound of None or 0 bounds nothing.
+    records: the agreed n_i; a table with another number is refused.
     Each row is encoded and mapped from itself alone. Raises DataError.
 
     >>> import pandas
@@ -206,10 +208,10 @@ def prepare_owner(
 
 
 def _known(source: Source, sample: Sample) -> Any:
-    """Mask of the rows whose person has a public row; None where no persons are named."""
+    """Return a mask of the rows whose person has a public row; None where the tables do not name persons."""
     unit = source.schema.unit
     if unit is None or unit not in sample.table.columns:
         return None
-    theirs = set(persons(sample.table[unit])[0])
+    public = set(persons(sample.table[unit])[0])
     labels, place = persons(source.table[unit])
-    return np.array([label in theirs for label in labels])[place]
+    return np.array([label in public for label in labels])[place]

@@ -1,9 +1,9 @@
 """Divide the rows of a table into public, held-out and owners' rows, by their place and person only, never by their values.
 
 The last `public_rows` rows of a table are the learner's own sample (in the papers: the last 10,000 or 50,000 rows), unless
-it has a table of its own; they are never among an owner's records. Of the other rows the last `held_out` are kept for
+it has a table of its own; they are never among an owner's records. The last `held_out` of the other rows are kept for
 testing, and owners get consecutive disjoint slices of the rest, as in the papers. Where there are fewer rows than the
-owners' records together, each owner's are drawn with replacement instead, from a seed and its place in the list.
+owners' records together, each owner's are drawn with replacement instead, from a seed and its index in the list.
 
 Rows of one person stay together, and hospitals' rows are sorted by hospital.
 """
@@ -24,19 +24,19 @@ Rows: TypeAlias = Int[np.ndarray, "_"]
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """The rows of one table, dealt out."""
+    """Indices of the rows of one table: public, held out, and of each owner."""
 
     public: Rows
     held_out: Rows
     hands: tuple[tuple[Rows, Rows | None], ...]
-    """For each owner its rows, and how often each of them counts; None: once."""
+    """Rows of each owner, and how many times each counts; None: once."""
     resampled: bool
     units: int
-    """How many private records, or persons, there were to deal."""
+    """Number of private records, or persons, in the table."""
 
 
 def public_rows_of(source: Source, public_rows: int) -> Rows:
-    """The learner's own rows."""
+    """Indices of the last `public_rows` rows, in the order in which rows are dealt."""
     return _order(source)[max(len(source.table) - public_rows, 0) :]
 
 
@@ -49,13 +49,14 @@ def deal(
     seed: int,
     known: Bool[np.ndarray, "_"] | None = None,
 ) -> Deal:
-    """Public rows, rows held out, and each owner's `sizes[i]` units.
+    """Divide a table into public rows, rows held out, and `sizes[i]` units of each owner.
 
-    unit: which person a row belongs to, if persons count. known: rows of persons of whom the learner has rows elsewhere.
+    unit: number of the person that a row belongs to, where persons are the units; None: rows are.
+    known: mask of rows whose person has rows in the learner's own table.
     Raises DataError where nothing is left for owners.
     """
     public, private, tested = _cut(source, unit, public_rows, held_out, known)
-    # The place of each row's unit among the units, in the order of their first rows: units are dealt, not rows.
+    # Index of each row's unit, in the order of the units' first rows: units are dealt, not rows.
     place = np.arange(len(private))
     if unit is not None:
         _, first, index = np.unique(unit[private], return_index=True, return_inverse=True)
@@ -76,7 +77,7 @@ def deal(
 
 
 def _order(source: Source) -> Rows:
-    """Rows in the order in which they are dealt: files that come sorted are shuffled by one seed, whatever the run's seed."""
+    """Order in which rows are dealt: that of the table, or for sorted files a permutation by a fixed seed."""
     rows = len(source.table)
     if source.shuffled:
         return np.random.default_rng(20_151_231).permutation(rows)
@@ -86,12 +87,12 @@ def _order(source: Source) -> Rows:
 def _cut(
     source: Source, unit: Rows | None, public_rows: int, held_out: int, known: Bool[np.ndarray, "_"] | None
 ) -> tuple[Rows, Rows, Rows]:
-    """Positions of the public rows, of the owners' rows in the order in which they are dealt, and of the held-out rows."""
+    """Indices of the public rows, of the owners' rows in the order in which they are dealt, and of the held-out rows."""
     order = _order(source)
     first = max(len(order) - public_rows, 0)
     public, private = order[first:], order[:first]
     if unit is not None:
-        # A person whom the learner knows is nobody's private record.
+        # A person with a public row has no private records.
         private = private[~np.isin(unit[private], unit[public])]
     if known is not None:
         private = private[~known[private]]
@@ -113,13 +114,13 @@ def _cut(
 
 
 def _shares(grouped: bool, units: int, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """The half-open range of units, [from, to), that each owner's are taken from."""
+    """Half-open range of units, [from, to), from which each owner's units are taken."""
     ends = np.cumsum([0, *sizes])
     if not grouped and ends[-1] > units:
         return [(0, units)] * len(sizes)
     if not grouped:
         return list(pairwise(ends.tolist()))
-    # Rows sorted by group: shares in proportion to the owners' sizes, so that owners cover all groups and differ.
+    # Rows are sorted by group: ranges in proportion to the owners' sizes cover all groups, and owners differ.
     if ends[-1] <= units:
         return list(pairwise((ends * units // ends[-1]).tolist()))
     if units < len(sizes):

@@ -1,10 +1,10 @@
-"""The public dictionary: which few combinations of the encoded columns the parties train on.
+"""The public dictionary: a linear map from the encoded columns to a few features, on which the parties train.
 
-It is fitted on public rows only and then sent to every owner, which applies it to each of its rows alone (A, §V-A and V-B; S,
+It is fitted on public rows only and then sent to every owner, who applies it to each row by itself (A, §V-A and V-B; S,
 §IV-A). As in the papers it is an uncentred PCA with whitening: with Z the public rows, Z'Z = V D V', a row z becomes
 x = z V D^{-1/2} over the largest eigenvalues. There is no intercept column; the components carry the mean.
 
-Two choices of ours, both public:
+Two choices differ from the papers, both public:
 
 - It sees numbers over their declared sizes (docs/decisions/0001-features-as-the-papers-or-scaled.md), where the papers took
   raw ones, whose leading directions are those of the columns counted in dollars, whatever the target.
@@ -15,7 +15,7 @@ Two choices of ours, both public:
 
 `centred` subtracts the public means first (the usual PCA); a model then needs an intercept.
 
-Random waves (`copriv.data.random_features`), where they are agreed, come after it, so that one file makes a row's features.
+Random waves (`copriv.data.random_features`), where they are agreed, are applied to its components and kept in the same file.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ from copriv.types import Array
 from copriv.validation import count, finite_array, positive
 
 MEAN_SQUARE = 1e-4
-"""Mean square of each feature on the public rows: D of 10,000 rows, as in the papers."""
+"""Mean square of each feature on the public rows: 1/10,000, from the papers' 10,000 public rows (A, §V-A)."""
 
 _FORMAT, _WITH_WAVES = "copriv.dictionary/1", "copriv.dictionary/2"
-"""A reader that knows no waves must not take such a file for one without."""
+"""Two schemas, so that a reader without waves refuses a file with them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +54,14 @@ class PublicDictionary(Shown):
     """
 
     mean: Float[Array, " columns"]
-    """Zeros where the PCA is uncentred."""
+    """Public means that are subtracted; zeros where the PCA is uncentred."""
     matrix: Float[Array, "columns components"]
     waves: RandomFeatures | None = None
-    """φ; None: the components themselves."""
+    """φ; None: the components are the features."""
 
     @classmethod
     def identity(cls, columns: int) -> "PublicDictionary":
-        """Every column as it is."""
+        """The map that leaves every column as it is."""
         return cls(np.zeros(columns), np.eye(columns))
 
     @classmethod
@@ -72,7 +72,7 @@ class PublicDictionary(Shown):
         centred: bool = False,
         mean_square: float = MEAN_SQUARE,
     ) -> "PublicDictionary":
-        """The leading `components` directions of the public rows, whitened: each has this mean square there.
+        """Fit the leading `components` directions of the public rows, whitened to this mean square.
 
         Raises DataError where the public rows do not have that many directions: too few rows, or constant columns.
         """
@@ -86,7 +86,7 @@ class PublicDictionary(Shown):
         z = z - mean
         eigenvalues, vectors = np.linalg.eigh(z.T @ z / rows)
         largest = np.argsort(-eigenvalues, kind="stable")[:components]
-        # eigh returns rounding errors of either sign for directions that are not there.
+        # eigh returns rounding errors of either sign as eigenvalues of directions in which no row differs.
         present = int((eigenvalues > eigenvalues[-1] * columns * 1e-13).sum())
         if present < components:
             raise DataError(
@@ -106,27 +106,27 @@ class PublicDictionary(Shown):
         width: float | Literal["auto"] = "auto",
         seed: int = 0,
     ) -> "PublicDictionary":
-        """This map, followed by random waves of what comes out of it; see `RandomFeatures.draw`."""
+        """Append random waves of the components to the map; see `RandomFeatures.draw`."""
         plain = replace(self, waves=None)
         return replace(self, waves=RandomFeatures.draw(plain.apply(public_features), features, width, seed))
 
     @property
     def components(self) -> int:
-        """How many features come out."""
+        """Number of features."""
         return int(self.matrix.shape[1]) if self.waves is None else self.waves.features
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the features are called: pc1, pc2, …, or wave1, wave2, …"""
+        """Names of the features: pc1, pc2, …, or wave1, wave2, …"""
         return tuple(f"pc{k + 1}" for k in range(self.components)) if self.waves is None else self.waves.names
 
     @property
     def longest(self) -> float:
-        """What ‖x‖₁ cannot pass, whatever the row; infinite without waves."""
+        """Bound on ‖x‖₁ of any row; infinite without waves."""
         return np.inf if self.waves is None else self.waves.longest
 
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records components"]:
-        """Each row through the map, from itself alone. Raises DataError where the columns are not as many."""
+        """Map each row, from itself alone. Raises DataError for another number of columns."""
         if features.shape[1] != len(self.mean):
             raise DataError(
                 f"dictionary: made for {len(self.mean)} columns, the table has {features.shape[1]}; owners and learner "
@@ -137,7 +137,7 @@ class PublicDictionary(Shown):
         return mapped if self.waves is None else self.waves.apply(mapped)
 
     def to_json(self) -> str:
-        """A text that `from_json` reads back to the same bits; it holds public numbers only."""
+        """Write the map, which is public, as JSON that `from_json` reads back to the same bits."""
         value: dict[str, Any] = {"schema": _FORMAT, "mean": self.mean.tolist(), "matrix": self.matrix.tolist()}
         if self.waves is not None:
             value |= {"schema": _WITH_WAVES, "fourier": self.waves.to_dict()}

@@ -19,7 +19,7 @@ STEEPEST, LONGEST = -0.5, 0.9
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """A generalised Pareto tail: the share `share` of all rows is above `threshold`."""
+    """A generalised Pareto tail above `threshold`, which a share `share` of all rows exceeds."""
 
     threshold: float
     share: float
@@ -29,11 +29,11 @@ class Tail:
     error: float
     """Standard error of ξ."""
     rows: int
-    """How many rows it was estimated from."""
+    """Number of rows that it was estimated from."""
 
     @classmethod
     def of(cls, sizes: Float[Array, " rows"]) -> "Tail":
-        """The upper tail of a sample: of its largest tenth, but at least ten rows and at most a hundred."""
+        """Fit the upper tail of a sample: its largest tenth, but at least 10 and at most 100 rows."""
         order = np.sort(np.asarray(sizes, dtype=np.float64))
         k = int(np.clip(len(order) // 10, min(10, max(len(order) // 2, 1)), 100))
         u = float(order[max(len(order) - k - 1, 0)])
@@ -45,14 +45,14 @@ class Tail:
         raw = STEEPEST
         if a0 > 2.0 * a1:
             raw = float(np.clip(2.0 - a0 / (a0 - 2.0 * a1), STEEPEST, LONGEST))
-        ξ = min(raw, 0.45)  # its error is known below a half only
+        ξ = min(raw, 0.45)  # the formula of the standard error holds for ξ < 1/2
         error = float(np.sqrt((1 - ξ) * (1 - ξ + 2 * ξ**2) * (2 - ξ) ** 2 / ((1 - 2 * ξ) * (3 - 2 * ξ)) / k))
         known, prior = 1.0 / error**2, 1.0 / 0.3**2
         shape = (known * raw + prior * 0.1) / (known + prior)
         return cls(u, k / len(order), a0, float(shape), float(1.0 / np.sqrt(known + prior)), k)
 
     def level(self, share: float) -> float:
-        """The level that this share of all rows is above."""
+        """Quantile that this share of all rows exceeds."""
         if self.mean_excess == 0 or share >= self.share:
             return self.threshold
         return self.threshold + float(self._excess(np.array(share / self.share)))
@@ -62,28 +62,28 @@ class Tail:
         return self._excess(1.0 - rng.random(number))
 
     def drawn(self, rng: np.random.Generator) -> "Tail":
-        """Draw the tail with shape and mean excess within their errors."""
+        """Draw a tail whose shape and mean excess vary by their standard errors."""
         tail = self._other_shape(rng)
         return replace(tail, mean_excess=self.mean_excess * float(np.exp(rng.normal() / np.sqrt(max(self.rows, 1)))))
 
     def drawn_of_few(self, rng: np.random.Generator) -> "Tail":
-        """The same for few rows, whose mean excess is most often far below the true one.
+        """Draw a tail fitted to few rows, whose mean excess is usually far below the true one.
 
-        The mean excess is divided by the mean of as many simulated excesses of that shape and of mean 1.
+        The mean excess is divided by the mean of as many simulated excesses with that shape and a mean of 1.
         """
         tail = self._other_shape(rng)
         simulated = replace(tail, mean_excess=1.0).excesses(rng, max(self.rows, 1))
         return replace(tail, mean_excess=self.mean_excess / float(simulated.mean()))
 
     def longer(self) -> "Tail":
-        """The tail with a shape one standard error longer."""
+        """The tail with its shape increased by one standard error."""
         return replace(self, shape=min(self.shape + self.error, LONGEST))
 
     def _other_shape(self, rng: np.random.Generator) -> "Tail":
         return replace(self, shape=float(np.clip(self.shape + self.error * rng.normal(), STEEPEST, LONGEST)))
 
     def _excess(self, share: Array) -> Array:
-        """The excess that this share of the tail is above."""
+        """Quantile of the excess that this share of the tail exceeds."""
         ξ, σ = self.shape, self.mean_excess * (1.0 - self.shape)  # E excess = σ/(1 − ξ)
         if abs(ξ) < 1e-6:
             return np.asarray(-σ * np.log(share))

@@ -1,11 +1,11 @@
-"""Getting the public data sets: downloaded once, kept with a checksum, never at import.
+"""Download the public data sets, once each, and keep them with a checksum. Importing downloads nothing.
 
     path = fetch("creditcard")            # downloads, or finds what an earlier call downloaded
     found("creditcard")                   # the path, or None; never touches the network
 
-Files are kept in `data_folder()`: COPRIV_DATA_FOLDER, or the user's cache folder. Beside each file stands NAME.json with its
-address, its size, its SHA-256 and that of what was downloaded; a file that no longer agrees is refused. The publishers
-print no checksums, so the first download is checked by what must be in it (rows and columns), later ones by the record.
+Files are kept in `data_folder()`: COPRIV_DATA_FOLDER, or the user's cache folder. Beside each file is NAME.json with its
+address, its size, its SHA-256 and that of the download; a file that does not match its record is refused. The publishers
+give no checksums, so the first download is checked by its rows and columns, and later reads by the record.
 """
 
 import json
@@ -35,34 +35,34 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Remote:
-    """Where a public data set is, and what must be in it."""
+    """Address and expected contents of a public data set."""
 
     name: str
     title: str
     address: str | None
-    """None: no address that anybody may use; the user brings the file."""
+    """None: it needs an account, so the user gives a file."""
     file: str
-    """What it is kept as."""
+    """File name under which it is kept."""
     convert: Callable[[Path, Path], object]
-    """From what was downloaded to what is kept."""
+    """Convert the download (first path) to the file that is kept (second path)."""
     columns: tuple[str, ...]
-    """Columns that must be there."""
+    """Required columns."""
     rows: int
-    """How many rows must be there; 0: any number."""
+    """Required number of rows; 0: any number."""
     advice: str
-    """How to come by the file by hand."""
+    """How to get the file by other means."""
 
 
 def found(name: str) -> Path | None:
-    """What an earlier `fetch` left, or None. Does not read it whole."""
+    """Return the path of a data set that `fetch` has kept, or None. Does not read the file."""
     path = data_folder() / _known(name).file
     return path if path.is_file() and record_of(path).is_file() else None
 
 
 def fetch(name: str, source: str | Path | None = None, progress: Progress | None = None, again: bool = False) -> Path:
-    """The path of a data set, downloaded on the first call; later calls check it against its record.
+    """Return the path of a data set. The first call downloads it; later calls check it against its record.
 
-    source: a file at hand (as downloaded by other means), or another address, in place of the publisher's.
+    source: a file that was downloaded by other means, or another address, in place of the publisher's.
     again: download anew.
 
     Raises Unreachable offline, naming the file to bring; DataError where the contents are not the data set's, or have
@@ -73,16 +73,14 @@ def fetch(name: str, source: str | Path | None = None, progress: Progress | None
     if source is None and not again and found(name) is not None:
         check_record(kept)
         return kept
-    address = remote.address
-    if source is not None:
-        address = str(source)
-    if address is None:
+    address = str(source or remote.address or "")
+    if not address:
         raise DataError(f"{name}: cannot be downloaded without an account; {remote.advice}")
     with tempfile.TemporaryDirectory(prefix="copriv-") as folder:
         raw, made = Path(address), Path(folder) / remote.file
         if address.startswith(("http://", "https://", "file://")):
             raw = Path(folder) / "downloaded"
-            _download(remote, address, raw, progress or (lambda so_far, total: None))
+            _download(remote, address, raw, progress)
         elif not raw.is_file():
             raise DataError(f"{raw}: there is no such file; give the path of {remote.title}")
         try:
@@ -101,15 +99,16 @@ def _known(name: str) -> Remote:
     return REMOTES[name]
 
 
-def _download(remote: Remote, address: str, to: Path, progress: Progress) -> None:
+def _download(remote: Remote, address: str, to: Path, progress: Progress | None) -> None:
     request = urllib.request.Request(address, headers={"User-Agent": "copriv"})
     try:
-        # Given up after a minute without a byte.
+        # The timeout is for a minute without a byte.
         with urllib.request.urlopen(request, timeout=60.0) as answer, to.open("wb") as file:
             total, so_far = int(answer.headers.get("Content-Length") or 0), 0
             while block := answer.read(1 << 20):
                 so_far += file.write(block)
-                progress(so_far, total)
+                if progress is not None:
+                    progress(so_far, total)
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise Unreachable(f"{address}: cannot be reached ({reason}); {remote.advice}") from None
@@ -118,17 +117,19 @@ def _download(remote: Remote, address: str, to: Path, progress: Progress) -> Non
 
 
 def _check_contents(remote: Remote, path: Path, address: str) -> None:
+    """Raise DataError unless the file has the required columns and rows."""
     table = read_table(path, remote.columns)
-    lacking = [name for name in remote.columns if name not in table.columns]
-    if lacking:
-        raise DataError(f"{address}: is not {remote.title}: it lacks {', '.join(lacking)}; {remote.advice}")
-    if remote.rows not in (0, len(table)):
-        has = f"it has {len(table):,} rows, not {remote.rows:,}"
-        raise DataError(f"{address}: is not {remote.title}: {has}; {remote.advice}")
+    problem = ""
+    if lacking := [name for name in remote.columns if name not in table.columns]:
+        problem = f"it lacks {', '.join(lacking)}"
+    elif remote.rows not in (0, len(table)):
+        problem = f"it has {len(table):,} rows, not {remote.rows:,}"
+    if problem:
+        raise DataError(f"{address}: is not {remote.title}: {problem}; {remote.advice}")
 
 
 def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
-    """Into the folder, whole or not at all; the record last."""
+    """Copy the file to the folder, whole or not at all, and write its record last."""
     record = {
         "address": address,
         "fetched": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -149,13 +150,13 @@ def _keep(made: Path, raw: Path, kept: Path, address: str) -> None:
 
 
 def _loan_table(raw: Path, made: Path) -> None:
-    """Its free texts hold line breaks, with which an owner's CSV file is refused; every row of this one is public."""
+    """Convert loan.csv. Its texts contain line breaks, which `read_table` refuses; all its rows are public."""
     table = pa.csv.read_csv(raw, parse_options=pa.csv.ParseOptions(newlines_in_values=True))
     pa.parquet.write_table(table, made)
 
 
 def _card_table(raw: Path, made: Path) -> None:
-    """OpenML gives Parquet or ARFF, other places CSV; ARFF is CSV under a header of its own."""
+    """Convert Parquet or ARFF, as OpenML has it, or CSV; ARFF is CSV after a header of its own."""
     with raw.open("rb") as file:
         if file.read(4) == b"PAR1":
             table = pa.parquet.read_table(raw)
@@ -182,7 +183,7 @@ def _card_table(raw: Path, made: Path) -> None:
 
 
 def _hospital_table(raw: Path, made: Path) -> None:
-    """The archive's ZIP file (or the CSV in it), where a question mark stands for what is missing."""
+    """Convert the archive's ZIP file, or the CSV in it, in which a question mark is a missing value."""
     options = pa.csv.ConvertOptions(null_values=["?"], strings_can_be_null=True)
     if zipfile.is_zipfile(raw):
         with zipfile.ZipFile(raw) as archive:

@@ -1,7 +1,7 @@
-"""Records that are given in Python: arrays by position, data frames by the names of their columns.
+"""Make records of arrays, whose columns are told by position, and of data frames, whose columns are told by name.
 
-Two frames of one consortium must speak of the same columns. Names are checked, and columns put into one order: that of the
-agreement's data.features where it lists them, else that of the first frame.
+All frames of one consortium must have the same columns. Names are checked, and columns are put in the order of the
+agreement's data.features where it lists them, otherwise in that of the first frame.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from copriv.types import Array
 
 
 def by_owner(data: Any, names: Sequence[str]) -> list[Any]:
-    """One table an owner, in the agreement's order; a mapping gives them by the owners' names."""
+    """List the tables in the agreement's order of owners. data: a list in that order, or a mapping by the owners' names."""
     if isinstance(data, Mapping):
         if what := _difference(list(data), names):
             raise DataError(f"data: the mapping {what}; give one table for each owner of the agreement, by its name")
@@ -35,9 +35,9 @@ def by_owner(data: Any, names: Sequence[str]) -> list[Any]:
 
 
 def as_records(parts: Mapping[str, Any], features: Sequence[str] | None) -> dict[str, Records]:
-    """Each table, under what messages call it, as records.
+    """Convert tables to records. parts: name in messages → table.
 
-    parts: (X, y) or Records; X is anything that numpy reads, or a frame. features: their names, where they are agreed.
+    A table is (X, y) or Records; X is anything that numpy reads, or a frame. features: the agreed names of columns.
     Raises DataError where columns differ, or where only some tables have names.
     """
     frames = {name: None if isinstance(part, Records) else _frame(name, part) for name, part in parts.items()}
@@ -64,7 +64,7 @@ def as_records(parts: Mapping[str, Any], features: Sequence[str] | None) -> dict
 
 
 def _difference(have: Sequence[str], wanted: Sequence[str]) -> str:
-    """What names lack, or have besides; "" where they are the same."""
+    """Describe names that are missing or extra; "" where there are none."""
     lacking, strange = [repr(n) for n in wanted if n not in have], [repr(n) for n in have if n not in wanted]
     if lacking:
         return f"lacks {listed(lacking, 8)}"
@@ -74,7 +74,7 @@ def _difference(have: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _frame(name: str, part: Any) -> nw.DataFrame[Any] | None:
-    """The frame of (X, y); None for an array, or where columns are numbered by the library and not named by anybody."""
+    """Return X of (X, y) as a frame; None for an array, or where the library has numbered the columns."""
     if not isinstance(part, tuple | list) or len(part) not in (2, 3):
         raise DataError(f"{name}: give (X, y), its features and its targets, not {_shown(part)}")
     try:

@@ -1,16 +1,16 @@
-"""Columns, types, levels and ranges for an agreement's [data], proposed from a table of public rows, for people to correct.
+"""Propose columns, types, levels and ranges for an agreement's [data] from a table of public rows, for people to correct.
 
-Ranges are rounded outward: numbers to one digit of their range, days to whole years. Values out of them count as the nearest
-bound (`clamp`), for private rows may lie beyond public ones. Only public rows are to be read here: the least and the largest
-of private rows are private values, also when they are rounded, and so are levels. Of a private table, `column_names` (of
-`tables`) gives what may be known of it.
+Ranges are rounded outward: numbers to one digit of their range, days to whole years. Values outside count as the nearest
+bound (`clamp`), since private rows may lie beyond public ones. Only public rows may be read here: the least and the largest
+of private rows are private values, even rounded, and so are levels. Of a private table only its column names
+(`tables.column_names`) may be known.
 """
 
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Literal, TypeAlias
 
@@ -28,65 +28,66 @@ Kind: TypeAlias = Literal["bounds", "categories", "booleans", "dates"]
 """The key of [data] that declares a column."""
 
 MOST_LEVELS = 40
-"""A column of text with more different values than this names things rather than kinds of things."""
+"""Most levels of a proposed category: a column with more different texts identifies rows (names, addresses)."""
 LARGEST = 1e30
-"""Bounds beyond this are none that an agreement takes."""
+"""Largest bound that an agreement accepts (`terms.values.Number`)."""
 _LADDERS = (
     ("low", "medium", "high"),
     ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X"),
     tuple("ABCDEFGHIJ"),
 )
 _REST = ("other", "unknown", "missing", "none")
-"""Levels that a missing value is taken for, where one of them is there."""
+"""Levels that a missing value counts as, where a column has one of them."""
 
 
 @dataclass(frozen=True)
 class Proposal(Shown):
-    """What may be declared of one column."""
+    """A proposed declaration of one column."""
 
     name: str
     kind: Kind | None = None
-    """None: it can be no feature."""
+    """None: it cannot be a feature."""
     value: tuple[Any, ...] = ()
     """Two bounds or days, or the levels."""
     ordered: bool = False
     clamp: bool = False
-    """Whether values out of bounds count as the nearest one."""
+    """Whether values out of bounds count as the nearest bound."""
     missing: Any = None
-    """What a missing value counts as; None: none was seen."""
+    """What a missing value counts as; None: no value is missing."""
     classes: tuple[str, ...] = ()
-    """The two classes, where it can be a target of two."""
+    """The two classes, where it can be a target with two classes."""
     why_not: str = ""
-    """Why it can be no feature."""
+    """Why it cannot be a feature."""
 
     @property
     def predictable(self) -> bool:
-        """Whether it can be the target: a number or two classes, and none is missing."""
+        """Whether it can be the target: a number or two classes, without missing values."""
         return self.missing is None and (self.kind == "bounds" or bool(self.classes))
 
 
 def proposals(table: Table) -> tuple[Proposal, ...]:
-    """One for each column, from all rows."""
+    """Propose a declaration of each column, from all rows."""
     return tuple(_column(table[name]) for name in table.columns)
 
 
 def as_declared(columns: Sequence[Proposal], target: str) -> dict[str, Any]:
-    """The keys of [data] that declare these columns, of which `target` is to be predicted and the others are features."""
-    said: dict[str, Any] = {"features": [one.name for one in columns if one.name != target], "target": target}
+    """Write the keys of [data] that declare these columns: `target` is to be predicted, the others are features."""
+    keys: dict[str, Any] = {"features": [one.name for one in columns if one.name != target], "target": target}
     for one in columns:
-        is_target = one.name == target
-        kind: Kind | None = "categories" if is_target and one.classes else one.kind
+        kind, value = one.kind, one.value
+        if one.name == target and one.classes:
+            kind, value = "categories", one.classes
         if kind == "booleans":
-            said.setdefault(kind, []).append(one.name)
+            keys.setdefault(kind, []).append(one.name)
         elif kind is not None:
-            said.setdefault(kind, {})[one.name] = one.classes if is_target and one.classes else one.value
+            keys.setdefault(kind, {})[one.name] = value
         if one.clamp and kind in ("bounds", "dates"):
-            said.setdefault("clamp", []).append(one.name)
-        if one.ordered and not is_target:
-            said.setdefault("ordered", []).append(one.name)
-        if one.missing is not None and not is_target:
-            said.setdefault("missing", {})[one.name] = one.missing
-    return said
+            keys.setdefault("clamp", []).append(one.name)
+        if one.ordered and one.name != target:
+            keys.setdefault("ordered", []).append(one.name)
+        if one.missing is not None and one.name != target:
+            keys.setdefault("missing", {})[one.name] = one.missing
+    return keys
 
 
 def _column(series: nw.Series[Any]) -> Proposal:
@@ -94,45 +95,54 @@ def _column(series: nw.Series[Any]) -> Proposal:
         cells, place = distinct(series)
     except DataError as error:
         return Proposal(series.name, why_not=str(error).removeprefix(f"{series.name}: "))
-    often = dict(zip(range(len(cells)), np.bincount(place, minlength=len(cells)).tolist(), strict=True))
     known: Counter[str] = Counter()
-    for k, cell in enumerate(cells):
-        if not absent(cell) and often[k]:
-            known[str(cell).strip()] += often[k]
-    some = sum(known.values()) < len(place)
+    for cell, rows in zip(cells, np.bincount(place, minlength=len(cells)).tolist(), strict=True):
+        if not absent(cell) and rows:
+            known[str(cell).strip()] += rows
     if not known:
         return Proposal(series.name, why_not="holds nothing")
     if len({reading(text) for text in known}) == 1:
         return Proposal(series.name, why_not="is the same in every row")
+    proposal = _of_cells(series, known)
+    if sum(known.values()) < len(place):
+        return replace(proposal, classes=())
+    return replace(proposal, missing=None)
+
+
+def _of_cells(series: nw.Series[Any], known: Mapping[str, int]) -> Proposal:
+    """Propose numbers, days or texts, as if some values were missing. known: text → number of rows."""
     values, wrong = numbers(series)
-    if wrong is None and not any(re.match(r"[+-]?0\d", text) for text in known):  # as codes begin, and no numbers
-        return _number(series.name, values, some)
+    if wrong is None and not any(
+        re.match(r"[+-]?0\d", text) for text in known
+    ):  # a code begins with 0, a number does not
+        return _number(series.name, values[~np.isnan(values)])
     found, wrong = days(series)
     if wrong is None:
-        first, last = (date.fromordinal(EPOCH + int(end(found))) for end in (np.nanmin, np.nanmax))
-        middle = date.fromordinal(EPOCH + int(np.nanmedian(found))).isoformat()
+        first, middle, last = (
+            date.fromordinal(EPOCH + int(statistic(found))) for statistic in (np.nanmin, np.nanmedian, np.nanmax)
+        )
         years = (f"{first.year:04}-01-01", f"{last.year:04}-12-31")
-        return Proposal(series.name, "dates", years, clamp=True, missing=middle if some else None)
-    return _text(series.name, known, some)
+        return Proposal(series.name, "dates", years, clamp=True, missing=middle.isoformat())
+    return _text(series.name, known)
 
 
-def _number(name: str, values: Array, some: bool) -> Proposal:
-    there = values[~np.isnan(values)]
-    low, high = float(there.min()), float(there.max())
+def _number(name: str, values: Array) -> Proposal:
+    low, high = float(values.min()), float(values.max())
     if not -LARGEST / 10 < low < high < LARGEST / 10:
         return Proposal(name, why_not="holds numbers too large to be bounded")
-    count = len(there)
-    if count > 2 and high - low == count - 1 and len(np.unique(there)) == count and not np.any(there % 1):
+    distinct_values, count = sorted(set(values.tolist())), len(values)
+    if count > 2 and high - low == count - 1 and len(distinct_values) == count and not np.any(values % 1):
         return Proposal(name, why_not="numbers its rows")
-    bounds, two = outward(low, high), sorted(set(there.tolist()))
-    classes = tuple(str(reading(value)) for value in two) if len(two) == 2 and not some else ()
-    middle = float(f"{np.median(there):.3g}")
-    counts_as = min(max(middle, bounds[0]), bounds[1]) if some else None
-    return Proposal(name, "bounds", bounds, clamp=True, missing=counts_as, classes=classes)
+    classes: tuple[str, ...] = ()
+    if len(distinct_values) == 2:
+        classes = tuple(str(reading(value)) for value in distinct_values)
+    bounds = outward(low, high)
+    middle = min(max(float(f"{np.median(values):.3g}"), bounds[0]), bounds[1])
+    return Proposal(name, "bounds", bounds, clamp=True, missing=middle, classes=classes)
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
-    """Bounds around a range, rounded outward to one digit of its length.
+    """Round the ends of a range outward, to one digit of its length.
 
     >>> outward(18, 87), outward(0.021, 0.97), outward(3_211, 612_000)
     ((10.0, 90.0), (0.0, 1.0), (0.0, 700000.0))
@@ -140,20 +150,22 @@ def outward(low: float, high: float) -> tuple[float, float]:
     digit = math.floor(math.log10(high - low))
     step = 10.0**digit
     ends = round(math.floor(low / step) * step, -digit), round(math.ceil(high / step) * step, -digit)
-    # A range far smaller than its place has fewer digits than a number keeps.
+    # Where the range is far smaller than its ends, floats do not keep the digits of a step.
     return min(float(ends[0]), low) + 0.0, max(float(ends[1]), high) + 0.0
 
 
-def _text(name: str, known: Mapping[str, int], some: bool) -> Proposal:
-    most = max(known, key=lambda level: known[level])
-    two = tuple(sorted(known)) if len(known) == 2 and not some else ()
+def _text(name: str, known: Mapping[str, int]) -> Proposal:
+    most_frequent = max(known, key=lambda level: known[level])
+    classes: tuple[str, ...] = ()
+    if len(known) == 2:
+        classes = tuple(sorted(known))
     if {TRUTHS.get(level.lower()) for level in known} == {0.0, 1.0}:
-        return Proposal(name, "booleans", missing=TRUTHS[most.lower()] == 1.0 if some else None, classes=two)
+        return Proposal(name, "booleans", missing=TRUTHS[most_frequent.lower()] == 1.0, classes=classes)
     if len(known) > MOST_LEVELS:
         return Proposal(name, why_not=f"has {len(known):,} different texts: it names things, not kinds of things")
-    ladder = next((one for one in _LADDERS if set(known) <= set(one) and set(one[: len(known)]) == set(known)), None)
-    levels = tuple(sorted(known)) if ladder is None else ladder[: len(known)]
-    rest = next((level for level in levels if level.lower() in _REST), most)
-    return Proposal(
-        name, "categories", levels, ladder is not None and len(known) > 2, missing=rest if some else None, classes=two
-    )
+    levels, ordered = tuple(sorted(known)), False
+    for ladder in _LADDERS:
+        if set(known) == set(ladder[: len(known)]):
+            levels, ordered = ladder[: len(known)], len(known) > 2
+    rest = next((level for level in levels if level.lower() in _REST), most_frequent)
+    return Proposal(name, "categories", levels, ordered, missing=rest, classes=classes)

@@ -5,9 +5,8 @@ read: one inside the package, one that is drawn from a seed, or a published file
 is opened here, so nothing that is made from a `Sample` has touched a private record.
 
 Each row is prepared from itself alone, through the dictionary, so simulations, owners and the learner get the same numbers
-for the same row. The bound on features changes no record: what is fitted is the fitness of the records as they are. It is a
-public number that some mechanisms need, and under which a record that is longer counts for less
-(docs/decisions/0005-long-records-count-less.md).
+for the same row. The bound on features is a public number that some mechanisms need. It changes no record and not the
+fitness; in those mechanisms a record beyond it counts for less (docs/decisions/0005-long-records-count-less.md).
 """
 
 from collections import Counter
@@ -35,17 +34,17 @@ from copriv.types import Array
 from copriv.validation import non_negative
 
 PUBLIC_ROWS = 2000
-"""How many of a table's last rows are public where nobody says."""
+"""Number of a table's last rows that are public where the agreement gives none."""
 
 
 def public_bound(
     features: Float[Array, "records p"], agreed: float | Literal["auto"], longest: float = np.inf
 ) -> float | None:
-    """B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows' features; None for 0.
+    """Return B, the L1 bound on a record's features: as agreed, or for "auto" from the public rows; None for 0.
 
-    longest: a bound that follows from how features are made; "auto" is at most this.
-    "auto" is the length ‖x‖₁ that one record in 10,000 is expected to pass, by the tail of the public rows' lengths with a
-    shape one standard error above its estimate, because the private rows are more and their largest is longer.
+    longest: upper limit of "auto", where one follows from how features are made.
+    "auto" is the ‖x‖₁ that one record in 10,000 is expected to exceed, by the tail fitted to the public rows. Its shape is
+    taken one standard error above the estimate, since the largest of many private rows exceeds that of few public ones.
     """
     if agreed != "auto":
         return non_negative("data.feature_bound", agreed) or None
@@ -59,10 +58,10 @@ class Preparation:
 
     dictionary: PublicDictionary | None
     feature_bound: float | None
-    """B; None: no mechanism is told one."""
+    """B; None: there is none."""
     intercept: bool = False
     unit_records: int | None = None
-    """How many rows of a person count at most."""
+    """Most rows of a person that count."""
 
     @classmethod
     def from_public(cls, public: EncodedTable, agreed: DataSpecification) -> "Preparation":
@@ -77,9 +76,8 @@ class Preparation:
         if agreed.fourier_features is not None and (dictionary is None or dictionary.waves is None):
             plain = dictionary or PublicDictionary.identity(rows.shape[1])
             dictionary = plain.with_waves(rows, agreed.fourier_features, agreed.fourier_width, agreed.seed)
-        made, longest = cls(dictionary, None, agreed.intercept, agreed.unit_records), np.inf
-        if dictionary is not None:
-            longest = dictionary.longest
+        made = cls(dictionary, None, agreed.intercept, agreed.unit_records)
+        longest = getattr(dictionary, "longest", np.inf)
         return replace(made, feature_bound=public_bound(made.mapped(public).features, agreed.feature_bound, longest))
 
     def mapped(self, encoded: EncodedTable) -> EncodedTable:
@@ -89,7 +87,7 @@ class Preparation:
         return replace(encoded, features=self.dictionary.apply(encoded.features))
 
     def records(self, mapped: EncodedTable) -> Records:
-        """Make records of mapped rows; rows of one person share a weight."""
+        """Make records of mapped rows. The rows of a person share a weight of 1."""
         made = Records.of(mapped.features, mapped.target)
         if mapped.unit is not None:
             made = Records.of_persons(mapped.features, mapped.target, mapped.unit, self.unit_records)
@@ -109,15 +107,15 @@ class Sample:
     records: Records
     """Prepared, as an owner's records are."""
     words: str
-    """Which rows of which table."""
+    """Description: which rows of which table."""
     strata: tuple[str, ...] | None = None
-    """Whose each row is, where a column says it."""
+    """Stratum of each row, where a column gives it."""
     levels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Column → level → how many rows, of the columns whose mix is known."""
+    """Column → level → number of rows, for the columns of data.mix."""
 
     @classmethod
     def of(cls, source: Source, rows: Rows, encoded: EncodedTable, agreed: DataSpecification) -> "Sample":
-        """Made of these rows of a table. Raises DataError where they are too few for the components."""
+        """Prepare these rows of a table. Raises DataError where they are too few for the components."""
         preparation = Preparation.from_public(encoded, agreed)
         records = preparation.records(preparation.mapped(encoded))
         which = f"all {len(rows):,} rows"
@@ -131,9 +129,8 @@ def load_sample(
 ) -> Sample:
     """Read and prepare the public rows; no other row is encoded.
 
-    beside: how many private rows a simulated table has besides.
-    strata: the column that says whose each public row is.
-    mix: more columns whose levels are to be counted.
+    beside: number of private rows that a simulated table has besides the public ones.
+    strata: the column with the stratum of each public row. mix: columns whose levels are counted.
     Raises DataError as `load_consortium` does, and where public rows would have to be taken from a table that may hold
     private ones: that table is not opened.
     """
@@ -151,43 +148,43 @@ def load_sample(
             raise DataError('data.public: a table of your own needs a file of public rows; write public = "public.csv"')
         last = agreed.public_rows or PUBLIC_ROWS
         source = agreed.open(last + beside)
-    wanted = dict.fromkeys(mix, "mix") | ({} if strata is None else {strata: "strata"})
-    for column, key in wanted.items():
+    contents = dict.fromkeys(mix, ("mix", "has these levels"))
+    if strata is not None:
+        contents[strata] = ("strata", "says whose each row is")
+    for column, (key, content) in contents.items():
         if column in source.table.columns:
             continue
         if source.file is None or column not in column_names(source.file):
-            says = "says whose each row is" if key == "strata" else "has these levels"
-            raise DataError(f"data.{key}: the public table has no column {column!r}; name the one that {says}")
+            raise DataError(f"data.{key}: the public table has no column {column!r}; name the one that {content}")
         source = replace(source, table=source.table.with_columns(read_table(source.file, [column])[column]))
-    at = public_rows_of(source, last)
+    rows = public_rows_of(source, last)
     try:
-        encoded = source.schema.encode(rows_of(source.table, at))
+        encoded = source.schema.encode(rows_of(source.table, rows))
     except DataError as error:
-        raise DataError(f"data.public: {error}" if agreed.public is not None else str(error)) from None
-    sample = Sample.of(source, at, encoded, agreed)
-    levels = {column: Counter(map(_level, sample.table[column].to_list())) for column in mix}
-    if strata is None:
-        return replace(sample, levels=levels)
-    return replace(sample, levels=levels, strata=strata_of(sample.table, strata))
-
-
-def _level(cell: object) -> str:
-    """A cell's level in `data.mix`; missing ones are of the level "missing"."""
-    return "missing" if absent(cell) else label(cell)
+        if agreed.public is None:
+            raise
+        raise DataError(f"data.public: {error}") from None
+    sample = Sample.of(source, rows, encoded, agreed)
+    levels = {
+        column: Counter("missing" if absent(cell) else label(cell) for cell in sample.table[column].to_list())
+        for column in mix
+    }
+    if strata is not None:
+        sample = replace(sample, strata=strata_of(sample.table, strata))
+    return replace(sample, levels=levels)
 
 
 def strata_of(source: object, column: str) -> tuple[str, ...] | None:
-    """The stratum of each row of a public table, as text; None where the table has no such column.
+    """Read the stratum of each row of a public table, as text; None where the table has no such column.
 
-    Raises DataError where a row has none.
+    Raises DataError where a row has no stratum.
     """
     if column not in column_names(source):
         return None
     labels = read_table(source, [column])[column].to_list()
-    silent = [k for k, one in enumerate(labels) if says_nothing(one)]
-    if silent:
+    if without := [k for k, one in enumerate(labels) if says_nothing(one)]:
         raise DataError(
-            f"data.strata: public row {silent[0] + 1} has no {column} ({len(silent)} in all); leave such rows out"
+            f"data.strata: public row {without[0] + 1} has no {column} ({len(without)} in all); leave such rows out"
         )
     return tuple(label(one) for one in labels)
 

@@ -28,7 +28,7 @@ from copriv.validation import count, finite_array, positive
 
 @dataclass(frozen=True, eq=False)
 class RandomFeatures(Shown):
-    """The map φ. `RandomFeatures.draw(X_public, 200)` makes one; `apply(X)` maps rows.
+    """The map φ: `RandomFeatures.draw(X_public, 200)` draws it, and `apply(X)` maps rows.
 
     >>> import numpy as np
     >>> from copriv.data import RandomFeatures
@@ -48,7 +48,7 @@ class RandomFeatures(Shown):
         width: float | Literal["auto"] = "auto",
         seed: int = 0,
     ) -> "RandomFeatures":
-        """D = `features` waves for rows like the public ones.
+        """Draw D = `features` waves for rows like the public ones.
 
         width: of the Gaussian kernel, in the unit of the columns; "auto": the median distance of two public rows.
         Raises DataError where the public rows are all alike, so that no width follows from them.
@@ -81,7 +81,7 @@ class RandomFeatures(Shown):
         return longest(self.features)
 
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records features"]:
-        """Each row through the map, from itself alone. Raises DataError where the columns are not as many."""
+        """Map each row, from itself alone. Raises DataError for another number of columns."""
         if features.shape[1] != len(self.frequencies):
             raise DataError(
                 f"fourier_features: made for {len(self.frequencies)} columns, the rows have {features.shape[1]}; owners "
@@ -92,7 +92,7 @@ class RandomFeatures(Shown):
         return np.asarray(np.sqrt(2.0 / self.features) * np.cos(angles))
 
     def to_dict(self) -> dict[str, Any]:
-        """Lists of public numbers, which `from_dict` reads back to the same bits."""
+        """Return frequencies and phases as lists, which `from_dict` reads back to the same bits."""
         return {"frequencies": self.frequencies.tolist(), "phases": self.phases.tolist()}
 
     @classmethod
@@ -111,20 +111,18 @@ class RandomFeatures(Shown):
 
 
 def longest(features: int) -> float:
-    """√(2D): what ‖φ(x)‖₁ cannot pass, for D features."""
+    """√(2D), the bound on ‖φ(x)‖₁ for D features."""
     return float(np.sqrt(2.0 * features))
 
 
 def _median_distance(rows: Float[Array, "records columns"]) -> float:
-    """The median distance of two rows, of 1,000 at most."""
+    """Median distance between two rows, over at most 1,000 evenly spaced rows."""
     some = rows[:: max(1, -(-len(rows) // 1_000))]
     squares = np.square(some).sum(axis=1)
-    apart = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
-    pairs, found = apart[np.triu_indices(len(some), 1)], 0.0
-    if len(pairs):
-        found = float(np.median(np.sqrt(np.maximum(pairs, 0.0))))
-    if not found > 0:
+    squared_distances = squares[:, None] + squares[None, :] - 2.0 * some @ some.T
+    pairs = np.sqrt(np.maximum(squared_distances[np.triu_indices(len(some), 1)], 0.0))
+    if not len(pairs) or not np.median(pairs) > 0:
         raise DataError(
             "data.fourier_width: most public rows are alike, so no width follows from them; give it as a number"
         )
-    return found
+    return float(np.median(pairs))

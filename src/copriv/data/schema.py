@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.data.cells import at, persons, shortened
+from copriv.data.cells import fault, persons, shortened
 from copriv.data.columns import Boolean as Boolean
 from copriv.data.columns import Category as Category
 from copriv.data.columns import Column as Column
@@ -48,13 +48,13 @@ class EncodedTable(Shown):
     unit: Int[np.ndarray, " records"] | None
     """Which person a row belongs to, numbered in order of first appearance; None: each row is its own unit."""
     moved: Mapping[str, int] = field(default_factory=dict)
-    """Column → how many of its cells were out of bounds and counted as a bound. Private: for the owner's eyes."""
+    """Column → number of its cells that were out of bounds and counted as a bound. Private: for the owner only."""
 
     def __len__(self) -> int:
         return len(self.target)
 
     def at(self, rows: Int[np.ndarray, "_"]) -> "EncodedTable":
-        """Some of the rows, in this order."""
+        """Select rows, in this order."""
         return EncodedTable(self.features[rows], self.target[rows], None if self.unit is None else self.unit[rows])
 
 
@@ -88,7 +88,7 @@ class Schema(Shown):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What the encoded features are called, in order: one or more for each column."""
+        """Names of the encoded features, in order: one or more for each column."""
         return tuple(name for column in self.columns for name in column.feature_names(self.scaling))
 
     @property
@@ -97,7 +97,7 @@ class Schema(Shown):
         return max(abs(self.target.low), abs(self.target.high)) if isinstance(self.target, Number) else 1.0
 
     def encode(self, table: object, on_violation: OnViolation = "refuse") -> EncodedTable:
-        """The table as numbers, each row from itself alone.
+        """Encode a table as numbers, each row from itself alone.
 
         Raises DataError naming column and row: a missing column, a wrong type, NaN, an unknown category, a value
         outside its bounds. With `on_violation = "clamp"` a finite number outside its bounds moves to the nearest bound;
@@ -105,12 +105,13 @@ class Schema(Shown):
         """
         encoded, problems = self._encode(read_table(table, self.names), on_violation)
         if encoded is None:
-            more = f" ({len(problems) - 1} more: `copriv data check` lists them)" if len(problems) > 1 else ""
-            raise DataError(problems[0] + more)
+            if len(problems) > 1:
+                problems[0] += f" ({len(problems) - 1} more: `copriv data check` lists them)"
+            raise DataError(problems[0])
         return encoded
 
     def problems(self, table: object, on_violation: OnViolation = "refuse") -> list[str]:
-        """One line for each kind of fault of each column; empty: the table keeps to the schema."""
+        """List the faults of a table: one line for each kind of fault of each column."""
         return self._encode(read_table(table, self.names), on_violation)[1]
 
     def _encode(self, table: Table, on_violation: OnViolation) -> tuple[EncodedTable | None, list[str]]:
@@ -133,7 +134,7 @@ class Schema(Shown):
             unit = np.array([numbers[label] for label in labels])[place]
             if None in numbers:
                 what = "is missing, or neither text nor a number that is exact; every record must say whose it is"
-                problems.append(at(self.unit, unit == numbers[None], f"{what}: fill it in, or leave the row out"))
+                problems.append(fault(self.unit, unit == numbers[None], f"{what}: fill it in, or leave the row out"))
         if problems:
             return None, problems
         features = np.hstack([read[column.name].values for column in self.columns])
@@ -142,10 +143,10 @@ class Schema(Shown):
 
 
 def lacking(names: Sequence[str], have: Sequence[str]) -> list[str]:
-    """One line for each of these columns that a table with others lacks."""
-    shown = shortened([name for name in names if name in have]) or "none"
+    """List the missing ones of these columns, a line each. have: the columns of the table."""
+    present = shortened([name for name in names if name in have]) or "none"
     return [
-        f"{name}: the table has no such column (of those declared it has {shown}); add it, or correct the schema or the "
+        f"{name}: the table has no such column (of those declared it has {present}); add it, or correct the schema or the "
         "column's name"
         for name in names
         if name not in have
@@ -153,7 +154,7 @@ def lacking(names: Sequence[str], have: Sequence[str]) -> list[str]:
 
 
 def check_table(source: object, schema: Schema, on_violation: OnViolation = "refuse") -> list[str]:
-    """Every problem of a file or frame, one line each; an unreadable file is one problem. Empty: all is well.
+    """List the problems of a file or frame, one line each; an unreadable file is one problem.
 
     >>> import pandas
     >>> from copriv.data import Number, Schema, check_table

@@ -20,17 +20,17 @@ from copriv.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A table and the public rules for cutting it up; they see where a row stands and whose it is, nothing else."""
+    """A table, its schema, and the public rules by which its rows are dealt, which use a row's position and group only."""
 
     table: Table
     schema: Schema
     title: str
-    """Which table, as the start of a sentence."""
+    """Name of the table, as the start of a sentence."""
     file: Path | None = None
-    """What the table was read from; None: it was drawn from a seed."""
+    """The file that the table was read from; None: it was drawn from a seed."""
     kind: Literal["real", "simulated"] = "real"
     shuffled: bool = False
-    """The file is sorted: its rows are first permuted by a fixed seed, which depends on their number only."""
+    """Whether rows are first permuted, by a fixed seed, because the file is sorted; the order depends on their number only."""
     group: Int[np.ndarray, " rows"] | None = None
     """Which organisation a row belongs to: owners are cut from rows sorted by it, so that owners differ."""
     least_group: int = 0
@@ -38,7 +38,7 @@ class Source:
 
     @cached_property
     def words(self) -> str:
-        """Which table, with the hash that tells it from all others."""
+        """Title and SHA-256 of the table."""
         return self.title if self.file is None else f"{self.title}, SHA-256 {sha256(self.file)[:16]}"
 
 
@@ -63,17 +63,17 @@ class DataSet:
     name: str
     """As agreements write it in data.dataset."""
     open: Callable[[Wanted, int], Source]
-    """Opens the table for a specification; a simulated one has so many rows. Raises DataError where there is none."""
+    """Open the table for a specification. The number is the rows of a simulated table. Raises DataError where there is none."""
     published: tuple[tuple[str, int], ...] = ()
-    """Files of it that anybody may read, every row: their SHA-256 and size in bytes."""
+    """Published files of the data set, all rows of which are public: SHA-256 and size in bytes."""
     own_columns: bool = False
-    """Whether the agreement declares the columns; else the data set brings its schema."""
+    """Whether the agreement declares the columns; otherwise the data set has a schema."""
     like: str = ""
-    """Of a data set that reads no file: the one that reads a party's own file of these columns."""
+    """Name of the data set that reads a party's own file of these columns, where this one reads no file."""
 
     @property
     def read_from(self) -> str:
-        """The data set that reads a party's own file of these columns."""
+        """Name of the data set that reads a party's own file of these columns."""
         return self.like or self.name
 
 
@@ -83,13 +83,13 @@ def embedded(name: str) -> Path:
 
 
 def is_published(dataset: DataSet, path: Path) -> bool:
-    """Whether a file is a table that anybody may read: one of the data set's, or one that `copriv data fetch` kept.
+    """Whether a file is public: one that the data set publishes, or one that `copriv data fetch` downloaded.
 
-    A file of another size than those is not opened. Raises DataError where one that was fetched has changed.
+    Files are opened only where their size is that of a published one. Raises DataError where a fetched file has changed.
     """
     try:
         there = path.is_file()
-    except OSError:  # a name that no file can have; reading it says so
+    except OSError:  # not a valid file name; reading it raises the error
         return False
     if there and any(path.stat().st_size == size for _, size in dataset.published):
         return any(sha256(path) == known for known, _ in dataset.published)
@@ -106,18 +106,18 @@ def sha256(path: Path) -> str:
 
 
 def data_folder() -> Path:
-    """COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
+    """Folder of downloaded files: COPRIV_DATA_FOLDER, or `copriv` in the user's cache folder."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("COPRIV_DATA_FOLDER") or cache / "copriv")
 
 
 def record_of(path: Path) -> Path:
-    """Where the address, size and SHA-256 of a fetched file are written down."""
+    """Path of the record of a fetched file: its address, size and SHA-256."""
     return path.with_name(f"{path.name}.json")
 
 
 def check_record(path: Path) -> None:
-    """Raises DataError where a file is not what its record says."""
+    """Check a fetched file against its record. Raises DataError where it has changed."""
     record: dict[str, Any] = json.loads(record_of(path).read_text(encoding="utf-8"))
     if path.stat().st_size != record["bytes"] or sha256(path) != record["sha256"]:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What the parties agree on about a table: which one it is, which of its rows are public, and how rows become features."""
+"""The agreed specification of the data: which table, which of its rows are public, and how rows become features."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ class DataSpecification(Shown):
     unit: str | None = None
     """The column that names the person, where persons are the privacy unit."""
     unit_records: int | None = None
-    """How many rows of a person count at most."""
+    """Most rows of a person that count."""
     scaling: Scaling | None = None
     """Scaling of the encoded columns; None: the data set's own ("none" for lending and hospitals, as in the papers)."""
     seed: int = 0
@@ -40,18 +40,18 @@ class DataSpecification(Shown):
     public: Any = None
     """The learner's own rows: the path of a file, or a frame where `schema` is given; None: the last rows of the table."""
     public_rows: int | None = None
-    """How many of the last rows are public; None: all of `public`, or 2,000 of the table."""
+    """Number of last rows that are public; None: all of `public`, or 2,000 of the table."""
     components: int = 10
-    """Features of the public dictionary; 0: none, the encoded columns themselves."""
+    """Number of features of the public dictionary; 0: no dictionary, the encoded columns are the features."""
     dictionary: PublicDictionary | None = None
     """Used in place of one that is fitted on the public rows; `components` is then ignored."""
     mean_square: float | None = None
     """Mean square of each feature on the public rows; None: 1/10,000, as in the papers' lending data."""
     fourier_features: int | None = None
-    """So many random waves of the components are the features (`RandomFeatures`)."""
+    """Number of random waves of the components that are the features (`RandomFeatures`); None: no waves."""
     fourier_width: float | Literal["auto"] = "auto"
     feature_bound: float | Literal["auto"] = "auto"
-    """B, the bound on a record's L1 length, without the intercept; "auto": from the public rows; 0: none."""
+    """B, the bound on ‖x‖₁ of a record, without the intercept; "auto": from the public rows; 0: none."""
     intercept: bool = False
     """Append a feature that is always 1, after bounding."""
 
@@ -67,7 +67,7 @@ class DataSpecification(Shown):
         return None if self.path is None else Path(self.path)
 
     def open(self, rows: int) -> Source:
-        """The table and its schema; a simulated table has so many rows. Raises DataError as `open_dataset` does."""
+        """Open the table and its schema. rows: the size of a simulated table. Raises DataError as `open_dataset` does."""
         kind = datasets.named(self.dataset)
         if self.schema is not None and not kind.own_columns:
             raise DataError(
@@ -76,15 +76,15 @@ class DataSpecification(Shown):
         if self.path is not None and kind.like:
             raise DataError(f"data.path: {kind.name!r} reads no file; drop the path, or name another data set")
         source = kind.open(self, rows)
-        # An owner's own table must become the numbers that the public sample became, so its schema is scaled alike.
+        # The schema of an owner's own table gets the same scaling and unit as that of the public sample.
         scaling, unit = self.scaling or source.schema.scaling, self.unit or source.schema.unit
         return replace(source, schema=replace(source.schema, scaling=scaling, unit=unit))
 
 
 def open_dataset(dataset: str, *, rows: int = 200_000, **options: Any) -> Source:
-    """The table and schema behind a data set's name: `.table` and `.schema` go to `check_table` and `prepare_owner`.
+    """Open a data set by name: its `.table` and `.schema`, which `check_table` and `prepare_owner` take.
 
-    rows: how many rows a simulated table has; real ones have as many as they have.
+    rows: the size of a simulated table; a real table is read whole.
     options: fields of `DataSpecification`, such as `path`, `schema`, `unit`, `seed` and `scaling`; an owner gives the
         path of its own table. Raises DataError where there is no such data set or file.
 

@@ -1,12 +1,12 @@
-"""An owner's table from a data base: DuckDB files and PostgreSQL servers, by a query of the owner's own.
+"""Read an owner's table from a data base, a DuckDB file or a PostgreSQL server, by the owner's own query.
 
     read_sql("duckdb:loans.duckdb", "SELECT * FROM loans")
     read_sql("postgresql://agent@db.bank.example/loans", "SELECT * FROM loans WHERE year = 2024")
     stream_sql(address, query)()     # the same rows in pieces, for copriv.data.stream
 
-Nothing is decided here about what the columns mean: the table goes through the declared schema as a file's would, and
-only its columns are kept. Both data bases are opened for reading only. A password belongs in the environment
-(PGPASSWORD, or ~/.pgpass), not in an address that a shell keeps in its history; messages never quote an address.
+The rows are read through the declared schema, as a file's are, and only its columns are kept. Both data bases are opened for
+reading only. A password belongs in the environment (PGPASSWORD) or ~/.pgpass, not in an address that a shell keeps in its
+history; messages never quote an address.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ def is_sql(source: str) -> bool:
 
 
 def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a query as an Arrow table; of its columns, those in `columns` (all, when None).
+    """Read the rows of a query as an Arrow table, and of its columns those in `columns` (None: all).
 
     Raises DataError when the data base cannot be reached or the query fails, CoprivError without the extra [sql].
     """
@@ -54,13 +54,13 @@ def read_sql(address: str, query: str, columns: Sequence[str] | None = None) -> 
 def stream_sql(
     address: str, query: str, columns: Sequence[str] | None = None, rows: int | None = 65_536
 ) -> Callable[[], Iterator[pa.Table]]:
-    """Passes over the rows of a query, `rows` at a time (None: all); each pass asks the data base anew. As `read_sql`."""
-    passed = _postgresql
+    """Return a function that runs the query anew and yields its rows, `rows` at a time (None: all). Raises as `read_sql`."""
+    read = _postgresql
     if address.startswith("duckdb:"):
-        passed = _duckdb
+        read = _duckdb
 
     def one_pass() -> Iterator[pa.Table]:
-        for table in passed(address, query, rows):
+        for table in read(address, query, rows):
             chosen = [name for name in table.column_names if columns is None or name in set(columns)]
             yield table.select(chosen)
 
@@ -96,8 +96,8 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
             connection.execute("SET TIME ZONE 'UTC'")
             cursor = connection.cursor()
             other = {types[name].oid for name in _NOT_TEXT}
-            # Rows as the server sends them; `execute` would hold all of them first. A stream that is left half-way must
-            # be closed before its connection is, which would wait for it.
+            # `stream` yields rows as the server sends them; `execute` would first hold all of them. A stream that is not
+            # read to its end must be closed before its connection, which would wait for it.
             with closing(cast(Any, cursor.stream(query.encode()))) as answer:
                 while values := list(islice(answer, rows)):
                     names = [column.name for column in cursor.description or ()]
@@ -112,11 +112,11 @@ def _postgresql(address: str, query: str, rows: int | None) -> Iterator[pa.Table
 
 
 _NOT_TEXT = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
-"""Types of PostgreSQL whose values keep their kind."""
+"""Types of PostgreSQL whose values keep their type; values of other types become text."""
 
 
 def _column(values: list[Any], text: bool) -> pa.Array:
-    """Each value by itself: what a schema has no kind for becomes text, also where all values are missing."""
+    """Convert a column, each value by itself: decimals to floats; to text where `text` is set, even if all are missing."""
     if text:
         return pa.array([None if v is None else str(v) for v in values], pa.string())
     return pa.array([float(v) if isinstance(v, Decimal) else v for v in values])

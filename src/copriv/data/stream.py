@@ -1,12 +1,12 @@
-"""Records that are read anew, a block at a time, whenever they are passed over: for tables larger than an owner's memory.
+"""Records that are read from their table again for every pass, a block at a time: for tables larger than memory.
 
     chunks = lambda: table_chunks("loans.parquet", schema)      # or sql.stream_sql(address, query, columns)
     records = StreamedRecords(chunks, lambda table: prepare_owner(table, schema, ...), units=1_000_000, n_parameters=10)
 
-Each block goes through the very schema, dictionary and bound that a table in memory does, row by row, so an answer is the
-same to the last bit. What it costs is reading: a pass over the table for each answer, and one before the first.
+Each block is prepared by the same schema, dictionary and bound as a table in memory, row by row, so an answer is the same to
+the last bit. It costs a pass over the table for each answer, and one before the first.
 
-The number of rows is counted in every pass, since the noise depends on it: a table that has grown or shrunk gives no answer.
+Rows are counted in every pass, since the noise depends on their number: a table that has grown or shrunk gives no answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,14 +26,14 @@ class StreamedRecords:
     """Records whose table is read block by block; an `InBlocks`. Each row is a unit of its own."""
 
     read: Callable[[], Iterable[pa.Table]]
-    """A new pass over the table, in pieces of any size."""
+    """Start a pass over the table, in pieces of any size."""
     prepare: Callable[[pa.Table], Records]
     units: int
     """n, as agreed."""
     n_parameters: int
 
     def blocks(self) -> Iterator[Records]:
-        """Raises DataError, naming the rows, for rows that do not keep to the schema, and for another number of them."""
+        """Yield the records, BLOCK rows at a time. Raises DataError for invalid rows, or another number of rows."""
         seen = 0
         for table in _cut(self.read(), BLOCK):
             rows = f"rows {seen + 1} to {seen + table.num_rows}"
@@ -57,21 +57,21 @@ class StreamedRecords:
 
 
 def table_chunks(path: str | Path, schema: Schema) -> Callable[[], Iterator[pa.Table]]:
-    """Passes over a .csv or .parquet file, of which the schema's columns are read. Raises DataError as `read_table`."""
+    """Return a function that reads the schema's columns of a .csv or .parquet file in pieces. Raises as `read_table`."""
     path = Path(path)
     chosen = [name for name in column_names(path) if name in schema.names]
     return lambda: pieces(path, chosen)
 
 
 def _cut(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows in pieces of `rows`, and a rest."""
+    """Cut tables into pieces of `rows` rows; the last piece is the rest."""
     held: list[pa.Table] = []
     count = 0
     for table in tables:
         held.append(table)
         count += table.num_rows
         while count >= rows:
-            # Pieces of one pass may differ in type where a column is empty in one of them.
+            # The type of a column differs where a piece has no values in it.
             whole = pa.concat_tables(held, promote_options="permissive")
             yield whole.slice(0, rows)
             held, count = [whole.slice(rows)], count - rows

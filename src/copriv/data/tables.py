@@ -1,8 +1,8 @@
-"""Tables: CSV and Parquet files, pandas, polars and pyarrow frames, all read as one narwhals frame.
+"""Read tables (CSV and Parquet files; pandas, polars and pyarrow frames) as narwhals frames.
 
-Contents are not checked here: the schema declares columns, types and bounds. Every cell of a CSV file is read as text,
-since a type inferred for a column would make a cell depend on other rows. A row of a CSV file must be one line, since a
-quote that is not closed would take the rows that follow into its cell.
+Contents are checked elsewhere, by the schema. Every cell of a CSV file is read as text, since a type inferred for a column
+would make a cell depend on other rows. A row of a CSV file must be one line, since a quote that is not closed would take the
+following rows into its cell.
 """
 
 import csv
@@ -60,14 +60,16 @@ def read_table(source: object, columns: Sequence[str] | None = None) -> Table:
 
 
 def rows_of(table: Table, rows: Int[np.ndarray, "_"]) -> Table:
-    """Some rows of a table, in this order. Rows that follow each other are cut out: picking them would import pandas."""
-    following = len(rows) > 0 and bool((np.diff(rows) == 1).all())
-    picked: Table = table[int(rows[0]) : int(rows[-1]) + 1] if following else table[rows.tolist()]
-    return picked
+    """Select rows of a table, in this order. Consecutive rows are sliced, since selecting by index would import pandas."""
+    index: Any = rows.tolist()
+    if len(rows) and (np.diff(rows) == 1).all():
+        index = slice(index[0], index[-1] + 1)
+    selected: Table = table[index]
+    return selected
 
 
 def column_names(source: object) -> list[str]:
-    """The columns of a file or frame, without reading the file's rows. Raises DataError as `read_table` does."""
+    """Return the column names of a file or frame, without reading a file's rows. Raises DataError as `read_table` does."""
     if not isinstance(source, str | Path):
         return read_table(source).columns
     with _readable(Path(source)) as path:
@@ -75,7 +77,7 @@ def column_names(source: object) -> list[str]:
 
 
 def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Read a file a few rows at a time, without reading ahead, which on a fast disk would hold all of it in memory."""
+    """Read a file a few rows at a time. Nothing is read ahead, which on a fast disk would hold the whole file in memory."""
     with _readable(path):
         if _is_csv(path):
             yield from _csv_pieces(path, columns, pa.csv.ReadOptions(use_threads=False, block_size=1 << 16))
@@ -87,7 +89,7 @@ def pieces(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[Path]:
-    """Check a path, and turn every reason why its file cannot be read into a DataError of one line."""
+    """Check a path, and raise every fault in reading its file as a DataError of one line."""
     try:
         folder, file = path.is_dir(), path.is_file()
     except OSError as error:
@@ -137,7 +139,7 @@ def _is_text(path: Path) -> None:
 
 
 def _why(path: Path, said: str, kind: str) -> str:
-    """Why pyarrow could not read a file, in words where it is a common reason."""
+    """Explain an error of pyarrow's: the usual causes in plain words, others as pyarrow says them."""
     if re.search(r"Expected \d+ columns, got \d+|invalid UTF8|straddling", said) and (found := _odd_row(path)):
         return found
     if "Empty CSV" in said:
@@ -148,7 +150,7 @@ def _why(path: Path, said: str, kind: str) -> str:
 
 
 def _odd_row(path: Path) -> str:
-    """The first row of a CSV file that is not one line, has another number of cells than its header, or is no text."""
+    """Describe the first row of a CSV file that is not one line, not UTF-8, or has another number of cells than the header."""
     line = 0
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file)
@@ -163,7 +165,7 @@ def _odd_row(path: Path) -> str:
                 for name, cell in zip(header, row, strict=True):
                     if broken := re.search("[\udc80-\udcff]", cell):
                         return f"{name}, row {number}: is not UTF-8 text (byte {ord(broken[0]) - 0xDC00:#x})"
-        except csv.Error:  # a cell as long as a file is that a quote began
+        except csv.Error:  # a cell longer than csv's limit, which an open quote made
             return _not_one_line(line + 1)
     return ""
 
@@ -178,7 +180,7 @@ def _is_csv(path: Path) -> bool:
 
 _OPEN = re.compile(r'(?:(?:"(?:[^"]|"")*+"[^,]*+|[^",][^,]*+)?,)*+"(?:[^"]|"")*+')
 """A line whose last cell begins with a quote that is not closed."""
-# Without it arrow's blocks end at any line end, and what a cell with one becomes is not defined.
+# Without this option, arrow splits blocks inside a cell that contains a line break, with undefined results.
 _PARSE = pa.csv.ParseOptions(newlines_in_values=True)
 
 
@@ -192,40 +194,39 @@ def _csv_pieces(path: Path, columns: Sequence[str], options: pa.csv.ReadOptions)
         for batch in reader:
             rows += batch.num_rows
             yield pa.Table.from_batches([batch])
-    lines, last = 0, (1, "")
+    lines, last_number, last = 0, 1, ""
     with path.open(encoding="latin-1") as file:
-        for line in enumerate(file, 1):
-            if line[1] != "\n":
-                lines, last = lines + 1, line
+        for number, line in enumerate(file, 1):
+            if line != "\n":
+                lines, last_number, last = lines + 1, number, line
     if lines != rows + 1:
         raise DataError(f"{path}: {_odd_row(path) or f'has {lines - 1} lines and {rows} rows'}; export it again")
-    if _OPEN.fullmatch(last[1].rstrip("\n")):  # there are no rows after it that it could take in
-        raise DataError(f"{path}: {_not_one_line(last[0])}; export it again")
+    if _OPEN.fullmatch(last.rstrip("\n")):  # in the last line an open quote takes in no other row
+        raise DataError(f"{path}: {_not_one_line(last_number)}; export it again")
 
 
 def _names(path: Path) -> list[str]:
-    """The columns of a file. Raises DataError where one stands twice, or where the separator is not a comma."""
+    """Read the column names of a file. Raises DataError for a name that occurs twice, and a separator other than a comma."""
     if _is_csv(path):
         try:
             with pa.csv.open_csv(path, parse_options=_PARSE) as reader:
                 names = list(reader.schema.names)
         except pa.ArrowInvalid:
-            # A row with commas in its numbers is refused before the header is looked at.
+            # Arrow refuses a row with commas in its numbers before it returns the header.
             with path.open(encoding="utf-8-sig") as file:
-                _parted_by_commas(path, [file.readline(100_000)])
+                _check_separator(path, [file.readline(100_000)])
             raise
-        _parted_by_commas(path, names)
+        _check_separator(path, names)
     else:
         with pa.parquet.ParquetFile(path) as file:
             names = list(file.schema_arrow.names)
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
+    if twice := {name for name in names if names.count(name) > 1}:
         raise DataError(f"{path}: the column {sorted(twice)[0]!r} stands twice; name each column once")
     return names
 
 
-def _parted_by_commas(path: Path, names: list[str]) -> None:
-    """Raise DataError where the header is one name with another separator than commas in it."""
+def _check_separator(path: Path, names: list[str]) -> None:
+    """Raise DataError where the header is a single name that contains another separator than commas."""
     for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
         if len(names) == 1 and mark in names[0] and "," not in names[0]:
             raise DataError(f"{path}: its columns are parted by {word}; save it with commas, or as Parquet")

@@ -1,8 +1,8 @@
 """What is said to people about a result: sentences and tables as values, made here once and rendered everywhere.
 
-A sentence is a string without markup, a table a `Table` of words, and a `Card` has a title before them. Nothing here prints:
+A sentence is a string without markup, a table a `Table` of words, and a `Card` has a title and both. Nothing here prints:
 
-| where           | what renders it                                                              |
+| where           | rendered by                                                                  |
 | --------------- | ---------------------------------------------------------------------------- |
 | terminal        | `copriv.cli.show.console.tell`, by rich                                      |
 | notebook, print | `Card.html` and `Card.text`; a result names its card's function (`_teller`)  |
@@ -10,7 +10,7 @@ A sentence is a string without markup, a table a `Table` of words, and a `Card` 
 | pictures        | titles and words beside the lines                                            |
 | JSON            | the results' `to_dict`, whose sentences are these                            |
 
-A module for each kind of result, whose functions take the result and return what is said of it.
+There is a module for each kind of result, whose functions take the result and return sentences and tables.
 """
 
 from copriv.formatting.cards import Card, Table

@@ -1,4 +1,4 @@
-"""What an owner is told at home: whether joining pays on its own records, and how each model does there."""
+"""The verdict of an owner at home: whether joining pays on its own records, and the error of each model there."""
 
 from collections.abc import Iterator
 
@@ -17,31 +17,30 @@ MODELS = {
 
 
 def told(found: VerdictAtHome) -> Iterator[str | Table]:
-    """The answer, how sure it is, the models beside each other, and that none of it is for release."""
+    """Yield the verdict, a table of the models' errors, and a warning that they are not for release."""
     yield verdict(found)
     if found.errors:
         own = found.errors["own"]
         yield Table.of(
             ("on new records of your kind", "prediction error", "beside your own model"),
             [(name, found.errors[model]) for model, name in MODELS.items() if model in found.errors],
-            lambda one: (one[0], plain_number(one[1]), f"{'+' if one[1] > own else ''}{percent(one[1] / own - 1.0)}"),
+            lambda one: (one[0], plain_number(one[1]), "+" * (one[1] > own) + percent(one[1] / own - 1.0)),
             "models",
         )
-        yield (
-            "The common model is the released one."
-            if found.after_run
-            else ("The common model is the one that is forecast for the recommended terms, typically.")
-        )
+        if found.after_run:
+            yield "The common model is the released one."
+        else:
+            yield "The common model is the one that is forecast for the recommended terms, typically."
     yield NOT_FOR_RELEASE
 
 
 def verdict(found: VerdictAtHome) -> str:
-    """Whether joining pays for the owner, in the words of a forecast."""
+    """Return the verdict as a sentence, in the words of a forecast."""
     if found.on_own is None:
         return f"Whether joining pays is open for {printable(found.name, 60)}: {found.reason}."
     return of_owner(found.name, found.on_own, found.worthwhile)
 
 
 def card(found: VerdictAtHome) -> Card:
-    """What the value shows itself as."""
+    """Card of the verdict, for notebooks and `print`."""
     return Card(f"At home: {found.name}, {found.records:,} records of its own", tuple(told(found)))

@@ -1,9 +1,9 @@
-"""A forecast in sentences and tables: the answer in short, all of it in detail, and its parts."""
+"""A forecast in sentences and tables: the short answer, all details, and the parts of a forecast."""
 
 import textwrap
 from collections.abc import Sequence
 
-from copriv.display.verdict import advice, assumption, names, of_forecast
+from copriv.display.verdict import advice, assumption, names, of_forecast, terms_in_short
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -19,25 +19,25 @@ from copriv.simulation import NOT_PRIVATE
 
 
 def card(outlook: Forecast) -> Card:
-    """The verdict, what each model that could be had costs, and what each owner has."""
+    """Card of a forecast: the verdict, ψ of each possible model, and each owner's gain."""
     title = f"Forecast: {counted(outlook.n_owners, 'owner')}, {outlook.public_rows:,} public rows"
-    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook)))
+    return Card(title, (of_forecast(outlook), costs(outlook), owners(outlook), better_by(outlook)))
 
 
 def title(outlook: Forecast) -> str:
-    """Whose forecast it is."""
+    """Name the agreement, with its owners and records."""
     records = sum(owner.records * owner.count for owner in outlook.owners)
     name = printable(outlook.agreed.agreement.agreement.name, 80)
     return f"{name}: {counted(outlook.n_owners, 'owner')}, {counted(records, 'record')}. No private record was read."
 
 
 def made_from(outlook: Forecast) -> str:
-    """What a forecast is made from, for those who have not met public rows yet."""
+    """Explain what a forecast is made from, and what public rows are."""
     return f"Made from {outlook.public_rows:,} public rows: records of the owners' kind that anybody may read."
 
 
 def costs(outlook: Forecast) -> Table:
-    """Each model that could be had: how far above the best, its typical error, and pooled records that give as good a one."""
+    """Make a table of the possible models: ψ, typical error, and number of pooled records that give as good a model."""
     agreed, best = outlook.agreed.relative_fitness.end["median"], min(owner.alone for owner in outlook.owners)
     rows = [("together, best terms found", outlook.together), ("together, agreed terms", agreed)]
     if outlook.comparison.same or (outlook.comparison.within_error and outlook.comparison.typical_within_error):
@@ -53,7 +53,7 @@ def costs(outlook: Forecast) -> Table:
 
 
 def owners(outlook: Forecast) -> Table:
-    """What joining means for each, on the records that the verdict is about, above the best model there."""
+    """Make a table of each owner's gain by joining, on the records that the verdict is about."""
     own = outlook.goal == "own"
 
     def cells(owner: OwnerForecast) -> tuple[str, ...]:
@@ -66,12 +66,19 @@ def owners(outlook: Forecast) -> Table:
     return Table.of((on, *models, "pays", "better by"), outlook.owners, cells, "owners")
 
 
+def better_by(outlook: Forecast) -> str:
+    """Explain the last two columns of `owners`."""
+    least = percent(outlook.agreed.agreement.worthwhile)
+    return f"better by: how much lower the error typically is by joining; it pays from {least}."
+
+
 def notes(outlook: Forecast) -> list[str]:
-    """What was planned and assumed because nobody has said otherwise, and what the agreed terms do not keep."""
+    """List what was planned or assumed, and where the agreed terms are not private."""
     agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
     if outlook.agreed.words != AS_AGREED:
-        answers = counted(agreed.answers, "answer")
-        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
+        ends = percent(outlook.agreed.relative_fitness.end["median"])
+        reached = "" if outlook.comparison.same else f", {ends} above the best"
+        said.insert(0, f"What is left open was planned: {terms_in_short(agreed)}{reached}.")
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (
@@ -92,11 +99,14 @@ def notes(outlook: Forecast) -> list[str]:
 
 
 def details(outlook: Forecast) -> list[str | Table]:
-    """Everything that a forecast says, in the order in which it is read."""
+    """List everything that a forecast says, each table below the question that it answers."""
+    asked = {goal: " This is the verdict." if goal == outlook.goal else "" for goal in ("own", "common")}
     return [
         title(outlook),
         made_from(outlook),
         textwrap.fill(f"From {outlook.description}.", 118),
+        "",
+        "1. What do the terms cost, on everybody's records?",
         _terms(outlook),
         "above the best: f/f* - 1, the relative fitness, in the typical run (the median); 0 is the model from all records "
         "without privacy.",
@@ -104,22 +114,29 @@ def details(outlook: Forecast) -> list[str | Table]:
         *_terms_in_words(outlook),
         *_next_best(outlook),
         "",
-        "On everybody's records:",
-        _joining(outlook),
-        "On the owner's own records, above the best model of its own population:",
+        f"2. Is each owner's own population predicted better by joining?{asked['own']}",
+        "Above the best model of that population, under the recommended terms:",
         _own(outlook),
+        better_by(outlook),
+        "",
+        f"3. Are everybody's records predicted better by the common model than by what the owner has?{asked['common']}",
+        "Above the best model of all records, under the recommended terms:",
+        _joining(outlook),
+        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
+        "",
+        "4. How unlike are the owners?",
         *about_heterogeneity(outlook),
         *(note for note in notes(outlook) if not note.startswith("Owners are taken")),
+        "",
+        "5. What does each owner bring to a common model for everybody's records?",
         _bringing(outlook),
-        "break-even epsilon: the least of its own, or of everybody's if all are alike, at which joining pays.",
-        f"better by joining: how much lower the error is; it pays from {percent(outlook.agreed.agreement.worthwhile)}.",
         "others lose: what its leaving costs on everybody's records; below 0, they are better off. On the others' own "
         "records: --without NAME.",
         "the same in records: pooled ones, without privacy. In epsilon: what the others would need in its place.",
         "share: its fair part (Shapley) of what joining saves all those for whom it pays.",
-        "",
         *about_coalitions(outlook),
-        _bounds(outlook) if outlook.bounds else "",
+        "",
+        *_proved(outlook),
         of_forecast(outlook),
     ]
 
@@ -140,7 +157,7 @@ def _terms(outlook: Forecast) -> Table:
 
 
 def _terms_in_words(outlook: Forecast) -> list[str]:
-    """Agreed and recommended terms, by how much the latter are better, as far as that can be told, and what is advised."""
+    """Describe agreed and recommended terms, how much better the latter are, and the advice."""
     terms = [("Agreed", outlook.agreed), ("Recommended", outlook.recommended)]
     if outlook.comparison.same:
         terms = [("Agreed and recommended", outlook.agreed)]
@@ -150,7 +167,7 @@ def _terms_in_words(outlook: Forecast) -> list[str]:
 
 
 def better(outlook: Forecast) -> str:
-    """What is gained by the recommended terms."""
+    """Say how much better the recommended terms are."""
     found = outlook.comparison
     if found.same:
         return "Nothing that was tried is better than the agreed terms."
@@ -163,7 +180,7 @@ def better(outlook: Forecast) -> str:
 
 
 def _next_best(outlook: Forecast) -> list[str]:
-    """The runner-up, what each promise costs, and how flat the optimum is."""
+    """Name the runner-up, the cost of each kind of guarantee, and how flat the optimum is."""
     plan, said, second = outlook.plan, [], outlook.runner_up
     if second is not None:
         said.append(f"Runner-up: {second.choice.describe()}: {percent(second.cost)} above the best in the mean.")
@@ -212,7 +229,7 @@ def _own(outlook: Forecast) -> Table:
         return owner.called, *costs, better, sure, _least(owner.break_even_epsilon_own)
 
     models = ("its own model", "the common one", "personalized at home")
-    head = ("owner", *models, "better by joining", "pays, probability", "break-even epsilon")
+    head = ("owner", *models, "better by", "pays, probability", "break-even epsilon")
     return Table.of(head, outlook.owners, cells, "owners")
 
 
@@ -233,28 +250,34 @@ def _bringing(outlook: Forecast) -> Table:
 
 
 def _share(owner: OwnerForecast, saved: float) -> str:
-    """Of what joining saves; a dash where it saves nothing."""
+    """Format an owner's share of what joining saves; a dash where it saves nothing."""
     if saved <= 0:
         return "-"
     error = f" ± {100 * owner.shapley_error / saved:.0f} %" if owner.shapley_error > 0 else ""
     return f"{100 * owner.shapley / saved:.1f} %{error}"
 
 
-def _bounds(outlook: Forecast) -> Table:
-    return Table.of(
+def _proved(outlook: Forecast) -> list[str | Table]:
+    if not outlook.bounds:
+        return []
+    bounds = Table.of(
         ("the papers' bounds for the agreed rule: on psi, or on the squared error of the parameters", "value",
          "may be used here"),
         outlook.bounds,
         lambda one: (one.source, plain_number(outlook.shown(one)), "yes" if one.conditions_met else "no"),
         "bounds",
     )  # fmt: skip
+    return ["6. What do the papers prove of the agreed rule?", bounds, ""]
 
 
 def about_coalitions(outlook: Forecast) -> list[str]:
-    """Who should be in, and what better weights would bring, where that is more than this forecast's error."""
+    """Say who should take part, and what better weights gain, where that exceeds the forecast's error."""
     left = {owner: owner.count - owner.number_in_best_subset for owner in outlook.left_out}
     out = [o.name if o.count == 1 else f"{number:,} of the {o.count:,} {o.name}" for o, number in left.items()]
-    said = ["Everybody belongs in: leaving anybody out would not help the others by more than the error of this."]
+    said = [
+        "Everybody belongs in, where a common model for everybody's records is wanted: leaving anybody out would not help the "
+        "others by more than the error of this."
+    ]
     if out:
         whose = "its" if sum(left.values()) == 1 else "their"
         said = [
@@ -276,12 +299,12 @@ def about_coalitions(outlook: Forecast) -> list[str]:
 
 
 def hardly_changes(at: Sequence[AtHeterogeneity]) -> bool:
-    """Whether terms cost the same, up to a tenth, however unlike the owners are; also where nothing was tried."""
+    """Whether ψ differs by less than a tenth over the heterogeneities that were tried."""
     return not at or max(one.median for one in at) < 1.1 * min(one.median for one in at)
 
 
 def about_heterogeneity(outlook: Forecast) -> list[str]:
-    """How unlike the owners are taken to be, who says so, and what it changes."""
+    """Describe the owners' heterogeneity, its source, and its effect."""
     u, at, caution = outlook.heterogeneity, outlook.at_heterogeneity, outlook.caution_of_plan
     if u.alike or outlook.n_owners == 1:
         return ["The owners are said to be alike." if u.source == "stated" else "Owners are taken to be alike."]
@@ -317,7 +340,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
 
 
 def rounded(records: float) -> str:
-    """A number of records, no digit more than is known."""
+    """Format an estimated number of records with two significant digits, or as a whole number below 100."""
     return f"{records:,.0f}" if records < 100 else f"{float(f'{records:.2g}'):,.0f}"
 
 
@@ -325,19 +348,19 @@ def rounded(records: float) -> str:
 
 
 def band_card(band: Band) -> Card:
-    """Where runs are at the end."""
+    """Card of a band of runs."""
     return Card(f"Band: {len(band.k):,} iterations up to {int(band.k[-1]):,}", (f"Above the best: {ended(band)}.",))
 
 
 def ended(band: Band) -> str:
-    """Mean, median and where 90 % of runs are at the end."""
+    """Describe ψ at the end: mean, median and the range of 90 % of runs."""
     ψ = band.end
     runs = percent_range(ψ["low"], ψ["high"])
     return f"{percent(ψ['mean'])} in the mean, typically {percent(ψ['median'])}, 90 % of runs {runs}"
 
 
 def assessment_card(one: Assessment) -> Card:
-    """One set of terms and what it costs."""
+    """Card of one set of terms and its cost."""
     worlds, runs = one.draws.shape
     found = f"{one.kind.capitalize()}, from {counted(runs, 'run')} in each of {worlds:,} worlds."
     return Card(
@@ -347,7 +370,7 @@ def assessment_card(one: Assessment) -> Card:
 
 
 def choice_card(choice: Choice) -> Card:
-    """One setting and what it reached."""
+    """Card of a setting and its ψ."""
     return Card(f"Choice: {choice.describe()}", (_reached(choice),))
 
 
@@ -356,7 +379,7 @@ def _reached(choice: Choice) -> str:
 
 
 def plan_card(plan: Plan) -> Card:
-    """The choice, whether to start with it, and the others that were run."""
+    """Card of a plan: the choice, the advice, and the other settings that were run."""
     advised, others = advice(plan), [choice for choice in plan.measured if choice is not plan.choice]
     return Card(
         f"Plan: {plan.choice.describe()}",
@@ -378,7 +401,7 @@ def plan_card(plan: Plan) -> Card:
 
 
 def own_learners_card(outlook: OwnLearnersForecast) -> Card:
-    """For whom sharing answers pays, and a line an owner."""
+    """Card of a forecast of own learners."""
     return Card(
         f"OwnLearnersForecast: {counted(len(outlook.learners), 'owner')}, {outlook.agreement.rule_in_words}",
         own_learners(outlook),
@@ -386,7 +409,7 @@ def own_learners_card(outlook: OwnLearnersForecast) -> Card:
 
 
 def own_learners(outlook: OwnLearnersForecast) -> tuple[str | Table, ...]:
-    """The verdict, then a line an owner. Errors are over the best possible model of everybody's records."""
+    """List the verdict and a table of owners. ψ is over the best possible model of all records."""
 
     def cells(one: LearnerForecast) -> Sequence[str]:
         sure = 100 * max(one.joining_pays_probability, 1 - one.joining_pays_probability)

@@ -1,4 +1,4 @@
-"""What is said of an owner's ledger: one sentence on what was spent, and its sums and lines as the fields of JSON."""
+"""An owner's ledger: a sentence on its spending, and its sums and lines as fields of JSON."""
 
 from typing import Any
 
@@ -7,18 +7,20 @@ from copriv.privacy.ledger.lines import Line, Totals
 
 
 def spent(totals: Totals) -> str:
-    """What of the lifetime budget is spent, and in how many runs."""
-    δ = ""
+    """Describe the spent part of the lifetime budget, and the number of runs."""
+    words = f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent"
+    if totals.ahead > 0:
+        words += f" and {float(totals.ahead):.6g} paid ahead"
     if totals.lifetime_delta > 0:
-        δ = f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
-    ahead = f" and {float(totals.ahead):.6g} paid ahead" if totals.ahead > 0 else ""
-    before = f", {float(totals.before):.6g} of it in a ledger before this one" if totals.before > 0 else ""
-    runs = counted(len(totals.runs), "run")
-    return f"{float(totals.spent):.6g} of {float(totals.lifetime):.6g} spent{ahead}{δ}, in {runs}{before}"
+        words += f", delta {float(totals.spent_delta):.6g} of {float(totals.lifetime_delta):.6g}"
+    words += f", in {counted(len(totals.runs), 'run')}"
+    if totals.before > 0:
+        words += f", {float(totals.before):.6g} of it in a ledger before this one"
+    return words
 
 
 def totals_fields(totals: Totals) -> dict[str, Any]:
-    """The sums of a ledger and of each run in it."""
+    """Fields of the sums of a ledger and of each of its runs."""
     runs = [
         {
             "run": run,
@@ -51,7 +53,7 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
 
 
 def line_fields(line: Line) -> dict[str, Any]:
-    """One line of a ledger."""
+    """Fields of one line of a ledger."""
     return {
         "line": line.number,
         "time": line.time,

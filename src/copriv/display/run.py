@@ -1,4 +1,4 @@
-"""What is said of a run: what each owner gave, what came beside what was forecast, and whether its file is what it says."""
+"""A run: the owners' answers and spending, its result compared with its forecast, and the verdict on its file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +10,8 @@ from copriv.formatting.sanitize import printable
 from copriv.network.verify import Verdict
 
 
-def went(record: dict[str, Any]) -> tuple[Table, Table]:
-    """How a run went, by its model's record: owner by owner, and beside its forecast."""
+def run_tables(record: dict[str, Any]) -> tuple[Table, Table]:
+    """Make two tables of a model's record: the owners' answers and spending, and the run compared with its forecast."""
     with_delta = any(owner["delta"] > 0 for owner in record["owners"])
     delta = ["delta spent"] * with_delta
     owners = Table.of(
@@ -33,13 +33,13 @@ def went(record: dict[str, Any]) -> tuple[Table, Table]:
 
 
 def compared(realised: dict[str, Any], forecast: dict[str, Any] | None) -> Table:
-    """What came of a run beside what was forecast for it, in all; both as they stand in a model's record."""
+    """Compare the result of a run with its forecast, over all owners; both are parts of a model's record."""
 
     def in_all(name: str, key: str, form: str) -> tuple[str, str, str]:
-        said = format(sum(forecast[key].values()), form) if forecast is not None else ""
-        return f"{name}, of all owners", said, format(sum(realised[key].values()), form)
+        expected = forecast and format(sum(forecast[key].values()), form)
+        return f"{name}, of all owners", expected or "", format(sum(realised[key].values()), form)
 
-    rows = [("queries", "" if forecast is None else str(forecast["queries"]), str(realised["queries"]))]
+    rows = [("queries", str(forecast["queries"]) if forecast else "", str(realised["queries"]))]
     rows += [in_all("answers", "answers", "d"), in_all("epsilon spent", "epsilon", ".6g")]
     if sum(realised["delta"].values()) > 0:
         rows.append(in_all("delta spent", "delta", ".6g"))
@@ -69,16 +69,16 @@ def _by_answers(found: dict[str, Any], key: str) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Where 90 % of estimates of an error are."""
+    """Format a 90 % confidence interval of an error; a low end of 0 or less is left out."""
     return f"at most {percent(high)}" if low <= 0 else percent_range(low, high)
 
 
-def _range(of: dict[str, Any]) -> str:
-    return f"{percent(of['value'])} ({percent(of['low'])} to {percent(of['high'])})"
+def _range(estimate: dict[str, Any]) -> str:
+    return f"{percent(estimate['value'])} ({percent(estimate['low'])} to {percent(estimate['high'])})"
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """What checking a run's file found, as the fields of JSON."""
+    """Fields of the verdict on a run's file."""
     return {
         "ok": verdict.ok,
         "run": verdict.run,
@@ -99,10 +99,10 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def verified(verdict: Verdict, model: Path | None, trusted: dict[str, bool]) -> Iterator[str | Table]:
-    """Whether a run's file is what it says.
+    """Yield the verdict on a run's file, and what it rests on.
 
-    model: the file of its model, where one was held against it. trusted: whether "agreement" and "authority" are the
-    reader's own, or the file's.
+    model: the file of its model that was checked too; None: there is none. trusted: whether "agreement" and "authority" are
+    the reader's own (True), or the file's.
     """
     if not verdict.ok:
         yield from (printable(str(problem)) for problem in verdict.problems)

@@ -9,18 +9,18 @@ from copriv.simulation.result import OwnerOutcome, RelativeFitness
 
 
 def card(result: Simulation) -> Card:
-    """All that is said of it, in a notebook."""
+    """Card of a simulation, for notebooks and `print`."""
     return Card(f"Simulation: {title(result)}", tuple(details(result)))
 
 
 def title(result: Simulation) -> str:
-    """What was run."""
+    """Describe what was run: rule, queries, runs and seed."""
     queries = f"{int(result.relative_fitness.k[-1]):,} {named(result.rule).counted_in}"
     return f"rule {result.rule}, {queries}, {counted(result.runs, 'run')}, seed {result.seed}"
 
 
 def details(result: Simulation) -> list[str | Table]:
-    """On which records it was run, the verdict, where runs ended, and what each owner has."""
+    """List everything: the records, the verdict, ψ at the end, and each owner's results."""
     clipped = f"{percent(result.clipped)} of the records' gradients were clipped."
     return [
         result.description,
@@ -35,37 +35,35 @@ def details(result: Simulation) -> list[str | Table]:
 
 
 def question(result: Simulation) -> str:
-    """What was asked of the runs, as the agreement's goal has it."""
+    """Word the question that the verdict answers, by the agreement's goal, and whether it was judged."""
     if result.goal == "common":
         return 'Asked (goal = "common"): are everybody\'s records predicted better by joining than without?'
     asked = 'Asked (goal = "own"): are an owner\'s own records predicted better by joining than without?'
     if any(owner.own is not None for owner in result.owners):
         return f"{asked} Judged on its records, each fifth of them held out in turn."
     if result.source == "public":
-        return (
-            f"{asked} Not judged: the owners' own tables are not here (data.path names them). copriv forecast says what to "
-            "expect."
-        )
+        why = "the owners' own tables are not here (data.path names them). copriv forecast says what to expect."
+        return f"{asked} Not judged: {why}"
     return (
         f"{asked} Not judged here: --own-records (own_records=True) does, each fifth of its records held out in turn."
     )
 
 
 def fitness_card(ψ: RelativeFitness) -> Card:
-    """Where runs ended."""
+    """Card of ψ at the end of runs."""
     iterations = f"{len(ψ.k):,} iterations up to {int(ψ.k[-1]):,}"
     return Card(f"RelativeFitness: {counted(len(ψ.runs), 'run')}, {iterations}", (ended(ψ),))
 
 
 def ended(ψ: RelativeFitness) -> str:
-    """Where runs ended, in a sentence."""
+    """Describe the distribution of ψ at the end of runs."""
     end = ψ.final
     spread = f"25-75 % of runs: {percent_range(end['p25'], end['p75'])}; mean {percent(end['mean'])}"
     return f"At the end: {percent(end['median'])} above the best (median; {spread})."
 
 
 def notes(result: Simulation) -> list[str]:
-    """What every output must say: that it is no private result, and which records were drawn or made up."""
+    """List what every output must say: that the result is not private, and that records are drawn or simulated."""
     of_source = {
         "resampled": "the records are resampled: drawn with replacement from fewer real ones",
         "simulated": "the records are simulated, not real",
@@ -85,7 +83,7 @@ def _owners(result: Simulation) -> Table:
 
 
 def _own_records(result: Simulation) -> Table:
-    """Loss on an owner's records where they were held out, for each model that it may have, and whether joining pays."""
+    """Make a table of each model's loss on an owner's held-out records, and whether joining pays."""
 
     def cells(owner: OwnerOutcome) -> tuple[str, ...]:
         own = owner.own

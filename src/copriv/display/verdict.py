@@ -1,34 +1,42 @@
-"""Verdicts in sentences, for the people who decide: for whom joining pays, how sure that is, and what to mind."""
+"""Verdicts in sentences: for whom joining pays, with which probability, and cautions."""
 
 from collections.abc import Sequence
 
+from copriv.agreement import Agreement
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
-from copriv.formatting.numbers import listed, percent, percent_range
+from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
 from copriv.problem.verdict import OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
 def of_forecast(outlook: Forecast) -> str:
-    """For whom joining pays and by how much, for whom it is open and what would settle it, how sure that is, what to mind."""
+    """Say for whom joining pays, by how much and with which probability, what would settle open cases, and cautions."""
     said = [answer(outlook), *qualified(outlook)]
     caution = outlook.caution
     return " ".join([*said, *([caution] if caution else [])])
 
 
 def answer(outlook: Forecast) -> str:
-    """The verdict itself: for whom joining pays and by how much, for whom not, for whom it is open, and how sure that is."""
+    """Say for whom joining pays and by how much, for whom not, for whom it is open, and with which probability."""
     return _answer(outlook.joining, outlook.agreed.agreement.worthwhile)
 
 
 def qualified(outlook: Forecast) -> list[str]:
-    """What goes with the verdict: everybody's records, terms under which it would not hold, and whom it costs."""
+    """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
+    terms = (
+        ""
+        if outlook.comparison.same
+        else f" by the recommended terms ({terms_in_short(outlook.recommended.agreement)})"
+    )
     said = [
-        f"On everybody's records: {percent(outlook.together)} above the best possible together, "
+        f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
     ]
+    if verdict.answer == "no":
+        said.insert(0, _remedy(outlook))
     if verdict.names("yes"):
         if verdict.only_as_recommended:
             agreed = percent(outlook.agreed.relative_fitness.end["median"])
@@ -38,7 +46,7 @@ def qualified(outlook: Forecast) -> list[str]:
 
 
 def of_owner(name: str, found: OwnerVerdict, worthwhile: float) -> str:
-    """The same for one owner, on its own records."""
+    """Word the verdict for one owner, on its own records."""
     return _answer(Verdict("own", {name: found}), worthwhile)
 
 
@@ -56,7 +64,7 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
 
 
 def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
-    """Who gains, on which records, by how much and by which model."""
+    """Say who gains, on which records, by how much and with which model."""
     won = [verdict.owners[name] for name in gain]
     who = "everybody" if len(gain) == len(verdict.owners) > 1 else names(gain)
     records = "everybody's" if verdict.goal == "common" else "their own" if len(gain) > 1 else "its own"
@@ -66,20 +74,31 @@ def _paying(verdict: Verdict, gain: Sequence[str]) -> str:
 
 
 def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone: bool) -> str:
-    """Who gains nothing that counts."""
+    """Say who gains less than is worthwhile."""
     if not alone:
         return f"For {names(rest) if len(rest) <= 2 else 'the others'} it does not pay; nobody loses."
     who = "anybody" if len(verdict.owners) > 1 else names(rest)
     records = "everybody's" if verdict.goal == "common" else "nobody's own" if len(rest) > 1 else "its own"
     would = "would" if records == "nobody's own" else "would not"
-    return (
-        f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better. Raise the "
-        "budgets, bring more records, or do not train together."
-    )
+    return f"Joining does not pay for {who}: {records} records {would} be predicted {percent(worthwhile)} better."
+
+
+def _remedy(outlook: Forecast) -> str:
+    """Whether a larger budget would make joining pay for somebody, where it pays for nobody."""
+    least = {}
+    for owner in outlook.owners:
+        enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
+        if enough is not None and enough > owner.epsilon:
+            least[owner.called] = enough
+    if not least:
+        return "So do not train together: no owner's own budget would change that, however large."
+    first = min(least, key=lambda name: least[name])
+    paid = f"it would typically pay for {printable(first, 60)} with a budget of {plain_number(least[first])} or more"
+    return f"So do not train together as it is: {paid}."
 
 
 def _open(verdict: Verdict, even: Sequence[str]) -> str:
-    """Who may gain, what that depends on, and what would settle it."""
+    """Say for whom it is open whether joining pays, what that depends on, and what would settle it."""
     found = [verdict.owners[name] for name in even]
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     if not pairs:
@@ -98,7 +117,7 @@ def _better(gains: Sequence[float]) -> str:
 
 
 def _at_whose_expense(outlook: Forecast) -> list[str]:
-    """Joining can pay for an owner and cost the others: both are said at once."""
+    """Name the owners whose joining costs the others more than they gain."""
     cost = outlook.joining.cost_others
     if not cost:
         return []
@@ -111,7 +130,7 @@ def _at_whose_expense(outlook: Forecast) -> list[str]:
 
 
 def caution(outlook: Forecast) -> str | None:
-    """What to mind: a band that says more of what is not known than of the cost, and outliers that could cost more than it."""
+    """Caution where the band of ψ is wide for lack of public rows, and where outliers could cost more than the band."""
     ψ, unseen, said = outlook.recommended.relative_fitness.end, outlook.unseen, []
     if ψ["high"] > 100 * ψ["low"] or outlook.public_rows < 3 * outlook.n_parameters:
         said.append(
@@ -129,7 +148,7 @@ def caution(outlook: Forecast) -> str | None:
 
 
 def assumption(outlook: Forecast) -> str:
-    """That the public rows are a random sample, and where they are seen not to be one."""
+    """State the assumption that public rows are a random sample, and where they differ from one."""
     said = ["This holds if the public rows are a random sample of all owners' records."]
     for mix in (one for one in outlook.public_mix if one.differs):
         level = mix.levels[0]
@@ -137,28 +156,36 @@ def assumption(outlook: Forecast) -> str:
             f"They are another mix: {percent(mix.public(level))} of them are of {printable(mix.column, 40)} "
             f"{printable(level, 40)}, and {percent(mix.records.get(level, 0.0))} of the records; take a random sample."
         )
+    if outlook.strata_unused is not None:
+        said.append(
+            f"The groups of {printable(outlook.strata_unused, 40)} (data.strata) are not the owners, so they say nothing of "
+            "how these differ; owner.stratum says which group an owner's records are like."
+        )
+    elif outlook.without_stratum:
+        said.append(
+            f"No public row is known to be like those of {names(outlook.without_stratum)} (data.strata, owner.stratum): how "
+            "they differ is taken from the other owners."
+        )
     return " ".join(said)
 
 
 def advice(plan: Plan) -> str | None:
-    """Why nobody should start with this plan, or why that is open; None where it is worth it."""
-    least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best one"
-    better = "the public rows alone are" if plan.public_only <= plan.alone else "the best owner's own model is"
-    return {
-        "join": None,
-        "close": (
-            f"Whether to start is a close call: {better} {least} of everybody, and it could as well be either way."
-        ),
-        "public": f"The public rows alone are the better choice: their model is {least}, and costs nobody any privacy.",
-        "alone": (
-            f"Nobody should start: no terms are expected to make predictions noticeably better; the best owner's own model is "
-            f"{least} of everybody."
-        ),
-    }[plan.advice]
+    """Say why nobody should start with this plan, or why that is open; None where joining pays."""
+    whose = "everybody's records" if plan.agreement.goal == "common" else "an owner's own records"
+    least = f"expected to be {percent(min(plan.public_only, plan.alone))} worse than the best possible one"
+    there = f"On everybody's records the best owner's own model is {least}."
+    if plan.public_only <= plan.alone:
+        there = (
+            f"On everybody's records the public rows alone are the better choice: their model is {least}, and costs nobody any "
+            "privacy."
+        )
+    no = f"Nobody should start: joining is not expected to make predictions for {whose} noticeably better. {there}"
+    maybe = f"Whether to start is open: joining may make predictions for {whose} noticeably better, or not."
+    return {"join": None, "close": maybe, "public": no, "alone": no}[plan.advice]
 
 
 def of_simulation(result: Simulation) -> str:
-    """For whom joining paid, by how much, how sure that is, and what each model costs on everybody's records."""
+    """Say for whom joining paid in a simulation, by how much and with which probability, and ψ of each model."""
     verdict = result.joining
     said = [_answer(verdict, result.worthwhile)] if verdict.owners else ["Whether joining pays was not judged."]
     privately = ", with privacy" if result.bound_enforced else ""
@@ -170,7 +197,7 @@ def of_simulation(result: Simulation) -> str:
 
 
 def of_own_learners(outlook: OwnLearnersForecast) -> str:
-    """For how many owners sharing answers pays."""
+    """Say for how many owners sharing answers pays."""
     number, paid = len(outlook.learners), sum(one.joining_pays for one in outlook.learners)
     if not paid:
         return (
@@ -183,9 +210,14 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
     )
 
 
-def names(of: Sequence[str]) -> str:
-    """Names of owners in a sentence: at most five, and how many more."""
-    return listed([printable(name, 60) for name in of], 5)
+def terms_in_short(agreement: Agreement) -> str:
+    """The rule and how often each owner answers."""
+    return f"{agreement.rule_in_words}, {counted(agreement.answers, 'answer')} of each owner"
+
+
+def names(owners: Sequence[str]) -> str:
+    """List owners in a sentence: at most five, and the number of the others."""
+    return listed([printable(name, 60) for name in owners], 5)
 
 
 def ends(values: Sequence[float]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Questions to a forecast, answered in sentences: what it would take, and what if somebody stays away."""
+"""Answers to questions about a forecast: what a target ψ takes, and what changes without some owners."""
 
 from copriv.display.forecast import rounded
 from copriv.display.verdict import answer, names
@@ -9,15 +9,16 @@ from copriv.problem.verdict import NO, YES
 
 
 def about_target(outlook: Forecast, found: Target) -> list[str]:
-    """What it takes to come so close, one way a line."""
+    """List the budgets, records or owners that reach the target ψ."""
     within = f"Within {percent(found.value)} of the best possible:"
     if found.reached_by == "public":
         return [
             f"{within} already reached by the public rows alone ({percent(outlook.public_only)}). Nobody needs to give "
             "anything for it."
         ]
-    reached = f"{percent(outlook.together)} with all" if found.reached_by == "together" else percent(outlook.together)
-    said = [f"{within} {'reached' if found.reached_by == 'together' else 'not reached'}, typically {reached}."]
+    said = [f"{within} not reached, typically {percent(outlook.together)}."]
+    if found.reached_by == "together":
+        said = [f"{within} reached, typically {percent(outlook.together)} with all."]
     budgets = [plain_number(ε) for ε in sorted({owner.epsilon for owner in outlook.owners})]
     agreed = " to ".join(dict.fromkeys((budgets[0], budgets[-1])))
     if found.epsilon is None:
@@ -46,7 +47,7 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
 
 
 def about_without(outlook: Forecast, found: Without) -> list[str]:
-    """For whom joining pays when somebody stays away, and what becomes of the others' common model."""
+    """Say for whom joining pays without some owners, and how the others' common model changes."""
     who, now, then, others = names(found.names), percent(found.together_with_all), percent(found.together), found.others
     if others is None:
         return [f"Without {who} one owner would be left: nobody to train with."]

@@ -25,7 +25,7 @@ from typing import Any
 from jaxtyping import Float
 
 from copriv.errors import BudgetRefused
-from copriv.privacy.ledger import Cost, MemoryLedger, to_pay
+from copriv.privacy.ledger import Cost, MemoryLedger, PhaseBudget
 from copriv.types import Array
 
 
@@ -173,11 +173,16 @@ class OwnersLedger(MemoryLedger):
         return OwnersLedger(self._shared, self._owner, ε, self._cap, δ, self._fit)
 
     def charge(
-        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+        self,
+        identity: str,
+        theta: Float[Array, " p"],
+        epsilon: Fraction,
+        delta: Fraction = Fraction(0),
+        phase: PhaseBudget | None = None,
     ) -> None:
         # A charge that this ledger then refuses stays counted in the shared one: budget is lost, never privacy.
-        self._shared.pay(self._owner, to_pay(self._owner, (epsilon, delta), (self.spent, self.spent_delta)), self._fit)
-        super().charge(identity, theta, epsilon, delta)
+        self._shared.pay(self._owner, self._to_pay((epsilon, delta), phase)[0], self._fit)
+        super().charge(identity, theta, epsilon, delta, phase)
 
 
 def _sum(one: Cost, other: Cost) -> Cost:

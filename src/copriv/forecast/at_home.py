@@ -31,6 +31,7 @@ from jaxtyping import Float
 
 from copriv.agreement import Agreement
 from copriv.errors import InvalidInput
+from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
 from copriv.formatting.cards import Shown
@@ -141,7 +142,8 @@ def owner_verdict(
     of_all = agreement.terms_of(name).records / float(agreement.records.sum())
     document = released.to_dict() if isinstance(released, Forecast) else released
     if isinstance(document, Mapping):
-        _check_is_of(agreement, name, document)
+        _check_is_in(agreement, name, document)
+        check_is_of(agreement, document)
     ahead = _Ahead.of(document) if isinstance(document, Mapping) else None
     sample = None if public is None else PublicSample.of(Problem.forecasting(agreement, public))
     shown = None if sample is None else sample.problem.feasible_set.project(sample.optimum.theta)
@@ -175,7 +177,7 @@ def owner_verdict(
     return VerdictAtHome(name, units, after, least, found, "", errors)
 
 
-def _check_is_of(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
+def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
     """Raise InvalidInput for a forecast in which this owner is not, or has other records or another budget.
 
     Owners written with a count stand in it as one, under the name of all.

@@ -9,6 +9,7 @@ import numpy as np
 
 from copriv.forecast.assessment import Assessment, Comparison, Run
 from copriv.forecast.coalition_value import Consortium
+from copriv.forecast.document import SCHEMA, terms_told
 from copriv.forecast.generalisation import Generalisation
 from copriv.forecast.overlap import split_of
 from copriv.forecast.owner_forecast import OwnerForecast
@@ -172,6 +173,20 @@ class Forecast(Shown, Framed, Drawn):
         return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
 
     @property
+    def strata_unused(self) -> str | None:
+        """The column of the public rows' strata, where these are not the owners and say nothing of how owners differ."""
+        unused = self.problem.strata is not None and not self.problem.strata_name_owners
+        return (self.problem.terms.data.strata or "strata") if unused and self.n_owners > 1 else None
+
+    @property
+    def without_stratum(self) -> tuple[str, ...]:
+        """Owners of which no public row is, where the public rows' strata are others'."""
+        places = self.problem.stratum_of_owner if self.problem.strata_name_owners else ()
+        return tuple(
+            owner.name for owner, place in zip(self.problem.terms.owner, places, strict=False) if place is None
+        )
+
+    @property
     def caution(self) -> str | None:
         """A caution where the band is wide, or outliers could cost more than it; else None."""
         said: str | None = above("copriv.display.verdict:caution")(self)
@@ -211,7 +226,7 @@ class Forecast(Shown, Framed, Drawn):
         """The JSON contract `copriv.forecast/1`, with additions."""
         agreed = self.agreed.relative_fitness.end["median"]
         document = {
-            "schema": "copriv.forecast/1",
+            "schema": SCHEMA,
             "agreed": self.agreed.to_dict(),
             "recommended": self.recommended.to_dict(),
             "public_only": self.public_only,
@@ -230,6 +245,8 @@ class Forecast(Shown, Framed, Drawn):
             "assumption": self.assumption,
             "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
+            "strata_unused": self.strata_unused,
+            "without_stratum": list(self.without_stratum),
             "typical_error": None if not self.squared else {
                 "best": self.error(0.0),
                 "together": self.error(self.together),
@@ -254,6 +271,11 @@ class Forecast(Shown, Framed, Drawn):
             "advice_in_words": self.plan.advice_in_words,
             "caution": self.caution,
             "public_only_band": {"low": self.public_only_band[0], "high": self.public_only_band[1]},
+            "terms": {
+                "asked": terms_told(self.problem.terms),
+                "agreed": terms_told(self.agreed.agreement),
+                "recommended": terms_told(self.recommended.agreement),
+            },
             "goal": self.goal,
             "worthwhile": self.agreed.agreement.worthwhile,
             "verdict": self.verdict,

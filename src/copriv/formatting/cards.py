@@ -1,8 +1,8 @@
-"""How a value shows itself: on one screen where it is printed, and as HTML in a notebook, both from one card.
+"""Cards: a value printed on one screen, and displayed as HTML in a notebook.
 
-A class inherits `Shown` and says its `_card`: a title, sentences and tables; or it names the function of `copriv.display`
-that makes them (`_teller`). One that says neither is told by its fields. Arrays are told by their shapes alone: what is in
-them may be records. Whatever is in a name, no control character of it reaches a terminal and no markup of it a notebook.
+A class that inherits `Shown` defines `_card`, with a title, sentences and tables, or names the function of `copriv.display`
+that makes it (`_teller`). Otherwise its fields are listed. Of arrays only the shapes are shown, since they may hold records.
+No control characters reach a terminal, and no markup a notebook.
 """
 
 import textwrap
@@ -17,11 +17,11 @@ import numpy as np
 from copriv.formatting.sanitize import printable
 
 WIDTH, HEIGHT = 100, 24
-"""Columns and lines of a screen, at most."""
+"""Most columns and lines of a screen."""
 ROWS = 6
-"""Rows of a table that are shown; how many more there are is said."""
+"""Most rows of a table that are shown; further ones are counted."""
 LONGEST = 600
-"""Characters of a sentence."""
+"""Most characters of a sentence."""
 _CELL = 60
 _GAP = "   "
 
@@ -30,43 +30,44 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words; the first column is of names, those after it of numbers unless there is no head."""
+    """Rows of words. The first column has names, the others numbers, unless there is no head."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     what: str = "rows"
-    """What the rows are called, where not all of them are shown."""
+    """Name of the rows, for counting those that are not shown."""
     strong: int = -1
-    """The row that stands out on a terminal; none by default."""
+    """Index of the row that is emphasised on a terminal; none by default."""
 
     @classmethod
     def of(
         cls, head: Sequence[str], items: Sequence[Item], cells: Callable[[Item], Sequence[str]], what: str = "rows"
     ) -> "Table":
-        """A row for each item, made into cells; `what` the items are called."""
+        """Make a row of each item by `cells`; `what` is the name of the items."""
         return cls(tuple(head), tuple(tuple(printable(cell, 100) for cell in cells(item)) for item in items), what)
 
     def first(self, most: int) -> tuple[tuple[tuple[str, ...], ...], str]:
-        """The first `most` rows (one more, where that is the last), and in words how many are left out.
+        """Return the first `most` rows (one more, where that is the last), and words that count the others.
 
-        A table without a head, which lists a value's fields, is shown whole.
+        A table without a head, which lists a value's fields, is returned whole.
         """
-        left = len(self.rows) - most if self.head and len(self.rows) > most + 1 else 0
-        return self.rows[: len(self.rows) - left], f"and {left:,} more {self.what}" if left else ""
+        if not self.head or len(self.rows) <= most + 1:
+            return self.rows, ""
+        return self.rows[:most], f"and {len(self.rows) - most:,} more {self.what}"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a value says of itself: a title, then sentences and tables in order."""
+    """A summary of a value: a title, then sentences and tables in order."""
 
     title: str
     parts: tuple[str | Table, ...] = ()
 
     def text(self) -> str:
-        """At most HEIGHT lines of WIDTH characters."""
+        """Format for a terminal: at most HEIGHT lines of WIDTH characters."""
         lines, last = textwrap.wrap(printable(self.title, LONGEST), WIDTH), None
         for part in self.parts:
-            # A table with a head stands by itself.
+            # A table with a head has an empty line before and after it.
             if any(isinstance(one, Table) and one.head for one in (part, last)):
                 lines.append("")
             if isinstance(part, str):
@@ -79,7 +80,7 @@ class Card:
         return "\n".join(lines)
 
     def html(self) -> str:
-        """The same as a fragment of HTML, which is well-formed XML: every string is escaped, a table's cells in `_row`."""
+        """Format as a fragment of HTML that is well-formed XML; every string is escaped, those of tables in `_row`."""
         parts = [f"<p><strong>{_escaped(self.title)}</strong></p>"]
         for part in self.parts:
             if isinstance(part, str):
@@ -102,17 +103,17 @@ def _row(cells: tuple[str, ...], tag: str) -> str:
 
 
 def above(where: str) -> Callable[..., Any]:
-    """The function at "module:name". Rooms below name what tells and draws their results; they never import it."""
+    """Import the function at "module:name". Results name the functions that describe and draw them, which import results."""
     module, _, name = where.partition(":")
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
 
 
 class Shown:
-    """A value that fits a screen when it is printed, and a notebook's cell when it is its last line."""
+    """A value that is printed, and displayed in notebooks, as a card."""
 
     _teller: ClassVar[str] = ""
-    """ "module:function" of the card, where it is made in `copriv.display`."""
+    """Function of `copriv.display` that makes the card, as "module:function"."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -121,7 +122,9 @@ class Shown:
 
     def _card(self) -> Card:
         if not self._teller:
-            return Card(type(self).__name__, (fields_of(self),))
+            assert is_dataclass(self)
+            values = ((field.name, getattr(self, field.name)) for field in fields(self))
+            return Card(type(self).__name__, (Table((), tuple((name, in_short(value)) for name, value in values)),))
         card: Card = above(self._teller)(self)
         return card
 
@@ -132,15 +135,8 @@ class Shown:
         return self._card().html()
 
 
-def fields_of(value: Any) -> Table:
-    """A dataclass's fields and what is in them, a line each."""
-    assert is_dataclass(value)
-    named = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return Table((), tuple((name, in_short(what)) for name, what in named))
-
-
 def in_short(value: Any) -> str:
-    """A value in a few words: numbers and names as they are, arrays by their shape, others by what and how many they are."""
+    """Describe a value in a few words: numbers and names as they are, arrays by shape, others by type and number."""
     if value is None:
         return "none"
     if isinstance(value, bool | np.bool_):
@@ -154,11 +150,11 @@ def in_short(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array of {' × '.join(f'{n:,}' for n in value.shape) or 'one number'}"
     if isinstance(value, Mapping | tuple | list):
-        return _several(value)
+        return _several_in_short(value)
     return type(value).__name__
 
 
-def _several(values: Mapping[Any, Any] | Sequence[Any]) -> str:
+def _several_in_short(values: Mapping[Any, Any] | Sequence[Any]) -> str:
     if not values:
         return "none"
     if isinstance(values, Mapping):
@@ -173,7 +169,7 @@ def _several(values: Mapping[Any, Any] | Sequence[Any]) -> str:
 
 
 def _lines(table: Table) -> list[str]:
-    """Columns as wide as their cells, the widest ones cut where a line would be too long."""
+    """Format a table with columns as wide as their cells; the widest are cut where lines would be longer than WIDTH."""
     first, more = table.first(ROWS)
     rows = [tuple(printable(cell, _CELL) for cell in row) for row in (table.head, *first) if row]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

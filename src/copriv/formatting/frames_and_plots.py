@@ -1,4 +1,4 @@
-"""What can be done with a result? A data frame is made of it, in the library that the reader works with, and a picture."""
+"""Data frames of results, in the user's library, and their pictures: `to_frame` and `plot`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -8,24 +8,23 @@ from copriv.errors import CoprivError, UsageError
 from copriv.formatting.cards import above
 
 Columns: TypeAlias = Mapping[str, Sequence[Any] | Any]
-"""A table by its columns, all of one length."""
+"""Name → column, all of one length."""
 BACKENDS = ("pandas", "polars", "pyarrow")
 """Libraries of data frames."""
 
 
 class Framed:
-    """A result that is a table, or several: it says their names and how each is made."""
+    """A result with one or more tables: name → function that makes the table's columns."""
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         raise NotImplementedError
 
     def to_frame(self, table: str | None = None, *, backend: str = "pandas") -> Any:
-        """A data frame of the result.
+        """Convert a table of the result to a data frame.
 
-        table: which one, where there are several; the first when not given.
-        backend: "pandas", "polars", or "pyarrow", which is always there.
+        table: its name; None: the first. backend: "pandas", "polars", or "pyarrow", which is always installed.
 
-        Raises UsageError for a table or a backend that there is not, CoprivError where the library is not installed.
+        Raises UsageError for an unknown table or backend, CoprivError where the library is not installed.
         """
         frames = self._frames()
         name = next(iter(frames)) if table is None else table
@@ -45,17 +44,17 @@ class Framed:
 
 
 class Drawn:
-    """A result that can be drawn. It names its pictures by where they are made, because `pictures` imports the results."""
+    """A result with pictures. It names the functions that draw them, because `pictures` imports the results."""
 
     _pictures: ClassVar[Mapping[str, str]]
-    """Name → "module:function"; the first is the one that is drawn when none is named."""
+    """Name → "module:function"; the first is drawn where none is named."""
 
     def plot(self, picture: str | None = None) -> Any:
-        """A picture of the result, a matplotlib Figure: `.savefig(path)` keeps it, a notebook shows it.
+        """Draw a picture of the result, a matplotlib Figure: `.savefig(path)` saves it, a notebook displays it.
 
-        picture: which one, where there are several; the first when not given.
+        picture: its name; None: the first.
 
-        Raises UsageError for a picture that there is not, CoprivError where matplotlib is not installed.
+        Raises UsageError for an unknown picture, CoprivError where matplotlib is not installed.
         """
         name = picture or next(iter(self._pictures))
         if name not in self._pictures:
@@ -68,5 +67,5 @@ class Drawn:
 
 
 def columns_of(items: Sequence[Any], names: Sequence[str]) -> Columns:
-    """A column for each attribute, a row for each item."""
+    """Make a column of each attribute, with a row for each item."""
     return {name: [getattr(item, name) for item in items] for name in names}

@@ -1,15 +1,15 @@
-"""How are numbers and names written for people? Percentages without powers of ten, few digits, short lists."""
+"""Format numbers and lists of names for people: percentages without powers of ten, few digits, short lists."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 MOST = 1e7
-"""Percent: beyond it only one thing matters, that it is out of all proportion."""
+"""Largest percentage that is written as a number."""
 
 
 def percent(ratio: float) -> str:
-    """0.0123 → "1.2 %": two significant digits, never a power of ten; what is below a billionth is rounding, and 0.
+    """Format a ratio in percent: two significant digits, no power of ten; ratios below 1e-9 are rounding errors, and 0.
 
     >>> percent(0.0123), percent(22.5), percent(1e-12), percent(1e20)
     ('1.2 %', '2,200 %', '0 %', 'over 10,000,000 %')
@@ -26,7 +26,7 @@ def percent(ratio: float) -> str:
 
 
 def percent_range(low: float, high: float) -> str:
-    """ "1.2 % to 3.4 %", or one number where both ends look the same."""
+    """Format a range, as "1.2 % to 3.4 %", or one number where both ends have the same digits."""
     first, last = percent(low), percent(high)
     if first == last:
         return first
@@ -34,7 +34,7 @@ def percent_range(low: float, high: float) -> str:
 
 
 def axis_percent(ratio: float) -> str:
-    """A power of ten as a percentage, for the ticks of a log axis: as such where it is very large or very small."""
+    """Format a tick of a log axis in percent: as a power of ten where it is very large or small."""
     value = 100.0 * ratio
     if value >= 1e5 or 0 < value < 9e-5:
         return f"$10^{{{round(math.log10(value))}}}$ %"
@@ -42,7 +42,7 @@ def axis_percent(ratio: float) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Three significant digits, for a column of a table; no power of ten for what is large.
+    """Format a number with three significant digits; large ones without a power of ten.
 
     >>> plain_number(0.12345), plain_number(271.4), plain_number(12345.0)
     ('0.123', '271', '12,300')
@@ -56,14 +56,14 @@ def plain_number(value: float) -> str:
 
 
 def times(factor: float) -> str:
-    """2.345 → "2.3", 22,612 → "23,000"."""
+    """Format a factor with two significant digits: 2.345 → "2.3", 22,612 → "23,000"."""
     if factor < 100:
         return f"{factor:,.2g}"
     return f"{float(f'{factor:.2g}'):,.0f}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """ "a", "a and b", "a, b and c"; of many, the first `most` and how many more."""
+    """List names, as "a", "a and b", "a, b and c"; of many the first `most`, and the number of the others."""
     if len(names) > most + 1:
         names = [*names[:most], f"{len(names) - most} others"]
     if len(names) == 1:
@@ -72,7 +72,7 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things.
+    """Format a number of things, with the plural.
 
     >>> counted(1, "owner"), counted(1200, "owner")
     ('1 owner', '1,200 owners')
@@ -81,7 +81,7 @@ def counted(number: int, what: str) -> str:
 
 
 def json_ready(value: Any) -> Any:
-    """The value with null in place of numbers that are not finite, which JSON does not have."""
+    """Replace numbers that are not finite, which JSON does not have, by None."""
     if isinstance(value, dict):
         return {key: json_ready(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What others wrote, as text: safe to show (no control character reaches a terminal, no line is theirs), safe to compare."""
+"""Make text of other parties safe to display: on one line, without control characters or formulas."""
 
 import re
 import sys
@@ -6,16 +6,16 @@ import unicodedata
 from typing import Any
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Controls, formats (which turn the direction of writing), halves of characters, private and unknown ones, ends of lines."""
+"""Categories of controls, formats (which change the writing direction), surrogates, private and unassigned, line ends."""
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters, marks and signs of which nothing is drawn: fillers, joiners and selectors of variants."""
+"""Characters without a visible glyph: fillers, joiners and variation selectors."""
 
 _FORMULA = re.compile(r"(^|;)(?='*\s*[=+@\-＝＋＠－])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def printable(text: str, most: int = 500) -> str:
-    """The text on one line, what cannot be seen as \\x1b, at most so many characters."""
+    """Return text on one line of at most `most` characters, with invisible ones as \\x1b."""
     shown = "".join(_escaped(c) if unicodedata.category(c) in _UNSEEN or _BLANK.match(c) else c for c in text[:most])
     if max(len(shown), len(text)) > most:
         return shown[: most - 1] + "…"
@@ -23,10 +23,10 @@ def printable(text: str, most: int = 500) -> str:
 
 
 def cell(text: str) -> str:
-    """The text, `printable` and whole, for a cell of a CSV file that a spreadsheet may open.
+    """Return text, `printable` and whole, for a cell of a CSV file that a spreadsheet may open.
 
-    What a spreadsheet would compute (=, +, - or @ at its start, or after a ; at which some split cells) gets a ' before it;
-    a number such as -1 stays as it is.
+    Formulas (=, +, - or @ at the start, or after a ; at which some programs split cells) get a ' before them; numbers such as
+    -1 do not.
     """
     shown = printable(text, sys.maxsize)
     if _NUMBER.fullmatch(shown):
@@ -35,12 +35,12 @@ def cell(text: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be read or written, without the number that an operating system gives it."""
+    """Return the reason of an error in reading or writing, without the operating system's number."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def label(value: object) -> str:
-    """A label as text: 1.0, as which a table may hold whole numbers, is the owner called "1"."""
+    """Convert a label to text; 1.0, as tables with missing values store whole numbers, becomes "1"."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value)
@@ -52,7 +52,7 @@ def says_nothing(label: Any) -> bool:
         return True
     try:
         return bool(label == "" or label != label)
-    except TypeError:  # some libraries' "missing" cannot be compared
+    except TypeError:  # comparing with pandas.NA
         return True
 
 

@@ -5,8 +5,8 @@ A linear loss is a convex function φ of the prediction z = xᵀθ and the targe
     ‖∇ℓ‖₁ = |φ′(z, y)| · ‖x‖₁      and, with ‖x‖₁ ≤ B and ‖θ‖_∞ ≤ θ_max, |z| ≤ B·θ_max,
 
 which proves Ξ = B · sup |φ′| (A, Assumption 2; S, Assumption 3). The mean of ℓ over records is λ-smooth with
-λ = sup φ″ · B₂², B₂ ≥ ‖x‖₂; it is strongly convex only as far as the records are spread, which is not known in
-advance: the strong convexity that can be promised comes from the regulariser.
+λ = sup φ″ · B₂², B₂ ≥ ‖x‖₂. Its strong convexity depends on the spread of the records, which is not known in advance, so
+only that of the regulariser can be promised.
 
 | loss     | φ(z, y)                          | y        | sup φ″ |
 | -------- | -------------------------------- | -------- | ------ |
@@ -42,16 +42,16 @@ class Kind(Protocol):
     name: str
 
     def agreed(self, threshold: float) -> LinearLoss:
-        """The loss with what [model] says of it."""
+        """Make the loss with the agreed threshold, which only the Huber loss has."""
         ...
 
 
 ALL: tuple[Kind, ...] = (Squared, Logistic, Hinge, Huber)
-"""In the order in which messages list them."""
+"""All losses, in the order in which messages list them."""
 
 
 def known(name: str) -> Kind:
-    """The kind of loss that an agreement names. Raises AgreementError, listing the names that there are."""
+    """Return the kind of loss with this name. Raises AgreementError, listing the known names."""
     for kind in ALL:
         if kind.name == name:
             return kind
@@ -59,9 +59,9 @@ def known(name: str) -> Kind:
 
 
 def named(name: str, threshold: float = 1.0) -> LinearLoss:
-    """The loss that an agreement names; `threshold` is the Huber loss's. Raises AgreementError as `known` does."""
+    """Make the loss with this name; `threshold` is for the Huber loss. Raises AgreementError as `known` does."""
     return known(name).agreed(threshold)
 
 
 by_name = named
-"""The same, under the name that it had first."""
+"""The former name of `named`."""

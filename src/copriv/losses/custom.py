@@ -1,4 +1,4 @@
-"""A user's own loss, in Python: of the prediction, or of (θ, X, y)."""
+"""Losses that users define in Python: of the prediction, or of (θ, X, y)."""
 
 import math
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from copriv.errors import DataError
 from copriv.losses.of_prediction import OfPrediction
-from copriv.types import Array
+from copriv.types import Array, Features, PerRecord, Theta
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class CustomLinear(OfPrediction):
 class Custom:
     """A user's own loss of (θ, X, y): `value` gives one number a record, `gradient` one row a record.
 
-    Nothing is known of its gradient's size, so Ξ is enforced by clipping unless `bound` gives one that the user
-    has proved: a function of (feature_bound, target_bound, theta_max).
+    Its gradient has no known bound, so Ξ is enforced by clipping unless the user gives a proved one: `bound`, a function of
+    (feature_bound, target_bound, theta_max).
     """
 
     name: str
@@ -56,19 +56,15 @@ class Custom:
     smooth: bool = True
     bound: Callable[[float, float, float], float] | None = None
 
-    def values(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, " records"]:
+    def values(self, theta: Theta, features: Features, target: PerRecord) -> PerRecord:
         return self.value(theta, features, target)
 
-    def gradients(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, "records p"]:
+    def gradients(self, theta: Theta, features: Features, target: PerRecord) -> Features:
         return self.gradient(theta, features, target)
 
     def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
         return math.inf if self.bound is None else self.bound(feature_bound, target_bound, theta_max)
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
+    def check_target(self, target: PerRecord) -> None:
         if not np.isfinite(target).all():
             raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")

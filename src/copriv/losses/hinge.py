@@ -1,4 +1,4 @@
-"""The hinge: for two classes, with a kink; and the hinge with its kink rounded, which only "objective" minimises."""
+"""The hinge, for two classes, and the smoothed hinge, which the mechanism "objective" minimises in its place."""
 
 import math
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Hinge(OfMargin):
 
 @dataclass(frozen=True)
 class SmoothedHinge(OfMargin):
-    """The hinge with its kink rounded over |1 − yz| ≤ `width` (Chaudhuri, Monteleoni and Sarwate 2011, Corollary 21).
+    """The hinge, smoothed over |1 − yz| ≤ `width` (Chaudhuri, Monteleoni and Sarwate 2011, Corollary 21).
 
     With t = 1 + width − yz: 0 for t ≤ 0, t²/(4·width) for t ≤ 2·width, else 1 − yz. At most width/4 above the hinge.
 

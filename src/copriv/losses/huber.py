@@ -12,7 +12,7 @@ from copriv.validation import positive
 
 @dataclass(frozen=True)
 class Huber(OfPrediction):
-    """(z − y)² near the target and straight beyond `threshold` (in the target's unit); slope at most 2·threshold.
+    """(z − y)² up to a residual of `threshold` (in the target's unit), linear beyond; slope at most 2·threshold.
 
     >>> import numpy as np
     >>> from copriv.losses import Huber

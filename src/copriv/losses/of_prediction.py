@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import DataError
-from copriv.types import Array
+from copriv.types import Array, Features, PerRecord, Theta
 
 
 class OfPrediction:
@@ -16,7 +16,7 @@ class OfPrediction:
 
     @classmethod
     def agreed(cls, threshold: float) -> "OfPrediction":
-        """The loss with the agreed threshold, which most losses ignore."""
+        """Make the loss with the agreed threshold, which most losses ignore."""
         return cls()
 
     def value(self, prediction: Float[Array, "..."], target: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -28,20 +28,16 @@ class OfPrediction:
     def slope_bound(self, prediction_bound: float, target_bound: float) -> float:
         raise NotImplementedError
 
-    def values(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, " records"]:
+    def values(self, theta: Theta, features: Features, target: PerRecord) -> PerRecord:
         return self.value(features @ theta, target)
 
-    def gradients(
-        self, theta: Float[Array, " p"], features: Float[Array, "records p"], target: Float[Array, " records"]
-    ) -> Float[Array, "records p"]:
+    def gradients(self, theta: Theta, features: Features, target: PerRecord) -> Features:
         return self.slope(features @ theta, target)[:, None] * features
 
     def gradient_bound(self, feature_bound: float, target_bound: float, theta_max: float) -> float:
         return feature_bound * self.slope_bound(feature_bound * theta_max, target_bound)
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
+    def check_target(self, target: PerRecord) -> None:
         if not np.isfinite(target).all():
             raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")
 
@@ -49,7 +45,7 @@ class OfPrediction:
 class OfMargin(OfPrediction):
     """A classification loss: it depends on y·z, and y is −1 or 1."""
 
-    def check_target(self, target: Float[Array, " records"]) -> None:
+    def check_target(self, target: PerRecord) -> None:
         bad = ~((target == 1) | (target == -1))
         if bad.any():
             row = int(np.argmax(bad))

@@ -1,13 +1,13 @@
 """The fitness with its certified optimum θ*, and relative fitness ψ, which is relative to it.
 
-The reference optimum decides what every ψ means: it is solved by a method made for the loss, with a proof of how near it
-is. Convexity gives, at any θ in Θ with subgradient v,
+Every ψ is relative to the reference optimum, so it is solved by a method made for the loss, with a proved bound on the
+remaining gap. Convexity gives, at any θ in Θ with subgradient v,
 
     f(θ) − f(θ*) ≤ max_{u in Θ} vᵀ(θ − u)                  (a linear function's maximum over a box)
     f(θ) − f(θ*) ≤ ‖v‖² / (2L)                             (f L-strongly convex, θ inside Θ)
-    f(θ) − f(θ*) ≤ ν²·(what `smooth_solvers` proves)       (ν² = vᵀH⁻¹v, H = ∇²f known near θ)
+    f(θ) − f(θ*) ≤ ν²·(a constant that `smooth_solvers` proves)  (ν² = vᵀH⁻¹v, H = ∇²f known near θ)
 
-and the methods for kinked losses return a dual value. `Optimum.gap` is the smallest proof.
+and the methods for kinked losses return a dual value. `Optimum.gap` is the smallest of these bounds.
 
 | loss                               | method                                                     | in               |
 | ---------------------------------- | ---------------------------------------------------------- | ---------------- |
@@ -36,13 +36,13 @@ from copriv.validation import non_negative, positive
 
 
 class Fitness(Objective):
-    """f over `records` (weights and all), with its gradient and its certified minimum over Θ."""
+    """f over weighted `records`, with its gradient and its certified minimum over Θ."""
 
     def minimum(self, near: Float[Array, " p"] | None = None, accuracy: float = ACCURACY) -> Optimum:
-        """θ* to `accuracy` of f. `near` is where to look first: it saves time and changes nothing else.
+        """Minimise f to a relative `accuracy`. near: where to start, which saves time and changes nothing else.
 
-        Raises NotCertified, with the remedy, when no proof of that accuracy was reached, or where records that can be
-        separated have no finite θ*; DataError when the loss cannot take the targets.
+        Raises NotCertified, with the remedy, where no such accuracy could be proved, or where records that can be separated
+        have no finite θ*; DataError where the loss does not allow the targets.
         """
         self.loss.check_target(self.records.target)
         with one_thread(self.records.features.size):
@@ -55,43 +55,43 @@ class Fitness(Objective):
             elif isinstance(self.loss, Hinge):
                 best = self._hinge_minimum(near, accuracy)
             else:
-                from copriv.model.kinked_solvers import bundle_minimum  # its libraries are for losses with kinks
+                from copriv.model.kinked_solvers import bundle_minimum  # imports clarabel, which is slow
 
                 best = bundle_minimum(self)
         free, r = self.regularizer.strength == 0, self.records
         if free and isinstance(self.loss, Logistic) and (r.target * (r.features @ best.theta) > 0).all():
-            # Every record is on its own side of θ: longer and longer multiples of it fit better and better.
+            # θ classifies every record correctly, so multiples of θ fit better without end.
             raise NotCertified(
                 "optimum: the records' two classes can be separated, so that no finite model is best: set "
                 "model.regularization above 0 (1e-3, say)"
             )
         if best.accurate(accuracy):
             return best
-        left = f"the gap left is {best.gap:.2g} at fitness {best.value:.6g}, more than {accuracy:g} of it"
+        gap = f"the gap left is {best.gap:.2g} at fitness {best.value:.6g}, more than {accuracy:g} of it"
         if free and isinstance(self.loss, Logistic | Hinge | SmoothedHinge):
             raise NotCertified(
-                f"optimum: {left}. The classes can be separated, or nearly, so that no finite model is best: "
+                f"optimum: {gap}. The classes can be separated, or nearly, so that no finite model is best: "
                 "set model.regularization above 0 (1e-3, say), or leave out features that only one class has"
             )
-        raise NotCertified(f"optimum: {left}; regularise more, scale the features, or lower theta_max")
+        raise NotCertified(f"optimum: {gap}; regularise more, scale the features, or lower theta_max")
 
     def _hinge_minimum(self, near: Array | None, accuracy: float) -> Optimum:
-        """The quick way, else an interior point, tens of times slower and sure; accurate for ψ = f/f(θ*) − 1 too.
+        """Minimise a hinge problem by the fast method, or by an interior point, tens of times slower, where that fails.
 
-        ψ needs a gap relative to f(θ*), unless that is as good as 0.
+        For ψ = f/f(θ*) − 1 the gap must be small relative to f(θ*), unless that is nearly 0.
         """
         from copriv.model.kinked_solvers import linear_programme_minimum, programme_minimum, rounded_minimum
 
-        def to_scale(found: Optimum) -> bool:
+        def certified(found: Optimum) -> bool:
             return found.gap <= accuracy * found.value or found.value <= 1e-12
 
         if self.regularizer.strength > 0:
             best = rounded_minimum(self, near, accuracy)
         else:
             best = linear_programme_minimum(self)
-        if not to_scale(best):
+        if not certified(best):
             best = programme_minimum(self, 1.0)
-        if not to_scale(best):
+        if not certified(best):
             best = programme_minimum(self, best.value)
         return best
 
@@ -107,7 +107,7 @@ def relative_fitness(fitness: Float[Array, "*batch"], optimum: Optimum) -> Float
 
 
 def gradient_bound_over(loss: Loss, feature_bound: float, target_bound: float, feasible_set: FeasibleSet) -> float:
-    """Ξ proved from declared bounds: ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound, θ in Θ. Raises where there is none."""
+    """Prove Ξ from ‖x‖₁ ≤ feature_bound, |y| ≤ target_bound and θ in Θ. Raises InvalidInput where there is no bound."""
     positive("feature_bound", feature_bound)
     bound = loss.gradient_bound(feature_bound, non_negative("target bound", target_bound), feasible_set.theta_max)
     if not np.isfinite(bound):

@@ -1,7 +1,7 @@
-"""θ* of losses with kinks: of the hinge, and of any of which nothing but values and subgradients is known.
+"""Minimise losses with kinks: the hinge, and any loss of which only values and subgradients are known.
 
-A hinge is solved by Newton's method on a rounded one where it is regularised, by the dual linear programme where it is
-not, and by an interior point where neither is accurate; any other loss by a bundle method.
+A regularised hinge is minimised by Newton's method on a smoothed hinge, one without regulariser by the dual linear programme,
+and either by an interior point where these are not accurate; any other loss by a bundle method.
 """
 
 from typing import Any
@@ -21,33 +21,37 @@ from copriv.types import Array
 
 
 def linear_programme_minimum(f: Objective) -> Optimum:
-    """θ* without a regulariser, by the dual: max Σα with 0 ≤ α ≤ w/n and Σ α y x = 0, p equations; θ are its prices.
+    """Minimise a hinge without regulariser, by the dual: max Σα with 0 ≤ α ≤ w/n and Σ α y x = 0; θ are its multipliers.
 
-    Any such α proves f(θ) ≥ Σα − θ_max‖Σ α y x‖₁ for every θ in Θ, whatever the solver's own tolerance. Most α are 0 or
-    w/n, by which side of the kink a record is on: those far from it are set so as a slightly regularised hinge has them,
-    and the programme is solved for the rest; more and more of them are let go until the proof closes.
+    Any such α proves f(θ) ≥ Σα − θ_max‖Σ α y x‖₁ for every θ in Θ, whatever the solver's tolerance. Most α are 0 or w/n, by
+    the side of the kink that a record is on. Those of records far from it are fixed as in a slightly regularised hinge, and
+    the programme is solved for the others, whose number grows until the gap is small enough.
     """
     r, p = f.records, f.records.n_parameters
     signed = r.features * r.target[:, None]
     size = np.sqrt(f.share @ np.square(signed))
     unit = 1.0 / np.where(size > 0, size, 1.0)
-    # Near θ*, for a start: the optimum of a slightly regularised hinge, rounded over 0.05.
+    # An approximation of θ*: the optimum of a slightly regularised hinge, smoothed over 0.05.
     rounded, width = SmoothedHinge(0.05), 1.0 / np.maximum(size, 1e-100)
     slight = Objective(rounded, Regularizer(1e-6), FeasibleSet(), Records(r.features * width, r.target, r.weight))
     slack = 1.0 - signed @ (width * newton_minimum(slight, rounded)[1])
-    nearest, best, open_ = np.argsort(np.abs(slack)), Optimum(np.zeros(p), 1.0, np.inf), 8 * p
+    nearest, best, n_free = np.argsort(np.abs(slack)), Optimum(np.zeros(p), 1.0, np.inf), 8 * p
     while not best.gap <= ACCURACY * best.value:
         free = np.zeros(len(r), dtype=bool)
-        free[nearest[:open_]] = True
-        best = min(best, _priced(f, signed, unit, np.where(slack > 0, f.share, 0.0), free), key=lambda one: one.gap)
-        if open_ >= len(r):
+        free[nearest[:n_free]] = True
+        best = min(
+            best, _partial_programme(f, signed, unit, np.where(slack > 0, f.share, 0.0), free), key=lambda one: one.gap
+        )
+        if n_free >= len(r):
             break
-        open_ = min(3 * open_, len(r))
+        n_free = min(3 * n_free, len(r))
     return best
 
 
-def _priced(f: Objective, signed: Array, unit: Array, α: Array, free: Bool[np.ndarray, " records"]) -> Optimum:
-    """The programme over the free α, the others held."""
+def _partial_programme(
+    f: Objective, signed: Array, unit: Array, α: Array, free: Bool[np.ndarray, " records"]
+) -> Optimum:
+    """Solve the dual programme over the free α, with the others fixed."""
     share, theta_max = f.share, f.feasible_set.theta_max
     α, most = np.where(free, 0.0, α), share[free] / share.max()
     found = linprog(
@@ -62,26 +66,26 @@ def _priced(f: Objective, signed: Array, unit: Array, α: Array, free: Bool[np.n
         return Optimum(np.zeros(len(unit)), 1.0, np.inf)
     α[free] = np.clip(found.x, 0.0, most) * share.max()
     kink = np.flatnonzero(free)[(found.x > 1e-9 * most) & (found.x < (1 - 1e-9) * most)]
-    for _ in range(2):  # the programme's own tolerance, mended: records in the kink carry what is left of Σ α y x
+    for _ in range(2):  # corrects the solver's tolerance: α of records in the kink absorb the remainder of Σ α y x
         α[kink] -= np.linalg.lstsq((signed[kink] * unit).T, unit * (signed.T @ α), rcond=None)[0]
     α = np.clip(α, 0.0, share)
     pull = float(np.abs(signed.T @ α).sum())
     lower = float(α.sum())
     if np.isfinite(theta_max) or pull >= 1e-12:
         lower -= theta_max * pull
-    prices = np.asarray(found.eqlin.marginals) * unit
-    return _above(f, min(prices, -prices, key=lambda t: float(f.value(f.feasible_set.project(t)))), lower)
+    multipliers = np.asarray(found.eqlin.marginals) * unit
+    return _above(f, min(multipliers, -multipliers, key=lambda t: float(f.value(f.feasible_set.project(t)))), lower)
 
 
 def _above(f: Objective, theta: Array, lower: float) -> Optimum:
-    """The point of Θ nearest to θ, and how far f there is above a proved lower bound."""
+    """Project θ to Θ, and take as its gap the distance of f from a proved lower bound."""
     theta = f.feasible_set.project(theta)
     value = float(f.value(theta))
     return Optimum(theta, value, max(value - lower, 0.0))
 
 
 def _solved(P: Any, q: Array, A: Any, b: Array, tolerance: float) -> Any:
-    """min ½xᵀPx + qᵀx over Ax ≤ b, by Clarabel's interior point: its solution, with `x` and `obj_val_dual`."""
+    """Minimise ½xᵀPx + qᵀx over Ax ≤ b, by Clarabel's interior point; the result has `x` and `obj_val_dual`."""
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
@@ -91,9 +95,9 @@ def _solved(P: Any, q: Array, A: Any, b: Array, tolerance: float) -> Any:
 def programme_minimum(f: Objective, unit: float) -> Optimum:
     """min (c/2)θᵀθ + Σ w ξ/n with ξ ≥ 0, ξ ≥ 1 − y xᵀθ, θ in Θ: a quadratic programme, by Clarabel's interior point.
 
-    θ is measured in units of 1/std of its feature and the objective in `unit`: 1 = f(0), so that the solver's tolerances
-    mean the same for every data set; or near f(θ*), where records that can almost be separated leave little of f(0).
-    The gap is Clarabel's own primal − dual, at the θ returned.
+    θ is in units of 1/std of its feature and the objective in `unit`, so that the solver's tolerances mean the same for every
+    data set: 1 = f(0), or about f(θ*) where nearly separable records make that far smaller than f(0).
+    The gap is f at the θ returned minus Clarabel's dual value.
     """
     r, c, theta_max = f.records, f.regularizer.strength, f.feasible_set.theta_max
     n, p = len(r), r.n_parameters
@@ -117,14 +121,14 @@ def programme_minimum(f: Objective, unit: float) -> Optimum:
 
 
 def rounded_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimum:
-    """θ* of a regularised hinge problem by Newton's method, its kinks rounded over a width h that goes to 0.
+    """Minimise a regularised hinge problem by Newton's method, its kinks smoothed over a width h that goes to 0.
 
     max(s, 0), s = 1 − y xᵀθ, becomes αs − hα²/2 with α = min(max(s/h, 0), 1). Those α are feasible in the dual, so
 
         Σ w α/n − ‖Σ w α y x/n‖² / (2c)  ≤  f(θ*)
 
-    whatever θ they come from; at a minimum of the rounded f the gap is h/4 at most, for the few records in a kink only.
-    A step costs n·p, p² for each record in a kink, and n for each look along its line.
+    whatever θ they come from; at a minimum of the smoothed f the gap is at most h/4, from the few records in a kink.
+    A step costs n·p, p² for each record in a kink, and n for each evaluation along its line.
     """
     r, c, share = f.records, f.regularizer.strength, f.share
     signed = r.features * r.target[:, None]
@@ -138,7 +142,7 @@ def rounded_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimu
             lower = max(lower, float(share @ α - pull @ pull / (2.0 * c)))
             down = pull - c * theta
             if float(down @ down) <= 0.2 * c * accuracy * best.value:
-                break  # what is not stationary adds ‖down‖²/(2c) to the gap: a tenth of what it may be
+                break  # the gradient that is left adds ‖down‖²/(2c) to the gap, a tenth of the allowed one
             curvature = c * np.eye(len(theta)) + (signed[kink] * share[kink, None]).T @ signed[kink] / h
             step = np.linalg.solve(curvature, down)
             length = _line_minimum(c * float(theta @ step), c * float(step @ step), slack, -(signed @ step), share, h)
@@ -154,7 +158,7 @@ def rounded_minimum(f: Objective, near: Array | None, accuracy: float) -> Optimu
 
 
 def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share: Array, h: float) -> float:
-    """Step length at which the rounded f is least along a line: the zero of its increasing derivative."""
+    """Minimise the smoothed f along a line: the zero of its derivative, which increases."""
 
     def derivative(length: float) -> float:
         return slope + bend * length + float(share @ (np.clip((slack + length * change) / h, 0.0, 1.0) * change))
@@ -168,10 +172,10 @@ def _line_minimum(slope: float, bend: float, slack: Array, change: Array, share:
 
 
 def bundle_minimum(f: Objective, rounds: int = 400) -> Optimum:
-    """Proximal bundle method for a convex f with kinks of which only values and subgradients are known.
+    """Minimise a convex f with kinks, of which only values and subgradients are known, by the proximal bundle method.
 
-    Keeps the cutting planes f(θ_j) + v_jᵀ(θ − θ_j) and minimises their maximum over Θ, which is a lower bound on f(θ*):
-    the gap is proved. The regulariser stays exact in the model, so each round's programme is strongly convex if f is.
+    Keeps the cutting planes f(θ_j) + v_jᵀ(θ − θ_j) and minimises their maximum over Θ, a lower bound on f(θ*) that proves the
+    gap. The regulariser is exact in the model, so each round's programme is strongly convex if f is.
     """
     c, p = f.regularizer.strength, f.records.n_parameters
     if not np.isfinite(f.feasible_set.theta_max) and c == 0:
@@ -202,7 +206,7 @@ def bundle_minimum(f: Objective, rounds: int = 400) -> Optimum:
 def _model_minimum(
     f: Objective, planes: list[Array], offsets: list[float], centre: Array, weight: float
 ) -> tuple[Array, float]:
-    """min over Θ of (c/2)‖θ‖² + t + (weight/2)‖θ − centre‖² with t above every plane; θ and the dual value."""
+    """Minimise (c/2)‖θ‖² + t + (weight/2)‖θ − centre‖² over Θ, with t above every plane. Returns θ and the dual value."""
     V, p, theta_max = np.array(planes), len(centre), f.feasible_set.theta_max
     P = sp.diags(np.append(np.full(p, f.regularizer.strength + weight), 0.0), format="csc")
     A = [np.hstack([V, -np.ones((len(V), 1))])]

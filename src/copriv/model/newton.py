@@ -9,10 +9,10 @@ from jaxtyping import Float
 from copriv.types import Array
 
 FLAT = 1e-15
-"""A curvature below this share of the largest, in units of 1/std of each feature, is none."""
+"""Curvatures below this share of the largest count as 0, with features in units of their std: they are rounding errors."""
 
 Rowwise = Callable[[Array], Array]
-"""One number for each row, from the predictions of all rows."""
+"""Function of the predictions of all rows; one value a row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +29,15 @@ class Penalized:
     pull: Float[Array, " p"]
 
     def gradient(self, theta: Float[Array, " p"], z: Float[Array, " records"]) -> Float[Array, " p"]:
-        """∇f at θ, whose predictions are z."""
+        """∇f at θ. z: the predictions at θ."""
         return np.asarray((self.share * self.slope(z)) @ self.features + self.metric @ theta - self.pull)
 
     def hessian(self, bend: Float[Array, " records"]) -> Float[Array, "p p"]:
-        """∇²f where each φ_i has this second derivative."""
+        """∇²f. bend: φ″ of each row."""
         return np.asarray((self.features * (self.share * bend)[:, None]).T @ self.features + self.metric)
 
     def scaled(self) -> tuple["Penalized", Float[Array, " p"]]:
-        """The same f in units of 1/std of each feature, and these units: θ is unit times the scaled parameters."""
+        """Scale features to a std of 1. Returns the scaled f and the units: θ is unit times the scaled parameters."""
         size = np.sqrt(self.share @ np.square(self.features))
         unit = 1.0 / np.where(size > 0, size, 1.0)
         metric = self.metric * unit * unit[:, None]
@@ -53,11 +53,11 @@ def newton(
     reach: float = np.inf,
     steps: int = 200,
 ) -> tuple[Float[Array, " p"], Float[Array, "p p"]]:
-    """The minimum of f from θ on, and the Hessian of the last step.
+    """Minimise f from θ on. Returns θ and the Hessian of the last step.
 
-    Each step is followed to the minimum along it; with a finite `reach`, it is cut where a prediction would change by more.
-    done: whether the step just made, to θ with predictions z, is the last; its third argument is the step's vᵀH⁻¹v.
-    steep: an upper bound on φ″, used where the curvature at θ is next to none.
+    Each step goes to the minimum along its line; with a finite `reach`, no further than a change of a prediction by that.
+    done(θ, z, vᵀH⁻¹v): whether to stop after a step to θ with predictions z.
+    steep: an upper bound on φ″, used where the curvature at θ is nearly 0.
     """
     z, H = f.features @ theta, f.metric
     for k in range(steps):
@@ -80,14 +80,14 @@ def newton(
 
 
 def solved(H: Float[Array, "p p"], v: Float[Array, " p"]) -> Float[Array, " p"]:
-    """H⁺v."""
+    """H⁺v, with the pseudoinverse."""
     a, U = np.linalg.eigh(H)
     some = a > FLAT * max(float(a[-1]), 1e-300)
     return np.asarray(U[:, some] @ ((U[:, some].T @ v) / a[some]))
 
 
 def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach: float) -> float:
-    """How far along the step f is least: a zero of its derivative, which only grows; 0 where nothing is gained."""
+    """Minimise f along a step: a zero of its derivative, which increases; 0 where f does not decrease."""
     if np.isfinite(reach):
         return min(1.0, reach / max(float(np.abs(dz).max()), 1e-12))
     along = f.metric @ step
@@ -107,6 +107,6 @@ def _length(f: Penalized, theta: Array, z: Array, step: Array, dz: Array, reach:
         whole = derivative(far)
     if whole < 0:
         return far
-    from scipy.optimize import brentq  # here: whoever needs none of its solvers does not wait for it
+    from scipy.optimize import brentq  # slow to import, and seldom needed
 
     return float(brentq(derivative, 0.0, far, xtol=1e-30, rtol=1e-3, maxiter=300))

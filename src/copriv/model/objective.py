@@ -1,4 +1,4 @@
-"""The fitness f(θ) = g(θ) + (1/n) Σ w ℓ(θ; x, y) over the feasible set Θ, and what convexity proves of its minimum.
+"""The fitness f(θ) = g(θ) + (1/n) Σ w ℓ(θ; x, y) over the feasible set Θ, with bounds on its minimum from convexity.
 
 The regulariser g and Θ are public and need no records.
 """
@@ -66,7 +66,7 @@ class FeasibleSet:
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """f(θ) = θᵀHθ − 2cᵀθ + s + (σ/2)θᵀθ: the squared loss, whole, in p² + p + 1 numbers.
+    """f(θ) = θᵀHθ − 2cᵀθ + s + (σ/2)θᵀθ: the squared loss of all records in p² + p + 1 numbers.
 
     H = Σ w x xᵀ/n, c = Σ w x y/n, s = Σ w y²/n. Exact for any number of records after one pass over them.
     """
@@ -78,7 +78,7 @@ class Quadratic:
 
     @classmethod
     def of(cls, records: Records, regularizer: Regularizer) -> "Quadratic":
-        """One pass, in blocks that stay in cache."""
+        """Sum over the records in one pass, in blocks that fit in the cache."""
         p = records.n_parameters
         H, c, s = np.zeros((p, p)), np.zeros(p), 0.0
         for start in range(0, len(records), 8192):
@@ -107,7 +107,7 @@ class Quadratic:
         return np.asarray(theta @ self.hessian - 2.0 * self.c)
 
     def free_minimum(self) -> Float[Array, " p"]:
-        """argmin f over all of R^p; the least-norm one where records do not determine it."""
+        """argmin f over R^p, with the least norm where it is not unique."""
         from scipy.linalg import cho_factor, cho_solve
 
         try:
@@ -118,20 +118,20 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """θ* over Θ, f(θ*), and a proved bound on how far f(theta) is above the least value."""
+    """A minimiser over Θ, f there, and a proved bound on its distance from the minimum of f."""
 
     theta: Float[Array, " p"]
     value: float
     gap: float
 
     def accurate(self, accuracy: float) -> bool:
-        """Whether the gap is proved to be that small a part of f."""
+        """Whether the gap is at most `accuracy` times |f|, up to rounding."""
         return self.gap <= accuracy * abs(self.value) + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """f over `records` (weights and all), with its gradient: what solvers minimise over Θ."""
+    """f over weighted `records`, with its gradient, which solvers minimise over Θ."""
 
     loss: Loss
     regularizer: Regularizer
@@ -145,13 +145,13 @@ class Objective:
 
     @cached_property
     def quadratic(self) -> Quadratic | None:
-        """The whole of f in a few numbers, for the squared loss; None for the others."""
+        """f as a quadratic function, for the squared loss; None for others."""
         if not isinstance(self.loss, Squared):
             return None
         return Quadratic.of(self.records, self.regularizer)
 
     def value(self, theta: Float[Array, "*batch p"], block: int = 2048) -> Float[Array, "*batch"]:
-        """f at each θ; one pass over the records in blocks, for all θ at once."""
+        """f at each θ, in one pass over the records in blocks."""
         if self.quadratic is not None:
             return self.quadratic.value(theta)
         thetas = theta.reshape(-1, theta.shape[-1])
@@ -176,29 +176,29 @@ class Objective:
         return np.asarray(mean / r.total + self.regularizer.gradient(theta))
 
     def smoothness(self) -> float:
-        """λ: ∇f is λ-Lipschitz; `inf` where the loss has a kink or is not known."""
+        """λ, the Lipschitz constant of ∇f; `inf` where the loss has a kink or no known curvature."""
         if not is_linear(self.loss) or not np.isfinite(self.loss.curvature):
             return np.inf
         plain = Quadratic.of(self.records, Regularizer(0.0))
         return self.loss.curvature * float(np.linalg.eigvalsh(plain.H)[-1]) + self.regularizer.strength
 
     def strong_convexity(self) -> float:
-        """L: f is L-strongly convex. From the records for the squared loss, else from the regulariser alone."""
+        """L, the strong convexity of f: from the records for the squared loss, otherwise from the regulariser alone."""
         least = self.regularizer.strength
         if self.quadratic is None:
             return least
         return max(float(np.linalg.eigvalsh(self.quadratic.hessian)[0]), least)
 
     def certified(self, theta: Float[Array, " p"], gap: float = np.inf) -> Optimum:
-        """θ with the smallest of `gap` (proved for θ elsewhere) and what convexity and Θ prove."""
+        """Return θ with the smallest proved gap: `gap`, or a bound by convexity over Θ."""
         v, bound = self.gradient(theta), self.feasible_set.theta_max
         if np.isfinite(bound):
             gap = min(gap, float(v @ theta + bound * np.abs(v).sum()))
         L = self.strong_convexity()
         if L > 0:
-            # f(u) ≥ f(θ) + vᵀ(u−θ) + (L/2)‖u−θ‖²; its least value over the box, coordinate by coordinate.
+            # f(u) ≥ f(θ) + vᵀ(u−θ) + (L/2)‖u−θ‖², minimised over Θ by coordinate.
             step = self.feasible_set.project(theta - v / L) - theta
             gap = min(gap, float(-(v @ step + 0.5 * L * step @ step)))
         if not np.isfinite(gap) and not np.linalg.norm(v) > 1e-10 * np.sqrt(len(theta)):
-            gap = 0.0  # flat to rounding, and Θ unbounded: nothing better can be said
+            gap = 0.0  # the gradient is 0 up to rounding, and no bound holds over an unbounded Θ
         return Optimum(theta, float(self.value(theta)), max(gap, 0.0))

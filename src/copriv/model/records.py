@@ -1,9 +1,9 @@
-"""Records as numbers: what an owner holds, and the mean that every query is about.
+"""Records as numbers: an owner's features, targets and weights, over which queries take means.
 
-The privacy unit is counted once. With records as units each row weighs 1. With persons as units (`unit` in the
-agreement) a person's rows share a weight of 1, so the mean over persons of the mean over a person's records is one
-weighted sum, and a person whose records' gradients are each at most Ξ in L1 contributes at most Ξ in all.
-Rows that stand several times in a resampled table are kept once, with their number as weight: the same sums, cheaper.
+Each privacy unit has a weight of 1. With records as units each row weighs 1. With persons as units (`unit` in the agreement)
+a person's rows share a weight of 1, so the mean over persons of the mean over a person's records is one weighted sum, and a
+person whose records' gradients are each at most Ξ in L1 contributes at most Ξ in all.
+Rows that occur several times in a resampled table are kept once, with their number as weight: equal sums at a lower cost.
 """
 
 from collections.abc import Iterable
@@ -21,16 +21,16 @@ from copriv.types import Array, Whole
 from copriv.validation import finite_array
 
 BLOCK = 4096
-"""Rows in a block, whose predictions for one θ stay in the nearest cache."""
+"""Rows in a block: their predictions for one θ fit in the L1 cache."""
 
 
 @runtime_checkable
 class InBlocks(Protocol):
-    """Records of which no more than a block has to be in memory."""
+    """Records that are read a block at a time, for tables larger than memory."""
 
     @property
     def units(self) -> int:
-        """n: how many records, or persons, the rows stand for."""
+        """n: number of records, or persons, in the rows."""
         ...
 
     @property
@@ -39,16 +39,16 @@ class InBlocks(Protocol):
         ...
 
     def blocks(self) -> "Iterable[Records]":
-        """All rows in their order, BLOCK at a time. Raises DataError where they cannot be read, or are other ones."""
+        """Yield all rows in order, BLOCK at a time. Raises DataError where they cannot be read, or have changed."""
         ...
 
 
 def _sealed(array: Any) -> Any:
-    """The array, where its memory is read-only all the way down; else a copy that is."""
-    at: object = array
-    while isinstance(at, np.ndarray) and not isinstance(at, np.memmap) and not at.flags.writeable:
-        at = at.base
-    if at is None:
+    """Return the array where it and its bases are read-only, otherwise a read-only copy."""
+    base: object = array
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap) and not base.flags.writeable:
+        base = base.base
+    if base is None:
         return array
     copy = np.array(array, order="C")
     copy.flags.writeable = False
@@ -61,9 +61,9 @@ def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:
 
 
 def labels_of(what: str, given: object) -> list[Any]:
-    """The label of each row, from its own cell: of a list with one float or text numpy would make floats or texts of all.
+    """Return the label of each row, from its own cell: numpy would convert a whole list for one float or text in it.
 
-    what: of which argument messages speak. Raises DataError where one is missing, or a float that several integers round to.
+    what: the argument's name, for messages. Raises DataError where a label is missing, or a float of 2⁵³ or more.
     """
     cells = np.asarray(given)
     if not hasattr(given, "dtype"):
@@ -83,7 +83,7 @@ def labels_of(what: str, given: object) -> list[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Records(Shown):
-    """Rows x, targets y and how much each row weighs; `units` = Σ weights is the n of every formula.
+    """Rows x, targets y and weights; `units` = Σ weights is the n of every formula.
 
     Raises InvalidInput on NaN, infinity, lengths that differ, no rows, or a weight that is not positive.
 
@@ -98,10 +98,10 @@ class Records(Shown):
     target: Float[Array, " records"]
     weight: Float[Array, " records"]
     person: Integer[Whole, " records"] | None = None
-    """Number of the person, from 0, that each row belongs to, where persons are the units. It proves the weights."""
+    """Index of the person that each row belongs to, where persons are the units; the weights are checked against it."""
 
     def __post_init__(self) -> None:
-        # Clipping relies on norms that are worked out once: nobody may write to the rows afterwards.
+        # Clipping relies on norms that are computed once: nobody may write to the rows afterwards.
         for name in ("features", "target", "weight"):
             object.__setattr__(self, name, _sealed(getattr(self, name)))
         if self.person is not None:
@@ -133,7 +133,7 @@ class Records(Shown):
         ids = labels_of("unit", person)
         if len(ids) != len(whole.target):
             raise DataError(f"unit: {len(ids)} identifiers for {len(whole.target)} rows; need one for each row")
-        # Numbers first, then labels of each other type by themselves.
+        # Numbers are sorted first, then labels of each other type among themselves.
         ordered = sorted(set(ids), key=lambda one: (type(one).__name__ * (not isinstance(one, Real)), one))
         place = {one: k for k, one in enumerate(ordered)}
         index = np.array([place[one] for one in ids])
@@ -148,9 +148,9 @@ class Records(Shown):
         return cls(whole.features, whole.target, _shares(index), index)
 
     def weights_of_a_unit_are_1(self, persons: bool) -> bool:
-        """Whether each unit's weights add up to 1 by proof: each row weighs 1, or a person's rows share 1 equally.
+        """Whether each unit's weights add up to 1: each row weighs 1, or a person's rows share 1 equally.
 
-        Weights that only add up to n in all would let one row weigh 50: replaced, it would move the mean 50 times as far.
+        Weights that only add up to n in total could include a row of weight 50, which changes the mean 50 times as much.
         """
         if not persons:
             return self.plain
@@ -162,7 +162,7 @@ class Records(Shown):
 
     @classmethod
     def concatenate(cls, parts: "list[Records] | tuple[Records, ...]", scale: Array | None = None) -> "Records":
-        """All parts' rows together; `scale` multiplies the weights of each part."""
+        """Concatenate the rows of all parts; `scale` multiplies the weights of each part."""
         factors = np.ones(len(parts)) if scale is None else scale
         return cls(
             np.concatenate([part.features for part in parts]),
@@ -172,7 +172,7 @@ class Records(Shown):
 
     @property
     def units(self) -> int:
-        """n: how many records, or persons, these rows stand for."""
+        """n: number of records, or persons, in these rows."""
         return round(self.total)
 
     @property
@@ -189,7 +189,7 @@ class Records(Shown):
         return Records(self.features[rows], self.target[rows], self.weight[rows], whose)
 
     def blocks(self) -> "tuple[Records, ...]":
-        """All rows, BLOCK at a time, without a copy."""
+        """Return all rows, BLOCK at a time, as views."""
         return self._blocks
 
     @cached_property
@@ -201,14 +201,14 @@ class Records(Shown):
 
     @cached_property
     def lengths(self) -> Float[Array, " records"]:
-        """‖x‖₁ of each row. Worked out once: it is the dearest part of a clipped gradient."""
+        """‖x‖₁ of each row, computed once: it is the most expensive part of a clipped gradient."""
         lengths = np.asarray(np.abs(self.features).sum(axis=1))
         lengths.flags.writeable = False
         return lengths
 
     @cached_property
     def total(self) -> float:
-        """Σ weights, as a float adds them up."""
+        """Σ weights, not rounded to `units`."""
         return float(self.weight.sum())
 
     @cached_property
@@ -218,7 +218,7 @@ class Records(Shown):
 
     @cached_property
     def moments(self) -> tuple[Float[Array, "p p"], Float[Array, " p"]]:
-        """Weighted means of xxᵀ and of y·x, from which squared losses are minimised at once."""
+        """Weighted means of xxᵀ and of y·x, which determine the minimum of a squared loss."""
         weighted = self.features * (self.weight / self.total)[:, None]
         return np.asarray(weighted.T @ self.features), np.asarray(weighted.T @ self.target)
 
@@ -228,12 +228,12 @@ class Records(Shown):
         return {}
 
     def with_intercept(self) -> "Records":
-        """A last feature that is always 1."""
+        """Append a feature that is always 1."""
         ones = np.ones((len(self), 1))
         return Records(np.hstack([self.features, ones]), self.target, self.weight, self.person)
 
     def distinct(self) -> "Records":
-        """Equal rows merged, weights added: the same weighted sums from fewer rows."""
+        """Merge equal rows and add their weights: fewer rows with equal weighted sums."""
         rows = np.column_stack([self.features, self.target])
         unique, index = np.unique(rows, axis=0, return_inverse=True)
         weight: Array = np.bincount(index.reshape(-1), weights=self.weight).astype(np.float64)

@@ -1,6 +1,6 @@
-"""θ* of a smooth loss: one linear system for the squared loss; Newton for those whose second derivative is known.
+"""Minimise a smooth loss: by one linear system for the squared loss, by Newton's method where φ″ is known.
 
-Newton's method has a line search, and a proof from the same Hessian.
+Newton's method has a line search, and its Hessian proves a bound on the gap.
 
 Let ν² = vᵀH⁻¹v at θ, v = ∇f, H = ∇²f, and R_i² = x_iᵀH⁻¹x_i, so that |x_iᵀ(u − θ)| ≤ R_i‖u − θ‖_H.
 
@@ -14,7 +14,7 @@ there the right side is at least f(θ) − ν²/(4·0.2838) ≥ f(θ) − 0.9ν�
 
 *Huber, smoothed hinge.* Quadratic in pieces. With H that of the records alone that stay in their piece for
 ‖u − θ‖_H ≤ r = 2ν (R_i·2ν ≤ how far its kink is), f(u) ≥ f(θ) − νr + r²/2 = f(θ) there, so the minimum is nearer, and the
-gap at most ν²/2. Directions in which no record differs count for nothing: v and H are 0 there.
+gap at most ν²/2. Directions in which all records are 0 do not count: v and H are 0 there.
 """
 
 import numpy as np
@@ -29,10 +29,10 @@ Curved = Logistic | Huber | SmoothedHinge
 
 
 def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
-    """θ*, of the least norm where records do not determine it, and its gap: ½vᵀA⁺v, exactly, where θ is inside Θ.
+    """Minimise f, with the least norm where θ* is not unique. The gap is exactly ½vᵀA⁺v where θ is inside Θ.
 
-    A curvature below 1e-13 of the largest is 0 up to rounding. ∇f lies in the range of A, so that a gradient in flat
-    directions is rounding while it is below 1e-10 of c.
+    A curvature below 1e-13 of the largest is 0 up to rounding. ∇f is in the range of A, so a gradient below 1e-10 of c in flat
+    directions is a rounding error.
     """
     A, c, flat = quadratic.hessian, quadratic.c, 1e-13
     unit = 1.0 / np.sqrt(np.maximum(np.diag(A), 1e-300 + flat**2 * float(np.diag(A).max(initial=0.0))))
@@ -41,12 +41,12 @@ def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
     theta = np.zeros(len(c))
     if far.any():
         back = U[:, far] / a[far] @ U[:, far].T
-        for _ in range(3):  # a step more mends what rounding left
+        for _ in range(3):  # further steps correct rounding errors
             theta = theta - unit * (back @ (unit * quadratic.gradient(theta)))
     if not np.isfinite(theta).all() or not f.feasible_set.contains(theta):
         root, edge = np.sqrt(a[far]), f.feasible_set.theta_max / unit
         goal = U[:, far].T @ (unit * 2.0 * c) / root
-        from scipy.optimize import lsq_linear  # as in `newton`: most do without it
+        from scipy.optimize import lsq_linear  # slow to import, and seldom needed
 
         held = lsq_linear(root[:, None] * U[:, far].T, goal, (-edge, edge), method="bvls", tol=1e-15)
         return f.certified(f.feasible_set.project(unit * held.x))
@@ -56,12 +56,12 @@ def quadratic_minimum(f: Objective, quadratic: Quadratic) -> Optimum:
         gap = 0.5 * float(np.sum(v[far] ** 2 / a[far]))
     best = f.certified(theta, gap)
     if best.value <= 1e-13 * float(quadratic.value(np.zeros(len(c)))):
-        return Optimum(theta, 0.0, 0.0)  # records that are fitted exactly, up to rounding
+        return Optimum(theta, 0.0, 0.0)  # the fit is exact up to rounding
     return best
 
 
 def smooth_minimum(f: Objective, near: Array | None = None) -> Optimum:
-    """θ* by Newton's method where the loss has a known second derivative and Θ does not hold θ back; else L-BFGS-B."""
+    """Minimise by Newton's method where φ″ is known and θ* is inside Θ, otherwise by L-BFGS-B."""
     if not isinstance(f.loss, Curved):
         return quasi_newton_minimum(f, near)
     gap, theta = newton_minimum(f, f.loss, near)
@@ -71,7 +71,7 @@ def smooth_minimum(f: Objective, near: Array | None = None) -> Optimum:
 
 
 def newton_minimum(f: Objective, loss: Curved, near: Array | None = None) -> tuple[float, Array]:
-    """A proved gap, or infinity, and θ: descent over all of R^p, until it leaves Θ or rounding stops it."""
+    """Minimise f over R^p until θ leaves Θ or rounding stops the descent. Returns a proved gap, or infinity, and θ."""
     y, share, p = f.records.target, f.share, f.records.n_parameters
     scaled, unit = Penalized(
         f.records.features,
@@ -98,7 +98,7 @@ def newton_minimum(f: Objective, loss: Curved, near: Array | None = None) -> tup
 
 
 def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
-    """The gap at u that the module's docstring proves, or infinity."""
+    """Bound the gap at u, as the module's docstring proves; infinity where no bound holds."""
     x, z = f.features, f.features @ u
     v, curved = f.gradient(u, z), f.bend(z)
     room = np.full(len(y), np.inf)
@@ -112,23 +112,21 @@ def _gap(loss: Curved, f: Penalized, y: Array, u: Array) -> float:
         if not some.any():
             return np.inf
         root = U[:, some] / np.sqrt(a[some])
-        ν2, lost = float(np.square(root.T @ v).sum()), U[:, ~some].T @ v
-        if lost.size and np.abs(lost).max() > 1e-14:
+        ν2, flat = float(np.square(root.T @ v).sum()), U[:, ~some].T @ v
+        if flat.size and np.abs(flat).max() > 1e-14:
             return np.inf
         reach = np.sqrt(np.square(x @ root).sum(axis=1))
-        if isinstance(loss, Logistic) and np.sqrt(ν2) * float(reach.max()) > 0.5:
-            return np.inf
         if isinstance(loss, Logistic):
-            return 0.9 * ν2
-        gone = (curved > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
-        if not gone.any():
+            return 0.9 * ν2 if np.sqrt(ν2) * float(reach.max()) <= 0.5 else np.inf
+        leaves_piece = (curved > 0) & (reach * 2.0 * np.sqrt(ν2) > room)
+        if not leaves_piece.any():
             return 0.5 * ν2
-        curved = np.where(gone, 0.0, curved)
+        curved = np.where(leaves_piece, 0.0, curved)
     return np.inf
 
 
 def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
-    """L-BFGS-B in units of 1/std of each feature: for a loss of which only slopes are known, and where Θ holds θ back."""
+    """Minimise by L-BFGS-B in units of 1/std of each feature, where only slopes are known or Θ is active."""
     r, box = f.records, f.feasible_set
     scale = 1.0 / np.sqrt(f.share @ np.square(r.features) + f.regularizer.strength + np.finfo(float).tiny)
     f0 = max(abs(float(f.value(np.zeros(r.n_parameters)))), 1e-300)
@@ -153,7 +151,7 @@ def quasi_newton_minimum(f: Objective, near: Array | None = None) -> Optimum:
 
 
 def _polished(f: Objective, loss: LinearLoss, theta: Array) -> Array:
-    """Newton steps to rounding, in the coordinates that Θ does not hold."""
+    """Make Newton steps up to rounding, in the coordinates that are not at a bound of Θ."""
     r, box = f.records, f.feasible_set
     for _ in range(30):
         v, z = f.gradient(theta), r.features @ theta

@@ -1,7 +1,7 @@
-"""One thread for linear algebra whose products are too small for several.
+"""Limit linear algebra to one thread where its products are too small for several.
 
-Several wait for each other by spinning: θ* of 5,000 records of 60 features takes 20 times the processor's time with two
-threads that it takes with one, and longer by the clock.
+Threads wait for each other by spinning: θ* of 5,000 records with 60 features takes 20 times the processor time with two
+threads that it takes with one, and more time by the clock.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from typing import Any
 
 @contextmanager
 def one_thread(size: int = 0) -> Iterator[None]:
-    """Give BLAS one thread within a block, or a function that this decorates; leave a table of 2,000,000 numbers as it is.
+    """Give BLAS one thread within a block or a decorated function, unless the table has 2,000,000 numbers or more.
 
-    size: numbers in the table that is worked on.
+    size: numbers in the table.
     """
     if size >= 2_000_000:
         yield
@@ -25,7 +25,7 @@ def one_thread(size: int = 0) -> Iterator[None]:
 
 @cache
 def _controller() -> Any:
-    # Finding the loaded libraries takes as long as a small simulation; importing what finds them is for those who compute.
+    # Finding the loaded libraries takes as long as a small simulation, so it is done once, and imported when first needed.
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

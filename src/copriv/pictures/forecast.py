@@ -1,4 +1,4 @@
-"""Pictures of a forecast: what terms cost, at which ε joining pays, what it gives each owner, and what if owners differ."""
+"""Pictures of a forecast: the cost of terms, the ε from which joining pays, what each owner gains, and heterogeneity."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Bbox
 
 from copriv.display.forecast import ended
@@ -24,7 +24,7 @@ from copriv.types import Array
 
 @drawn
 def curves(outlook: Forecast) -> Figure:
-    """Expected ψ against k with the band of 90 % of runs, agreed terms beside recommended ones."""
+    """Plot expected ψ against k with the band of 90 % of runs, for the agreed and the recommended terms."""
     figure = style.sheet(10.2, 5.1)
     left = style.panel(figure, 1.07, 0.75, 3.25, 2.75)
     right = style.panel(figure, 4.8, 0.75, 3.25, 2.75, sharey=left)
@@ -61,11 +61,14 @@ def _curve(axes: Axes, one: Assessment, colour: str, name: str) -> None:
 
 @drawn
 def break_even(outlook: Forecast, points: int = 400) -> Figure:
-    """ψ of all owners together against an ε that they all have, with each alone, public rows only and pooled."""
+    """Plot ψ of all owners together against an ε that they all have, with ψ of each alone, of public rows, and pooled."""
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.08, 0.75, 5.6, 3.4)
     style.head(figure, "At which epsilon joining pays", _lead(outlook))
-    ε = _epsilons(outlook, points)
+    # From an ε at which noise hides everything to one at which it is negligible, agreed and break-even ε included.
+    inside = [owner.epsilon for owner in outlook.owners]
+    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
+    ε = np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
     ψ = np.maximum(_together_at(outlook, ε), FLOOR)
     axes.plot(ε, ψ, color=style.TOGETHER, linewidth=2.4, zorder=4)
     best = min(outlook.public_only, *(owner.alone for owner in outlook.owners))
@@ -91,21 +94,14 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     return figure
 
 
-def _epsilons(outlook: Forecast, points: int) -> Float[Array, " points"]:
-    """From where noise drowns everything to where it does not matter, with the agreed and break-even ε inside."""
-    inside = [owner.epsilon for owner in outlook.owners]
-    inside += [ε for owner in outlook.owners if (ε := owner.break_even_epsilon_for_all) is not None and 1e-3 < ε < 1e3]
-    return np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
-
-
 def _together_at(outlook: Forecast, epsilon: Float[Array, " points"]) -> Float[Array, " points"]:
-    """ψ of everybody, ε the same for all: ν = Σ κ_i²/(nε)²."""
+    """ψ of all owners together where all have the same ε, so that ν = Σ κ_i²/(nε)²."""
     owners = outlook.consortium
     return np.asarray(owners.curve.at(np.sum(owners.number * owners.overlap**2) / (owners.total * epsilon) ** 2))
 
 
 def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
-    """A ring where joining begins to pay, for each different ε at which it does."""
+    """Mark the break-even epsilons, to two digits, each with a ring and its owners."""
     low, high = axes.get_xlim()
     for_whom: dict[float, list[str]] = {}
     for owner in outlook.owners:
@@ -118,21 +114,22 @@ def _mark_break_even(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
         taken.append(never.get_window_extent())
     if len(for_whom) > 4:
         for_whom = {ε: names for ε, names in for_whom.items() if ε in (min(for_whom), max(for_whom))}
-    told = 0
+    marked = 0
     for at, names in sorted(for_whom.items()):
-        told += len(names)
-        every = at == max(for_whom) and told == len(outlook.owners) and outlook.n_owners > 1
+        marked += len(names)
+        whom = listed(names)
+        if at == max(for_whom) and marked == len(outlook.owners) and outlook.n_owners > 1:
+            whom = "everybody"
         level = max(float(_together_at(outlook, np.array([at]))[0]), FLOOR)
         axes.plot(
             [at, at], [axes.get_ylim()[0], level], color=style.INK, linewidth=0.9, linestyle=(0, (1, 2)), zorder=3
         )
         style.ring(axes, at, level)
-        words = f"pays for {'everybody' if every else listed(names)}:\nε ≥ {at:g}"
-        style.note(axes, words, (at, level), style.INK, taken)
+        style.note(axes, f"pays for {whom}:\nε ≥ {at:g}", (at, level), style.INK, taken)
 
 
 def _mark_agreed(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
-    """Where owners share one ε, the simulated cost of the recommended terms there."""
+    """Mark the simulated cost of the recommended terms, where all owners have the same ε."""
     ε, ψ = {owner.epsilon for owner in outlook.owners}, outlook.recommended.relative_fitness.end
     if len(ε) > 1 or not ψ["mean"] > FLOOR:
         return
@@ -144,7 +141,7 @@ def _mark_agreed(axes: Axes, outlook: Forecast, taken: list[Bbox]) -> None:
 
 @drawn
 def by_heterogeneity(outlook: Forecast) -> Figure:
-    """Median ψ and where 90 % of runs are, at each heterogeneity. Raises UsageError where owners cannot differ."""
+    """Plot median ψ and the range of 90 % of runs at each heterogeneity. Raises UsageError where owners are alike."""
     at = outlook.at_heterogeneity
     if not at:
         raise UsageError("plot: the owners of this forecast are alike, so that there is no picture of how they differ")
@@ -155,8 +152,8 @@ def by_heterogeneity(outlook: Forecast) -> Figure:
         low, middle, high = (max(ψ, FLOOR) for ψ in (one.low, one.median, one.high))
         axes.plot([i, i], [low, high], color=style.TOGETHER, alpha=0.25, linewidth=22, solid_capstyle="butt")
         axes.plot([i - 0.1, i + 0.1], [middle, middle], color=style.TOGETHER, linewidth=2.4)
-        said = f"{percent(one.median)}\n{percent(one.low)}\nto {percent(one.high)}"
-        axes.annotate(said, (i, middle), (26, 0), textcoords="offset points", va="center", fontsize=9.2)
+        words = f"{percent(one.median)}\n{percent(one.low)}\nto {percent(one.high)}"
+        axes.annotate(words, (i, middle), (26, 0), textcoords="offset points", va="center", fontsize=9.2)
     style.percent_axis(axes)
     when = ("alike", "as unlike as\nthey are taken to be", "twice as unlike")
     marks = [f"{name}\n(u = {percent(one.heterogeneity)})" for name, one in zip(when, at, strict=True)]
@@ -170,23 +167,23 @@ def by_heterogeneity(outlook: Forecast) -> Figure:
 
 @drawn
 def on_own_records(outlook: Forecast) -> Figure:
-    """For each of the first 20 owners what its own model, the common one and that one personalized cost on its own records.
+    """Plot ψ on its own records of each of the first 20 owners' own model, the common one, and that one personalized.
 
-    With the band of 90 % of runs each, and the verdict about these records.
+    With the band of 90 % of runs, and the verdict.
     """
     shown = outlook.owners[:20]
-    own = [one.own for one in shown]
+    models = (
+        ("its own model", "s", style.ALONE[0], "alone"),
+        ("the common model", "D", style.ALONE[3], "together"),
+        ("that one, personalized", "o", style.TOGETHER, "personalized"),
+    )
     costs = [
-        _Costs("its own model", "s", style.ALONE[0], [o.alone for o in own], [o.alone_band for o in own]),
-        _Costs("the common model", "D", style.ALONE[3], [o.together for o in own], [o.together_band for o in own]),
         _Costs(
-            "that one, personalized",
-            "o",
-            style.TOGETHER,
-            [o.personalized for o in own],
-            [o.personalized_band for o in own],
-        ),
-    ]
+            label, marker, colour, [getattr(one.own, model) for one in shown],
+            [getattr(one.own, f"{model}_band") for one in shown],
+        )
+        for label, marker, colour, model in models
+    ]  # fmt: skip
     title = "What joining gives each owner, on its own records"
     lead = f"forecast for {counted(outlook.n_owners, 'owner')}; further to the left is better"
     figure, axes = _by_owner(title, lead, [one.called for one in shown], costs, 0.62)
@@ -194,20 +191,16 @@ def on_own_records(outlook: Forecast) -> Figure:
     words = {"yes": "pays", "no": "does not pay", "open": "open"}
     for at, one in enumerate(reversed(shown)):
         axes.annotate(
-            words[one.on_own.answer],
-            (1.0, at),
-            (8, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
+            words[one.on_own.answer], (1.0, at), (8, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
             va="center",
-        )
+        )  # fmt: skip
     _sources(figure, outlook)
     return figure
 
 
 @drawn
 def owners_apart(outlook: OwnLearnersForecast) -> Figure:
-    """Owners that learn for themselves: a line for each of the first 20, how far from everybody's best model it would be."""
+    """Plot ψ of the first 20 owners that each learn their own model, over the best model of all records."""
     shown = outlook.learners[:20]
     costs = [
         _Costs("its own records alone", "s", style.ALONE[0], [one.alone for one in shown]),
@@ -224,7 +217,7 @@ def owners_apart(outlook: OwnLearnersForecast) -> Figure:
 
 
 class _Costs(NamedTuple):
-    """What a model costs each owner, ψ; `marker` tells it apart as well as its colour."""
+    """ψ of a kind of model for each owner, `at`, with its band, marker and colour."""
 
     label: str
     marker: str
@@ -236,12 +229,12 @@ class _Costs(NamedTuple):
 def _by_owner(
     title: str, lead: str, names: Sequence[str], costs: Sequence[_Costs], each: float, public: float | None = None
 ) -> tuple[Figure, Axes]:
-    """A line for each owner, `each` inches high, on one axis of ψ; where every model has a band they stand below each other."""
+    """Plot a line for each owner, `each` inches high, on an axis of ψ; models with bands are drawn below each other."""
     lines = each * len(names)
     figure = style.sheet(9.0, 2.25 + lines)
     axes = style.panel(figure, 1.8, 0.8, 6.1 if each > 0.5 else 6.9, lines)
     y, ends = np.arange(len(names))[::-1], [] if public is None else [max(public, FLOOR)]
-    apart = 0.25 if all(one.bands for one in costs) else 0.0
+    apart = 0.25 * all(one.bands for one in costs)
     for place, one in enumerate(costs):
         ψ, at = np.maximum(one.at, FLOOR), y + apart * (1 - place)
         axes.plot(ψ, at, one.marker, color=one.colour, markersize=6.5, label=one.label, zorder=3)
@@ -255,9 +248,7 @@ def _by_owner(
         axes.axvline(ends[0], color=style.FAINT, linewidth=1.2, linestyle="--", label="the public rows alone", zorder=1)
     axes.set_xscale("log")
     between = (1.0, 2.0, 5.0) if max(ends) < 100 * min(ends) else (1.0,)
-    axes.xaxis.set_major_locator(LogLocator(base=10.0, subs=between, numticks=7))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ψ, _: axis_percent(ψ)))
+    style.ticks(axes.xaxis, LogLocator(base=10.0, subs=between, numticks=7), axis_percent)
     axes.set_yticks(y, [style.cut(figure, name, 1.4, 10.5) for name in names], color=style.INK)
     for name in axes.get_yticklabels():
         name.set_parse_math(False)
@@ -279,5 +270,5 @@ def _public(outlook: Forecast) -> Label:
 
 
 def _sources(figure: Figure, outlook: Forecast) -> None:
-    """What it was made from, and the verdict, under it."""
+    """Write under the picture what it was made from, and the verdict."""
     style.foot(figure, (f"Public information only: {outlook.description}. {outlook.verdict}", style.FAINT))

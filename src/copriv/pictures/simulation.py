@@ -1,4 +1,4 @@
-"""Pictures of a simulation: ψ after each answer beside what each owner has alone, and the demonstration's one picture."""
+"""Pictures of a simulation: ψ after each answer with the owners' own models, and the picture of the demonstration."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,15 @@ NOTICE = "Simulated, from the records themselves: not private, not for release o
 
 @drawn
 def psi_against_k(simulation: Simulation) -> Figure:
-    """Median ψ and its 25-75 % band against k, and each owner's own model as a level line."""
+    """Plot median ψ and its 25-75 % band against k, and ψ of each owner's own model as a level line."""
     figure, ψ = style.sheet(9.0, 4.9), simulation.relative_fitness
     axes = style.panel(figure, 1.15, 0.75, 5.25, 3.3)
     low, median, high = (ψ.quantile(q) for q in (0.25, 0.5, 0.75))
     style.curve(axes, ψ.k, low, median, high, TOGETHER)
     who = "together, with privacy" if simulation.bound_enforced else "together, not private"
-    runs = f"median of {simulation.runs:,} runs, half of them in the band" if simulation.runs > 1 else "1 run"
+    runs = "1 run"
+    if simulation.runs > 1:
+        runs = f"median of {simulation.runs:,} runs, half of them in the band"
     labels = [Label(max(float(median[-1]), FLOOR), f"{who}: {percent(ψ.final['median'])}\n{runs}", TOGETHER)]
     labels += style.alone(
         axes, [(owner.name, owner.alone, 1) for owner in simulation.owners if owner.alone is not None]
@@ -45,10 +47,10 @@ def psi_against_k(simulation: Simulation) -> Figure:
 
 @drawn
 def alone_and_together(simulation: Simulation, outlook: Forecast, needed: Sequence[tuple[str, float | None]]) -> Figure:
-    """The demonstration: cost against a budget that all banks have.
+    """Plot ψ against a budget that all banks have, for the demonstration.
 
-    The curve is forecast from public loans; the dot and its bar are the simulated runs at the agreed budget, and the level
-    lines what each bank has alone. needed: for each bank the budget from which the curve is below its line.
+    The curve is forecast from public loans. The dot and its bar are the simulated runs at the agreed budget, and the level
+    lines the banks' own models. needed: (name, budget from which the curve is below the bank's line) of each bank.
     """
     ψ, ε, members = simulation.relative_fitness.final, simulation.owners[0].epsilon, outlook.consortium
     marks = [ε, *(at for _, at in needed if at is not None and at < 1e3)]

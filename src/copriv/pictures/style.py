@@ -1,8 +1,8 @@
-"""How do copriv's pictures look? One style, axes in percent, and words that are measured before they are placed.
+"""The common style of pictures: colours, axes in percent, and words that are measured before they are placed.
 
-Names are other people's and may be of any length: whatever is written beside, above or under a picture is broken into
-lines of measured width, cut where there is no room left, and moved apart from what it would meet. Nothing in a name is
-taken for mathematics. Matplotlib's object interface only: no global state, no screen.
+Names may be of any length. Words beside, above or under a picture are broken into lines of measured width, cut where there is
+no room, and moved where they would overlap. Nothing in a name is read as mathematics. Only matplotlib's object interface is
+used: no global state, no screen.
 """
 
 import io
@@ -14,23 +14,24 @@ from typing import Any, NamedTuple, ParamSpec
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, LogLocator, NullLocator
 from matplotlib.transforms import Bbox
 
 from copriv.formatting.numbers import axis_percent, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 
-# Okabe and Ito's colours, which most readers can tell apart; blue is kept for the model trained together.
+# Colours of Okabe and Ito, which colour-blind readers can distinguish; blue is for the model trained together.
 TOGETHER = "#0072B2"
 ALONE = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 INK, FAINT, PUBLIC, ALARM, GRID = "#222222", "#6b6b6b", "#7a7a7a", "#B00020", "#e4e4e4"
 FLOOR = 1e-9
-"""ψ below this is rounding: nothing is drawn under it."""
+"""Least ψ that is drawn; smaller values are rounding errors."""
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.88}
-"""Behind words that lines would cross."""
+"""Background of words that lines may cross."""
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -44,15 +45,15 @@ STYLE: dict[Any, Any] = {
     "text.color": INK,
 }
 _MARGIN = 0.28
-"""Inches that words keep from the sides of a picture."""
+"""Margin of words at the sides of a picture, in inches."""
 _SMALL, _BESIDE, _LEADING = 8.2, 9.6, 1.35
-"""Points of the words under a picture, and beside it; from line to line, in heights of a letter."""
+"""Font sizes under and beside a picture, in points, and the line spacing in font sizes."""
 
 P = ParamSpec("P")
 
 
 class Sheet(Figure):
-    """A figure that a notebook shows by itself."""
+    """A figure that notebooks display."""
 
     def _repr_png_(self) -> bytes:
         data = io.BytesIO()
@@ -61,7 +62,7 @@ class Sheet(Figure):
 
 
 def drawn(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draws in the common style, and with every tick made while it holds."""
+    """Decorate a function that draws: in the common style, with all ticks made within it."""
 
     @wraps(draw)
     def styled(*given: P.args, **named: P.kwargs) -> Figure:
@@ -74,21 +75,21 @@ def drawn(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def sheet(width: float, height: float) -> Figure:
-    """An empty picture, in inches."""
+    """Make an empty figure of this size in inches."""
     figure = Sheet(figsize=(width, height), dpi=160, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
 def panel(figure: Figure, left: float, bottom: float, width: float, height: float, **options: Any) -> Axes:
-    """Axes at a place in inches."""
+    """Add axes at a position in inches."""
     w, h = figure.get_size_inches()
     axes: Axes = figure.add_axes((left / w, bottom / h, width / w, height / h), **options)
     return axes
 
 
 def head(figure: Figure, title: str, lead: str = "", colour: str = FAINT, weight: str = "normal") -> None:
-    """What the picture is of, and what its numbers are."""
+    """Write the title and a line below it, in smaller letters where they do not fit."""
     width, height = figure.get_size_inches()
     for words, top, size, font, ink in ((title, 0.31, 15.0, "bold", INK), (lead, 0.6, 10.5, weight, colour)):
         fitting = size * min(1.0, (width - 2 * _MARGIN) / max(measured(figure, words, size, weight=font), 1e-9))
@@ -97,21 +98,21 @@ def head(figure: Figure, title: str, lead: str = "", colour: str = FAINT, weight
 
 
 def foot(figure: Figure, *paragraphs: tuple[str, str], family: str = "DejaVu Sans") -> None:
-    """Paragraphs (words, colour) under everything that is there: the picture grows by as much as they need."""
+    """Add paragraphs (words, colour) at the bottom; the figure grows by their height."""
     width = float(figure.get_figwidth())
-    made = [(broken(figure, words, width - 2 * _MARGIN, _SMALL, family=family), colour) for words, colour in paragraphs]
+    wrapped = [(broken(figure, words, width - 2 * _MARGIN, _SMALL, family=family), ink) for words, ink in paragraphs]
     line = _SMALL * _LEADING / 72
     at, before = 0.12, float(figure.get_figheight())
-    height = before + 0.16 + sum(line * len(lines) + 0.05 for lines, _ in made)
+    height = before + 0.16 + sum(line * len(lines) + 0.05 for lines, _ in wrapped)
     figure.set_size_inches(width, height)
-    shrunk = before / height  # everything else keeps its size and its distance from the top
+    shrunk = before / height  # in inches, the rest keeps its size and distance from the top
     for axes in figure.axes:
         box = axes.get_position()
         axes.set_position((box.x0, 1 - (1 - box.y0) * shrunk, box.width, box.height * shrunk))
     for text in figure.texts:
         x, y = text.get_position()
         text.set_position((x, 1 - (1 - y) * shrunk))
-    for lines, colour in reversed(made):
+    for lines, colour in reversed(wrapped):
         figure.text(
             _MARGIN / width, at / height, "\n".join(lines), color=colour, fontsize=_SMALL, va="bottom",
             linespacing=_LEADING * 0.86, family=family, parse_math=False,
@@ -120,24 +121,24 @@ def foot(figure: Figure, *paragraphs: tuple[str, str], family: str = "DejaVu San
 
 
 def png(figure: Figure, made_by: str) -> bytes:
-    """The figure, with the command that makes it again under it and inside it."""
+    """Save a figure as PNG, with the command that makes it written under it and in its metadata."""
     with mpl.rc_context(STYLE):
         foot(figure, (f"$ {made_by}", FAINT), family="DejaVu Sans Mono")
         data = io.BytesIO()
-        # Without the library's version in it, the same numbers give the same bytes.
+        # Without the version of matplotlib, equal numbers give equal bytes.
         figure.savefig(data, format="png", metadata={"Software": None, "Description": made_by})
     return data.getvalue()
 
 
 def measured(figure: Figure, words: str, size: float, **font: Any) -> float:
-    """Width in inches."""
+    """Measure the width of words, in inches."""
     renderer, font = figure.canvas.get_renderer(), {"family": "DejaVu Sans", **font}  # type: ignore[attr-defined]
     width, _, _ = renderer.get_text_width_height_descent(words, FontProperties(size=size, **font), ismath=False)
     return float(width) / float(figure.dpi)
 
 
 def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -> list[str]:
-    """Lines no wider than so many inches; a word that is longer is broken too."""
+    """Break words into lines of at most `width` inches; longer words are broken too."""
     lines = []
     for paragraph in words.split("\n"):
         line = ""
@@ -149,51 +150,51 @@ def broken(figure: Figure, words: str, width: float, size: float, **font: Any) -
             lines += [line] if line else []
             line = word
             while measured(figure, line, size, **font) > width:
-                most = _most(lambda n, line=line: measured(figure, line[:n], size, **font) <= width, len(line))  # type: ignore[misc]
-                lines.append(line[:most])
-                line = line[most:]
+                fitting = _largest(lambda n, line=line: measured(figure, line[:n], size, **font) <= width, len(line))  # type: ignore[misc]
+                lines.append(line[:fitting])
+                line = line[fitting:]
         lines.append(line)
     return lines
 
 
 def cut(figure: Figure, words: str, width: float, size: float, **font: Any) -> str:
-    """The words on one line, the end of them given up where it would be wider than so many inches."""
+    """Shorten words to one line of at most `width` inches."""
     words = printable(words, 900)
     if measured(figure, words, size, **font) <= width:
         return words
-    most = _most(lambda n: measured(figure, words[:n] + "…", size, **font) <= width, len(words))
-    return words[:most] + "…"
+    fitting = _largest(lambda n: measured(figure, words[:n] + "…", size, **font) <= width, len(words))
+    return words[:fitting] + "…"
 
 
-def _most(fits: Callable[[int], bool], longest: int) -> int:
-    """The largest number up to `longest` that fits; at least 1."""
-    return 1 + bisect_right(range(2, longest + 1), False, key=lambda n: not fits(n))
+def _largest(fits: Callable[[int], bool], limit: int) -> int:
+    """Find the largest number from 1 to `limit` that fits; 1 where none does."""
+    return 1 + bisect_right(range(2, limit + 1), False, key=lambda n: not fits(n))
 
 
 class Label(NamedTuple):
-    """What is written beside the axes at a height: a name, which may be cut, and what is said of it, which may not."""
+    """Words beside the axes at the height of a value: a name, which may be shortened, and a text, which may not."""
 
     level: float
-    said: str
+    text: str
     colour: str
     name: str = ""
 
 
 def sheet_of(axes: Axes) -> Figure:
-    """The figure that axes are on; no picture here has a figure within a figure."""
+    """Return the figure of axes; there are no subfigures here."""
     assert isinstance(axes.figure, Figure)
     return axes.figure
 
 
 def beside(axes: Axes, labels: Sequence[Label]) -> None:
-    """Labels to the right of the axes, at the height of what they name, moved apart where they would meet."""
+    """Write labels to the right of the axes, at the height of their values, moved where they would overlap."""
     figure = sheet_of(axes)
     box, (w, h) = axes.get_position(), figure.get_size_inches()
     left, low, high = box.x1 * w + 0.09, *np.log(axes.get_ylim())
     room, tall, line = w - left - 0.12, box.height * h, _BESIDE * _LEADING / 72
     labels = sorted(labels)
     for most in (5, 4, 3, 2, 1):
-        lines = [_label(figure, label, room, most) for label in labels]
+        lines = [_label_lines(figure, label, room, most) for label in labels]
         heights = [line * (len(each) + 0.35) for each in lines]
         if sum(heights) <= tall + 0.35:
             break
@@ -212,20 +213,20 @@ def beside(axes: Axes, labels: Sequence[Label]) -> None:
         )  # fmt: skip
 
 
-def _label(figure: Figure, label: Label, room: float, most: int) -> list[str]:
-    """At most so many lines, or as many as what is said of the name needs by itself."""
+def _label_lines(figure: Figure, label: Label, room: float, most: int) -> list[str]:
+    """Break a label into lines of `room` inches, its name shortened to have `most` lines where that is possible."""
     name = printable(label.name, 120)
-    whole = broken(figure, name + label.said, room, _BESIDE)
+    whole = broken(figure, name + label.text, room, _BESIDE)
     if len(whole) <= most or not name:
         return whole
-    kept = _most(lambda n: len(broken(figure, f"{name[:n]}…{label.said}", room, _BESIDE)) <= most, len(name))
-    return broken(figure, f"{name[:kept]}…{label.said}", room, _BESIDE)
+    kept = _largest(lambda n: len(broken(figure, f"{name[:n]}…{label.text}", room, _BESIDE)) <= most, len(name))
+    return broken(figure, f"{name[:kept]}…{label.text}", room, _BESIDE)
 
 
 def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: list[Bbox], width: float = 2.0) -> None:
-    """Words near a point of the axes, where they neither leave them nor meet what is in `avoid`, to which they are added.
+    """Write words near a point, inside the axes and without overlap with the boxes in `avoid`, to which theirs is added.
 
-    Left out where there is no such place: what is written must be read.
+    They are left out where there is no such position.
     """
     figure = sheet_of(axes)
     lines, scale = "\n".join(broken(figure, words, width, 9.2)), figure.dpi / 72
@@ -252,36 +253,42 @@ def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: li
 def above(
     axes: Axes, words: str, at: float, colour: str, size: float, weight: str = "normal", width: float = 3.45
 ) -> float:
-    """Words above the axes, in lines of so many inches, and where they end: in heights of the axes, as `at` is."""
+    """Write words above the axes, from height `at`, in lines of `width` inches. Returns their upper end."""
     lines = "\n".join(broken(sheet_of(axes), words, width, size, weight=weight))
-    said = axes.text(
+    written = axes.text(
         0.0, at, lines, transform=axes.transAxes, color=colour, fontsize=size, fontweight=weight, linespacing=1.15,
         va="bottom", parse_math=False,
     )  # fmt: skip
-    return float(axes.transAxes.inverted().transform(said.get_window_extent().corners())[:, 1].max())
+    return float(axes.transAxes.inverted().transform(written.get_window_extent().corners())[:, 1].max())
 
 
 def curve(axes: Axes, k: Any, low: Any, middle: Any, high: Any, colour: str) -> None:
-    """ψ against k as a line within its band."""
+    """Plot ψ against k as a line within its band, with k on a log axis and few ticks."""
     low, middle, high = (np.maximum(line, FLOOR) for line in (low, middle, high))
     axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
     marker = "o" if len(k) <= 30 else None
     axes.plot(k, middle, color=colour, linewidth=2.2, zorder=3, marker=marker, markersize=4.2)
-    k_axis(axes, k)
+    # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
+    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
+    shown = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
+    if len(shown) > 9:
+        shown = [t for t in shown if str(t)[0] in "01"]
+    axes.set_xlim(k[0], k[-1] * 1.04 or 1.0)
+    ticks(axes.xaxis, FixedLocator(_without_overlap(axes, shown)), "{:,.0f}".format)
 
 
 def level(axes: Axes, at: float, colour: str) -> None:
-    """A dashed line from side to side."""
+    """Draw a dashed level line."""
     axes.axhline(at, color=colour, linewidth=1.5, linestyle=(0, (5, 2)), zorder=2)
 
 
 def ring(axes: Axes, x: float, y: float) -> None:
-    """Where joining begins to pay."""
+    """Draw a ring, at the ε from which joining pays."""
     axes.plot([x], [y], marker="o", markersize=6, color="white", markeredgecolor=INK, zorder=7)
 
 
 def alone(axes: Axes, owners: Sequence[tuple[str, float, int]]) -> list[Label]:
-    """A line for each different level of owners (name, ψ alone, how many), or the range over many; their labels."""
+    """Draw a line for each different ψ of owners (name, ψ alone, number), or the range of many. Returns labels."""
     by_level: dict[float, list[str]] = {}
     for name, ψ, _ in owners:
         by_level.setdefault(float(f"{max(ψ, FLOOR):.2g}"), []).append(printable(name, 40))
@@ -291,28 +298,16 @@ def alone(axes: Axes, owners: Sequence[tuple[str, float, int]]) -> list[Label]:
         middle = float(np.median(np.repeat([ψ for _, ψ, _ in owners], [count for _, _, count in owners])))
         level(axes, middle, ALONE[0])
         return [Label(middle, f"alone: {percent_range(levels[0], levels[-1])},\nmedian owner dashed", ALONE[0])]
-    made = []
+    labels = []
     for at, colour in zip(levels, ALONE, strict=False):
         level(axes, at, colour)
         who = "each owner" if len(by_level[at]) == len(owners) > 1 else listed(by_level[at])
-        made.append(Label(at, f" alone: {percent(at)}", colour, who))
-    return made
+        labels.append(Label(at, f" alone: {percent(at)}", colour, who))
+    return labels
 
 
-def k_axis(axes: Axes, k: Any) -> None:
-    """Iterations on a log axis, few ticks."""
-    # k = 0 is the start of an asynchronous run: it needs a place on a log axis.
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.35) if k[0] == 0 else axes.set_xscale("log")
-    ticks = [t for t in (0, 1, 2, 5, *(d * 10**e for e in range(1, 9) for d in (1, 2, 5))) if k[0] <= t <= k[-1]]
-    sparse = [t for t in ticks if str(t)[0] in "01"] if len(ticks) > 9 else ticks
-    axes.set_xlim(k[0], k[-1] * 1.04 if k[-1] > 0 else 1.0)
-    axes.xaxis.set_major_locator(FixedLocator(_apart(axes, sparse)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:,.0f}"))
-
-
-def _apart(axes: Axes, ticks: Sequence[int]) -> list[int]:
-    """Of these ticks the last, and before it those whose numbers do not meet the next one's."""
+def _without_overlap(axes: Axes, ticks: Sequence[int]) -> list[int]:
+    """Select the last of these ticks, and from right to left those whose numbers do not overlap the next one."""
     figure = sheet_of(axes)
     kept: list[int] = []
     limit = np.inf
@@ -324,23 +319,26 @@ def _apart(axes: Axes, ticks: Sequence[int]) -> list[int]:
     return kept[::-1]
 
 
+def ticks(axis: Axis, at: Locator, text: Callable[[float], str]) -> None:
+    """Set the ticks of an axis and the text of each; there are no minor ticks."""
+    axis.set_major_locator(at)
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+
+
 def epsilon_axis(axes: Axes, label: str) -> None:
-    """Budgets on a log axis, as plain numbers."""
+    """Format the x axis for budgets: logarithmic, with plain numbers."""
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ticks(axes.xaxis, LogLocator(base=10.0, numticks=9), "{:g}".format)
     axes.set_xlabel(label, labelpad=7)
 
 
 def percent_axis(
     axes: Axes, seen: Any = None, room: float = 1.0, label: str = "ψ, relative fitness: above the best"
 ) -> None:
-    """ψ on a log axis, in percent, with a quiet grid; around what is seen, and `room` times as far, where that is given."""
+    """Format the y axis for ψ: logarithmic, in percent, with a grid; from min(seen)/room to max(seen)·room, where given."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10.0, numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_percent(value)))
+    ticks(axes.yaxis, LogLocator(base=10.0, numticks=9), axis_percent)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(length=3)

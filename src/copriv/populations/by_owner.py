@@ -47,12 +47,9 @@ MOST_OWNERS = 200
 
 def knows_owners(problem: Problem) -> bool:
     """Whether strata of the public rows are known for two owners or more, of at most `MOST_OWNERS`."""
-    if problem.strata is None or not 2 <= problem.terms.n_owners <= MOST_OWNERS:
+    if not 2 <= problem.terms.n_owners <= MOST_OWNERS or problem.terms.data.heterogeneity is not None:
         return False
-    if any(table.count is not None for table in problem.terms.owner_tables):
-        return False
-    known = [s for s in problem.stratum_of_owner if s is not None]
-    return len(set(known)) >= 2 and problem.terms.data.heterogeneity is None
+    return problem.strata_name_owners and not any(table.count is not None for table in problem.terms.owner_tables)
 
 
 @dataclass(frozen=True, eq=False)

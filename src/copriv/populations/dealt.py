@@ -39,7 +39,7 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
     problem = sample.problem
     if problem.terms.data.heterogeneity is not None:
         return Heterogeneity.stated(problem.terms.data.heterogeneity)
-    if problem.strata is None or len(np.unique(problem.strata)) < 2 or sample.optimum.value <= 0:
+    if problem.strata is None or not problem.strata_name_owners or sample.optimum.value <= 0:
         return unknown(sample.unexplained)
     laws = laws_of(sample)
     if laws is not None:

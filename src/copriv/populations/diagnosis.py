@@ -28,7 +28,7 @@ from copriv.mechanisms import GradientNoise
 from copriv.model.records import Records
 from copriv.populations.public_sample import PublicSample
 from copriv.privacy.clipping import clipped_mean_gradient
-from copriv.terms.heterogeneity import LEAST, Heterogeneity, from_answers, in_all_directions, unknown
+from copriv.terms.heterogeneity import LEAST, Heterogeneity, effective_directions, from_answers, unknown
 from copriv.types import Array
 
 SURE = 0.05
@@ -166,7 +166,7 @@ def diagnose(
     raw = 0.5 * float(away @ inverse @ away) / f
     made = 0.5 * (float(np.trace(inverse)) * float(np.sum(w**2 * left)) + float(w @ (off / weight)[given]) ** 2) / f
     chance = 0.5 * spread * (1.0 / public.units + 1.0 / float(agreement.records[given].sum())) / f
-    distance = _distance(raw, made, chance, in_all_directions(inverse), sample.wobble)
+    distance = _distance(raw, made, chance, effective_directions(inverse), sample.wobble)
     return HeterogeneityDiagnosis(found, assumed, distance, many, unknown(sample.unexplained).high, cut)
 
 

@@ -274,6 +274,11 @@ class Problem(Shown):
         return tuple(place.get(owner.stratum or owner.name) for owner in self.terms.owner)
 
     @property
+    def strata_name_owners(self) -> bool:
+        """Whether owners are of two or more strata of the public rows; other strata say nothing of how owners differ."""
+        return self.strata is not None and len({*self.stratum_of_owner} - {None}) >= 2
+
+    @property
     def proved_gradient_bound(self) -> float:
         """Bound on ‖∇ℓ‖₁ over Θ by those on features and target; infinite where there is none."""
         if self.feature_bound is None or not np.isfinite(self.target_bound):

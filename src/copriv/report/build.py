@@ -1,12 +1,11 @@
-"""From evidence to the document: every number of a report, and whether its parts agree with one another.
+"""Build the document of a report from its evidence, and check that its parts agree with one another.
 
-Of the owner's spending the ledger alone decides; an agreement says what was promised for it, a run's file who asked and
-what arrived, and the learner's model file what was expected of the run. Where two of them differ, that is a problem, and the
-report says so first.
+The owner's spending is read from the ledger alone, the guarantee from the agreement, who asked and what arrived from the run's
+file, and the forecast of the run from the learner's model file. Where two of them differ, the report lists a problem first.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import Any
 
 from copriv.agreement import Agreement
 from copriv.display.run import verdict_fields
-from copriv.errors import CoprivError, UsageError
+from copriv.errors import CoprivError, InvalidInput, UsageError
+from copriv.forecast.document import check_is_of
 from copriv.formatting.sanitize import printable
 from copriv.network.model import Model
 from copriv.privacy.ledger.lines import RunTotals, Totals, text_of
@@ -24,7 +24,7 @@ from copriv.version import __version__
 
 SCHEMA = "copriv.report/1"
 _MOST_PROBLEMS = 20
-"""Of one run's file; how many there are is said."""
+"""Most problems of one run's file that are listed; their number is given."""
 _ADDRESSES = ("http://", "https://", "file://", "./", "../", "/")
 
 
@@ -39,15 +39,17 @@ def document(
     docs: str = "",
     now: datetime | None = None,
     unfinished: bool = False,
+    forecast: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A report on an owner's ledger, as values that are JSON (schema `copriv.report/1`, docs/reference/command-line.md).
 
-    runs: files of runs that this ledger paid for. agreements: the owner's own copies, against which the runs are held.
+    runs: files of runs that this ledger paid for. agreements: the owner's own copies, with which the runs are compared.
     authority: the consortium's certificate, PEM, from the owner's keys. witness: the folder of those keys.
-    head: a head of the ledger that was written down elsewhere. docs: where copriv's documentation is, for links.
-    unfinished: take what a model's file says of a run that did not finish; else such a file is refused.
-    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not what it is given for; what is *wrong*
-    with a ledger or a run stands in the report, under "problems", and "ok" is false then.
+    head: a head of the ledger that was kept elsewhere. docs: address of copriv's documentation, for links.
+    unfinished: accept the model file of a run that did not finish, which is otherwise refused.
+    forecast: the JSON of the forecast of one of these agreements, whose verdict the report repeats.
+    Raises LedgerFailed, LedgerDamaged, StoreFailed or InvalidInput for a file that is not of the expected kind. What is *wrong*
+    with a ledger or a run is listed in the report under "problems", and "ok" is then false.
     """
     if docs and not docs.startswith(_ADDRESSES):
         raise UsageError(f"--docs: must be an address or a path that begins with {', '.join(_ADDRESSES)}, not {docs!r}")
@@ -102,19 +104,42 @@ def document(
         "meaning": meaning(totals.committed, totals.spent_delta),
         "meaning_of_several": _of_several(totals, entries),
         "runs": entries,
+        "joining": None if forecast is None else _joining(forecast, agreements, owner),
         "not_covered": not_covered(held, entries),
         "docs": docs,
     }
 
 
-def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:
-    """What (ε, δ) says without symbols, of somebody with so many units: kε, and δ(e^{kε} − 1)/(e^ε − 1).
+def _joining(forecast: Mapping[str, Any], agreements: Sequence[Agreement], owner: str) -> dict[str, Any]:
+    """Repeat the verdict of a forecast, and that for this owner. Raises InvalidInput where it is of none of the agreements."""
+    if not agreements:
+        raise UsageError("--forecast: give the agreement that it is of, by --agreement")
+    for place, agreement in enumerate(agreements, start=1):
+        try:
+            check_is_of(agreement, forecast)
+        except InvalidInput:
+            if place == len(agreements):
+                raise
+        else:
+            break
+    try:
+        mine = next((one for one in forecast["owners"] if one["name"] == owner), None)
+        verdict = mine and {key: mine[key] for key in ("verdict", "probability")}
+        return {"goal": forecast["goal"], "verdict": printable(forecast["verdict"], 3000), "owner": verdict}
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(
+            f"--forecast: not the JSON of a forecast ({error}); give what copriv forecast wrote"
+        ) from None
 
-    `factor`: by how much the odds between two things that they may be can change; None beyond floats. `guess`: of two such
-    things, equally likely before, how often who sees everything can be right, at most: (e^ε + δ)/(1 + e^ε), since a test's
-    advantage is at most (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015). `rare`: the most that whoever held a
-    thing for 1 in 100 can hold it for afterwards, where the guarantee does not fail. Several units are replaced one after
-    the other (Dwork and Roth 2014, Theorem 2.2 and its proof, for δ summed over the steps).
+
+def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, float | None]:
+    """Express (ε, δ) as odds and probabilities, for a person with k = `records` units: kε, and δ(e^{kε} − 1)/(e^ε − 1).
+
+    `factor`: most by which the odds between two hypotheses about the person can change; None beyond floats. `guess`: largest
+    probability to guess right between two equally likely hypotheses, (e^ε + δ)/(1 + e^ε), since a test's advantage is at most
+    (e^ε − 1 + 2δ)/(e^ε + 1) (Kairouz, Oh and Viswanath 2015). `rare`: largest posterior probability of a hypothesis with a
+    prior of 1 in 100, where the guarantee does not fail. `fails`: δ. Several units are replaced one after the other (Dwork and
+    Roth 2014, Theorem 2.2 and its proof, for δ summed over the steps).
     """
     ε, δ = float(records * epsilon), float(delta)
     if records > 1 and δ > 0:
@@ -130,17 +155,17 @@ def meaning(epsilon: Fraction, delta: Fraction, records: int = 1) -> dict[str, f
 
 
 def _of_several(totals: Totals | RunTotals, runs: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """What was spent means for somebody with several records; None where no run is known to protect single records.
+    """Apply `meaning` to a person with several records; None where no run is known to protect single records.
 
-    records: the most that these runs' agreements say one person may have; 2, as an example, where one does not say.
+    `records` in the result: the most of one person by these runs' agreements; 2, as an example, where one gives no number.
     """
     known = [run["agreement"] for run in runs if run["agreement"] is not None]
-    agreed = [terms["unit_records"] for terms in known if terms["unit"] == "record"]
-    if not agreed:
+    most = [terms["unit_records"] for terms in known if terms["unit"] == "record"]
+    if not most:
         return None
-    said = None not in agreed
-    k = max(agreed) if said else 2
-    return {"records": k, "agreed": said, **meaning(totals.committed, totals.spent_delta, k)}
+    agreed = None not in most
+    k = max(most) if agreed else 2
+    return {"records": k, "agreed": agreed, **meaning(totals.committed, totals.spent_delta, k)}
 
 
 def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), before: Fraction = Fraction(0)) -> Any:
@@ -153,7 +178,7 @@ def _budget(lifetime: Fraction, spent: Fraction, ahead: Fraction = Fraction(0), 
 def _run(
     held: LedgerRead, run: str, file: RunRead | None, own: dict[str, Agreement]
 ) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """One run of the ledger, with all that is known of it, and what does not fit."""
+    """Describe one run of the ledger by all evidence, and list its problems."""
     paid, totals, owner = held.runs.get(run, Paid()), held.totals.runs[run], held.totals.owner
     agreement = own.get(totals.fingerprint)
     wrong: list[str] = []
@@ -186,7 +211,12 @@ def _run(
         "beside": None,
     }
     if agreement is not None:
-        wrong += _not_as_agreed(agreement, owner, totals)
+        terms = agreement.terms_of(owner)
+        agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
+        if (totals.epsilon, totals.delta, totals.cap) != agreed:
+            wrong.append("its budget or number of answers in the ledger is not that of the agreement")
+        if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
+            wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
         entry["agreement"] = _promised(agreement, owner, totals.fingerprint in own)
         entry["meaning_of_several"] = _of_several(totals, [entry])
         entry["beside"] = _beside(agreement, owner, totals, file)
@@ -205,28 +235,17 @@ def _run(
     many = len(file.verdict.problems)
     said = "; ".join(str(problem) for problem in file.verdict.problems[:_MOST_PROBLEMS])
     wrong.append(f"its file is not what it says ({many} in all): {said}")
-    return entry, [_of_run("file", run, what) for what in wrong]  # nothing of it is held against the ledger
-
-
-def _not_as_agreed(agreement: Agreement, owner: str, totals: RunTotals) -> list[str]:
-    """Whether the ledger was charged as the agreement says, exactly."""
-    terms, wrong = agreement.terms_of(owner), []
-    agreed = (Fraction(terms.epsilon), Fraction(terms.delta), agreement.answers)
-    if (totals.epsilon, totals.delta, totals.cap) != agreed:
-        wrong.append("its budget or number of answers in the ledger is not that of the agreement")
-    if (totals.spent, totals.spent_delta) != agreement.mechanism.spent_after(agreement, terms, totals.charged):
-        wrong.append("what the ledger was charged is not what the agreement takes for so many answers")
-    return wrong
+    return entry, [_of_run("file", run, what) for what in wrong]  # so these problems say nothing against the ledger
 
 
 def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any]:
-    """What an agreement takes of this owner, and with which guarantee."""
-    terms = agreement.terms_of(owner)
-    mechanism = agreement.mechanism
+    """Describe what an agreement asks of this owner, and its guarantee."""
+    terms, data, mechanism = agreement.terms_of(owner), agreement.data, agreement.mechanism
+    shared_epsilon, shared_delta = agreement.shared_budget(terms)
     try:
         what, noise = mechanism.leaves(agreement, terms)
         scale: float | None = mechanism.scale(agreement, terms)
-    except CoprivError:  # terms that were still to be planned: nobody can have answered under them
+    except CoprivError:  # terms that are still "auto", under which nobody can have answered
         what, noise, scale = "", "", None
     return {
         "name": printable(agreement.agreement.name),
@@ -236,26 +255,26 @@ def _promised(agreement: Agreement, owner: str, own_copy: bool) -> dict[str, Any
         "guarantee": "approximate" if terms.delta > 0 else "pure",
         "unit": "person" if terms.unit else "record",
         "unit_records": terms.unit_records,
-        "unit_column": None if terms.unit is None else printable(terms.unit),
+        "unit_column": terms.unit and printable(terms.unit),
         "units": terms.records,
         "what": printable(what),
         "noise": printable(noise),
         "noise_scale": scale,
         "overlap": terms.overlap,
-        "shared_epsilon": agreement.shared_budget(terms)[0],
-        "shared_delta": agreement.shared_budget(terms)[1],
+        "shared_epsilon": shared_epsilon,
+        "shared_delta": shared_delta,
         "loss": agreement.model.loss,
         "rule": agreement.agreement.rule,
         "owners": [printable(name) for name in agreement.owner_names],
-        "features": None if agreement.data.features is None else [printable(name) for name in agreement.data.features],
-        "target": None if agreement.data.target is None else printable(agreement.data.target),
-        "dataset": None if agreement.data.dataset is None else printable(agreement.data.dataset),
+        "features": data.features and [printable(name) for name in data.features],
+        "target": data.target and printable(data.target),
+        "dataset": data.dataset and printable(data.dataset),
         "proof": f"proofs/{mechanism.name}.md",
     }
 
 
 def _checked(file: RunRead) -> dict[str, Any]:
-    """What `copriv verify` says of the run's file, and who asked."""
+    """Describe the run's file: the result of `copriv verify`, and who asked."""
     said = verdict_fields(file.verdict)
     keys = ("ok", "problems", "lines", "head", "outcome", "queries", "answers", "authority", "rounding")
     return {
@@ -270,36 +289,35 @@ def _checked(file: RunRead) -> dict[str, Any]:
 
 
 def _compared(held: LedgerRead, paid: Paid, file: RunRead) -> dict[str, int]:
-    """The owner's answers in the run's file, beside those in its ledger."""
-    there, here = file.answers, paid.answers
-    both = there.keys() & here.keys()
+    """Count where the owner's answers in the run's file agree with those in its ledger, and where not."""
+    both = file.answers.keys() & paid.answers.keys()
+    alike = sum(file.answers[q][0] == paid.answers[q] for q in both)
     return {
-        "alike": sum(there[q][0] == here[q] for q in both),
-        "different": sum(there[q][0] != here[q] for q in both),
-        "only_ledger": len(here.keys() - there.keys()),
-        "only_run": len(there.keys() - here.keys()),
+        "alike": alike,
+        "different": len(both) - alike,
+        "only_ledger": len(paid.answers) - len(both),
+        "only_run": len(file.answers) - len(both),
         "other_point": sum(paid.queries.get(q, point) != point for q, point in file.points.items()),
-        "other_head": sum(head not in held.heads for _, head in there.values()),
+        "other_head": sum(head not in held.heads for _, head in file.answers.values()),
     }
 
 
 def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead | None) -> list[dict[str, Any]]:
-    """What was agreed, expected and came of a run, each a number or None; `source` says whose word the last one is.
+    """Compare what was agreed, forecast and realised in a run, each a number or None; `source` is that of the realised one.
 
-    What was spent is the ledger's, how often everybody was asked the run's file's. Of ψ, and of what was expected, only the
-    learner's model file says anything: from public rows, on the learner's word, which it signed. Nothing is taken from a
-    model file in which anything is wrong.
+    Spending is from the ledger, the number of queries from the run's file. ψ and the forecast are in the learner's model file
+    only: from public rows, and signed by the learner, but not checked. Nothing is taken from a model file with problems.
     """
-    record = {} if file is None else file.verdict.record
+    record: Any = file and file.verdict.record
+    stepped = file and file.verdict.stepped
     terms = agreement.terms_of(owner)
     ε, δ = agreement.mechanism.spent_after(agreement, terms, agreement.answers)
 
     def forecast(*place: str) -> float | None:
         return _number(record, "forecast", *place)
 
-    stepped, estimate = (
-        None if file is None else file.verdict.stepped,
-        _number(record, "realised", "public", "estimate"),
+    estimate, *interval, rows_of_estimate = (
+        _number(record, "realised", "public", key) for key in ("estimate", "low", "high", "rows")
     )
     typical, *band = (forecast("relative_fitness", key) for key in ("median", "low", "high"))
     rows: tuple[tuple[Any, ...], ...] = (
@@ -309,26 +327,20 @@ def _beside(agreement: Agreement, owner: str, totals: RunTotals, file: RunRead |
         ("delta", float(δ), forecast("delta", owner), float(totals.spent_delta), "ledger"),
         ("error", None, typical, estimate, "learner"),
     )
-    said = [dict(zip(("what", "agreed", "forecast", "realised", "source"), row, strict=True)) for row in rows]
-    said[-1]["band"] = None if None in band else band
-    interval = [_number(record, "realised", "public", end) for end in ("low", "high")]
-    said[-1]["interval"] = None if None in interval else interval
-    said[-1]["rows"] = _number(record, "realised", "public", "rows")
-    return said
+    compared = [dict(zip(("what", "agreed", "forecast", "realised", "source"), row, strict=True)) for row in rows]
+    compared[-1]["band"] = None if None in band else band
+    compared[-1]["interval"] = None if None in interval else interval
+    compared[-1]["rows"] = rows_of_estimate
+    return compared
 
 
 def _number(record: Any, *place: str) -> float | None:
-    """The number at a place of a record that somebody else wrote; None where anything else stands there."""
+    """Read the number at a path of keys in a record that another party wrote; None where there is no finite number."""
     for key in place:
         record = record.get(key) if isinstance(record, dict) else None
-    if (
-        isinstance(record, bool)
-        or not isinstance(record, int | float)
-        or abs(record) > 1e300
-        or not math.isfinite(record)
-    ):
-        return None
-    return float(record)
+    if type(record) in (int, float) and -1e300 <= record <= 1e300:
+        return float(record)
+    return None
 
 
 def _problem(where: str, what: str) -> dict[str, str]:

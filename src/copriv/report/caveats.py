@@ -1,4 +1,4 @@
-"""What a report says in words: what no ledger, run or proof covers."""
+"""What a report does not cover: what this one could not check, and what no ledger, run or proof covers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -48,14 +48,14 @@ ALWAYS = (
 
 
 def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """What is not covered, with a title each: first what this very report could not check."""
+    """List what is not covered, each with a title: first what this report could not check."""
     read = [run for run in runs if run["file"] is not None]
     agreed = [run for run in runs if run["agreement"] is not None]
-    unasked = _names(run for run in runs if run["file"] is None)
-    unpromised = _names(run for run in runs if run["agreement"] is None)
+    without_file = _names(run for run in runs if run["file"] is None)
+    without_agreement = _names(run for run in runs if run["agreement"] is None)
     theirs = _names(run for run in agreed if not run["agreement"]["own_copy"])
     certified = _names(run for run in agreed if run["file"] is not None and not run["agreement"]["keys_named"])
-    unseen = (
+    unchecked = (
         (
             not held.against_witness and not held.against_head,
             "An older copy",
@@ -68,16 +68,16 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
             "The ledger agrees with its witness beside the keys. A copy of both, put back together, would agree too.",
         ),
         (
-            unasked,
+            without_file,
             "Who asked",
-            f"Of {unasked} the run's file was not given. The ledger does not say who asked, only what was paid and at which "
-            "points.",
+            f"Of {without_file} the run's file was not given. The ledger does not say who asked, only what was paid and at "
+            "which points.",
         ),
         (
-            unpromised,
+            without_agreement,
             "What was promised",
-            f"Of {unpromised} no agreement was given. The ledger says what was paid, not for one record or for one person, "
-            "and not with which noise.",
+            f"Of {without_agreement} no agreement was given. The ledger says what was paid, not for one record or for one "
+            "person, and not with which noise.",
         ),
         (
             theirs,
@@ -98,11 +98,13 @@ def not_covered(held: LedgerRead, runs: list[dict[str, Any]]) -> list[dict[str, 
             "What the learner wrote after the last signed answer rests on its word, and so does the error of the model.",
         ),
     )
-    said = (*((title, what) for holds, title, what in unseen if holds), *ALWAYS)
-    return [{"title": title, "what": what} for title, what in said]
+    listed = (*((title, what) for holds, title, what in unchecked if holds), *ALWAYS)
+    return [{"title": title, "what": what} for title, what in listed]
 
 
 def _names(runs: Iterable[dict[str, Any]]) -> str:
-    """ "run a" or "runs a, b"; empty where there are none."""
+    """List runs, as "run a" or "runs a, b"; "" where there are none."""
     names = [run["run"][:8] for run in runs]
-    return f"run{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
+    if not names:
+        return ""
+    return "run" + "s" * (len(names) > 1) + f" {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""What a report rests on, read and checked: a ledger with its lines, and runs' files with what `verify_run` says of them."""
+"""Read and check the evidence of a report: a ledger with its lines, and runs' files with the verdict of `verify_run`."""
 
 import sqlite3
 from contextlib import closing
@@ -17,21 +17,21 @@ from copriv.privacy.ledger.read import read_lines, verify
 
 @dataclass(frozen=True)
 class RunFile:
-    """A run's file, and the model that was made of it, where there is one."""
+    """A run's file, and the file of its model, where there is one."""
 
     path: Path
     model: Path | None = None
 
     @classmethod
     def at(cls, path: Path) -> "RunFile":
-        """With the model that lies beside it."""
-        beside = path.with_suffix(".json")
-        return cls(path, beside if beside.is_file() else None)
+        """The run's file at a path, with the model file of the same name beside it."""
+        model = path.with_suffix(".json")
+        return cls(path, model if model.is_file() else None)
 
 
 @dataclass
 class Paid:
-    """What the ledger's lines say of one run, beside its sums: when, and for which queries."""
+    """The ledger's lines of one run, apart from their sums: times, queries and answers."""
 
     began: str = ""
     first: str = ""
@@ -40,10 +40,10 @@ class Paid:
     queries: dict[str, str] = field(default_factory=dict)
     """SHA-256 of θ, by the query's identity."""
     answers: dict[str, bytes] = field(default_factory=dict)
-    """float64 numbers, by the query's identity."""
+    """Bytes of the answer's float64 numbers, by the query's identity."""
 
     def note(self, line: Line) -> None:
-        """Take in one line of the run."""
+        """Add one line of the run."""
         match line.kind:
             case "run":
                 self.began = line.time
@@ -56,7 +56,7 @@ class Paid:
 
 @dataclass(frozen=True)
 class LedgerRead:
-    """A ledger as far as its lines hold together. `problem` is empty where all of them do."""
+    """A ledger, up to the first line that does not follow from those before it; `problem` says which, or is empty."""
 
     name: str
     totals: Totals
@@ -70,9 +70,9 @@ class LedgerRead:
 
 
 def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRead:
-    """Check a ledger and read it. A damaged one is read up to the damage.
+    """Check and read a ledger, a damaged one up to the damage.
 
-    Raises LedgerFailed for a file that cannot be read, LedgerDamaged for one of which no line is a ledger's.
+    Raises LedgerFailed for a file that cannot be read, LedgerDamaged for one without a valid line.
     """
     problem = ""
     try:
@@ -91,41 +91,42 @@ def read_ledger(path: Path, head: str | None, witness: Path | None) -> LedgerRea
         if not times:
             raise
         problem = problem or str(error)
-    first, last = (times[0], times[-1]) if times else ("", "")
+    first, last = next(iter(times), ""), next(reversed(times), "")
     return LedgerRead(
         path.name, totals, runs, frozenset(heads), first, last, problem, witness is not None, head is not None
     )
 
 
 Certificate = dict[str, str]
-"""Whose it is (`name`), its `sha256`, and `from` when `until` when it is valid, UTC."""
+"""`name` of its owner, `sha256`, and validity, `from` and `until`, UTC."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunRead:
-    """A run's file, checked; what one owner gave in it, and who asked."""
+    """A run's file with the verdict on it, one owner's answers in it, and who asked."""
 
     name: str
     verdict: Verdict
     askers: tuple[Certificate, ...]
-    """With which queries were signed."""
+    """Certificates with which queries were signed."""
     own: Certificate | None
-    """The owner's own certificate, by which its answers were checked."""
+    """The owner's certificate, with which its answers were checked."""
     answers: dict[str, tuple[bytes, str]]
-    """Of the owner: its numbers, and the ledger's head that came with them, by the query's identity."""
+    """The owner's answers, by the query's identity: bytes of the numbers, and the ledger's head that came with them."""
     points: dict[str, str]
     """SHA-256 of θ, by the query's identity."""
 
 
 def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
-    """Check a run's file. Raises StoreFailed or InvalidInput for what is none."""
+    """Read and check a run's file. Raises StoreFailed or InvalidInput for another kind of file."""
     verdict = verify_run(file.path, None, authority, file.model)
     askers, own = dict[str, Certificate](), list[Certificate | None]()
     answers, points = dict[str, tuple[bytes, str]](), dict[str, str]()
     try:
         with closing(RunStore.read(file.path)) as store:
-            begun = next(iter(store.events("begun")), None)
-            trusted = authority or ("" if begun is None else str(begun.data.get("authority", ""))).encode()
+            trusted = authority or b""
+            if not trusted and (begun := next(iter(store.events("begun")), None)) is not None:
+                trusted = str(begun.data.get("authority", "")).encode()
             for event in store.events("begun", "continued"):
                 if (asker := _named(trusted, event.data.get("learner"))) is not None:
                     askers[asker["sha256"]] = asker
@@ -147,11 +148,12 @@ def read_run(file: RunFile, owner: str, authority: bytes | None) -> RunRead:
 
 
 def _named(authority: bytes, certificate: object) -> Certificate | None:
+    """Describe a certificate; None where it is not of this authority, which `verify_run` reports."""
     if not isinstance(certificate, str) or not certificate or not authority:
         return None
     try:
         party = Certified.by(authority, certificate)
     except (KeysRefused, InvalidInput, ValueError):
-        return None  # the run's own check says that it is not of this authority
+        return None
     first, last = (when.isoformat(timespec="seconds") for when in party.valid)
     return {"name": printable(party.name), "sha256": party.fingerprint, "from": first, "until": last}

@@ -1,7 +1,6 @@
-"""One HTML file of a report: words first, then numbers, then symbols. It needs no other file, no script and no network.
+"""Render a report as one HTML file: words first, then numbers, then symbols; without scripts, other files or network.
 
-Everything comes from the document (`build.document`); the template decides only how it is written. Jinja2 escapes every
-value, so that no name can become markup.
+All content is from the document (`build.document`). Jinja2 escapes every value, so that no name can become markup.
 """
 
 import math
@@ -29,7 +28,7 @@ _SOURCES = {
 
 
 def _sure(share: float) -> str:
-    """A share of cases rounded up, with two digits of what is missing to all of them: 0.9999546 → "99.9955 %"."""
+    """Format a probability rounded up, with two digits of its complement: 0.9999546 → "99.9955 %"."""
     missing = 100.0 * (1.0 - share)
     digits = 1 if missing < 1e-7 else max(1, 1 - math.floor(math.log10(missing)))
     up = math.ceil(round(100.0 * share * 10**digits, 3)) / 10**digits
@@ -37,7 +36,7 @@ def _sure(share: float) -> str:
 
 
 def page(document: dict[str, Any]) -> str:
-    """The report as one self-contained HTML document."""
+    """Render a report as one self-contained HTML document."""
     templates = Environment(
         loader=PackageLoader("copriv.report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

@@ -1,7 +1,7 @@
-"""What the learner's public rows say of a run: how good its model is, and what was to be expected, without private records.
+"""Estimate the error of a run's model, and forecast the run, from the learner's public rows.
 
-The learner knows what was answered and spent. With public rows of its own it also knows the fitness of its model on them,
-and can say what the same agreement was expected to come to.
+The learner knows what was answered and spent. With public rows of its own it can also compute the fitness of its model on
+them, and forecast what the same agreement costs.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.diagnosis import diagnose, interval
 from copriv.populations.public_sample import PublicSample
 from copriv.problem import Problem
-from copriv.terms.heterogeneity import in_all_directions
+from copriv.terms.heterogeneity import effective_directions
 from copriv.types import Array
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class PublicRows:
-    """An agreement seen from the learner's public rows; prepared once, for any number of models.
+    """An agreement and the learner's public rows, prepared once for any number of models.
 
-    public: the rows as records, or their features and targets. strata: whose each of them is, where somebody knows: what is
-    assumed of the owners is then what these rows say.
+    public: the rows as records, or their features and targets. strata: the stratum of each row, where it is known; owners are
+    then assumed to differ as the strata do.
     """
 
     def __init__(self, agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> None:
@@ -40,23 +40,21 @@ class PublicRows:
         self._of_best = self._sample.public_only(float(agreement.records.sum()))
 
     def estimate(self, theta: Float[Array, " p"]) -> float:
-        """ψ of a model as it may be on the owners' records: see `judged`."""
+        """Estimate ψ of a model on the owners' records; see `judged`."""
         f = np.array(float(self._problem.fitness.value(theta)))
         return float(relative_fitness(f, self._sample.optimum)) - self._of_best
 
     def judged(self, theta: Float[Array, " p"]) -> dict[str, Any]:
-        """f and ψ of a model on the public rows, and ψ as it may be on the owners' records.
+        """Compute f and ψ of a model on the public rows, and estimate ψ on the owners' records.
 
-        The best model of the owners' records is not the best one of the public rows: by κ(1/n₀ + 1/n) on average, with
-        n₀ public rows (`public_sample`). That is taken off. What remains errs by how far the two samples differ, and may
-        be below 0. How far it errs: with e = θ − θ*, and θ* off by c ~ N(0, C) between the samples, ψ there is
-        ½(e + c)ᵀA(e + c)/f: a distance in noise (`populations.diagnosis`), with A from one of the samples. "low" and "high"
-        hold it with 90 %.
+        On the public rows, ψ of the owners' best model is κ(1/n₀ + 1/n) on average, with n₀ public rows (`public_sample`). The
+        estimate subtracts that, and can be below 0. "low" and "high" are its 90 % confidence interval: with e = θ − θ*, and θ*
+        differing by c ~ N(0, C) between the two samples, ψ is ½(e + c)ᵀA(e + c)/f (`populations.diagnosis`).
         """
         sample, least, of_best = self._sample, self._sample.optimum.value, self._of_best
         f = float(self._problem.fitness.value(theta))
         ψ = float(relative_fitness(np.array(f), sample.optimum))
-        low, high = interval(ψ, of_best, in_all_directions(sample.hessian @ sample.spread), sample.wobble)
+        low, high = interval(ψ, of_best, effective_directions(sample.hessian @ sample.spread), sample.wobble)
         return {
             "rows": self.rows,
             "fitness": f,
@@ -69,7 +67,7 @@ class PublicRows:
         }
 
     def said_of(self, conductor: "Conductor") -> dict[str, Any]:
-        """What these rows say of a run: of its model, and by its answers of the owners, beside what was assumed of them."""
+        """Judge the model of a run, and diagnose the owners' heterogeneity by their answers."""
         asked = conductor.run.asked.values()
         answers = ((one.query.owner, one.query.theta, one.answer.gradient) for one in asked if one.answer is not None)
         assumed = heterogeneity_of(self._sample)
@@ -80,7 +78,7 @@ class PublicRows:
         }
 
     def forecast(self, runs: int, seed: int = 0) -> Assessment:
-        """What the agreement costs, in a forecast's worlds: owners as unlike as is stated, as strata say, or as is usual.
+        """Forecast the agreement, with the heterogeneity that is stated, shown by strata, or usual.
 
         Raises CoprivError where the agreement cannot be forecast.
         """
@@ -88,7 +86,7 @@ class PublicRows:
         return assess(self._problem, AS_AGREED, runs, seed, worlds)
 
     def expected(self, runs: int, seed: int = 0) -> dict[str, Any]:
-        """What the agreement was expected to come to, with every answer given. Raises as `forecast`."""
+        """Forecast the agreement with every answer given, as the fields of a model's record. Raises as `forecast`."""
         agreement, made = self.agreement, self.forecast(runs, seed)
         ψ, asked = made.relative_fitness, agreement.queries
         each = min(round(asked / len(Participants.of(agreement).members)), agreement.answers)

@@ -10,55 +10,55 @@ from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMe
 
 
 class DataTerms(TermsTable):
-    """[data]: where records come from and how they become numbers."""
+    """Keys of [data]."""
 
     dataset: str | None = None
     """A built-in data set, or "table": columns of one's own; None: the records are given as arrays."""
     path: str | None = None
     public: str | None = None
-    """A file of public rows; with a table of one's own nothing else is public."""
+    """A file of public rows. For a table of one's own, no other rows are public."""
     public_rows: Count | None = None
-    """How many rows are public, the last ones; None: all of `public`, or 2,000 of a built-in data set."""
+    """Number of last rows that are public; None: all of `public`, or 2,000 of a built-in data set."""
     components: Annotated[int, Field(ge=0)] = 10
     mean_square: UnitOfMeasure | None = None
     """Mean square of each feature of the public dictionary on the public rows; None: 1/10,000, as for the papers' loans."""
     feature_bound: NonNegative | Literal["auto"] = "auto"
-    """B: the L1 length of features beyond which a record counts for less in mechanisms that need a bound; 0: none. "auto":
-    from the tail of the public rows. Gradients need no B, and the fitness is always of the records as they are."""
+    """B: bound on ‖x‖₁. In mechanisms that need it, a record beyond it counts for less; clipped gradients do not need it, and
+    the fitness ignores it. "auto": from the tail of the public rows; 0: none."""
     scaling: Literal["declared", "none"] | None = None
-    """How columns become numbers before the dictionary: as they are declared, or as in the papers."""
+    """Encoding of columns before the dictionary: over their declared sizes, or in their own units, as in the papers."""
     dictionary: str | None = None
-    """A public dictionary file that the coordinator made, instead of fitting one on the public rows here."""
+    """File of a public dictionary that the coordinator made; None: one is fitted on the public rows."""
     fourier_features: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """D: so many random waves of the components (or columns) are the features: curves for a linear model. None: no waves."""
+    """D: number of random waves of the components (or columns) that are the features; None: no waves."""
     fourier_width: UnitOfMeasure | None = None
     """Width of the waves' Gaussian kernel; None: the median distance between two public rows."""
     heterogeneity: Unlike | tuple[Unlike, Unlike] | None = None
-    """How unlike the owners are, a number or a range (`copriv.terms.heterogeneity`): the ψ, on everybody's records,
-    of a perfect model of one owner's own population. 0: alike; not given: not known, which is not the same."""
+    """Heterogeneity u of the owners, a number or a range (`copriv.terms.heterogeneity`): ψ, on all records, of a perfect model
+    of one owner's own population. 0: owners are alike; None: not known, which does not mean 0."""
     strata: str | None = None
-    """The column of the public table that says whose each row is: the name of an owner, or of a stratum (`owner.stratum`).
-    Public rows need it, owners' tables do not."""
+    """Column of the public table with the stratum of each row: the name of an owner, or an `owner.stratum`. Owners' tables do
+    not need it."""
     mix: dict[str, dict[str, NonNegative]] | None = None
-    """Column of the public table → level → share of all owners' records, as they state it. A forecast holds the public rows
-    against it; the column need not be a feature."""
+    """Column of the public table → level → share of all owners' records, as the owners state it. A forecast compares the public
+    rows with it. The column need not be a feature."""
     features: tuple[str, ...] | None = None
     target: str | None = None
     bounds: dict[str, tuple[Number, Number]] | None = None
     categories: dict[str, tuple[str, ...]] | None = None
     ordered: tuple[str, ...] | None = None
-    """Categories whose levels stand in order: one feature each; the others have one a level."""
+    """Categories whose levels are in order: one feature each; other categories have one feature a level."""
     booleans: tuple[str, ...] | None = None
     dates: dict[str, tuple[str, str]] | None = None
     missing: dict[str, float | str] | None = None
-    """What a missing value of a column counts as: a number within its bounds, or one of its levels."""
+    """Value that a missing one counts as, by column: a number within the bounds, or a level."""
     scales: dict[str, Literal["size", "centred", "log"]] | None = None
     clamp: tuple[str, ...] | None = None
-    """Columns in which a value out of bounds counts as the nearest bound; in the others it is refused."""
+    """Columns in which a value out of bounds counts as the nearest bound; in others it is refused."""
 
     @property
     def named(self) -> str:
-        """The data set that records are to be read from. Raises AgreementError where the agreement names none."""
+        """Name of the data set. Raises AgreementError where the agreement names none."""
         if self.dataset is None:
             raise AgreementError(
                 'data: the agreement names no data; add [data] with dataset = "lending-embedded" or another one, declare '
@@ -68,13 +68,14 @@ class DataTerms(TermsTable):
 
     @property
     def mapped(self) -> bool:
-        """Whether columns go through a public dictionary before they are features."""
+        """Whether features are made of the columns by a public dictionary."""
         return self.components > 0 or self.fourier_features is not None
 
     @property
     def public_count(self) -> int:
-        """How many rows are public, as far as the agreement says."""
-        from copriv.data.public import PUBLIC_ROWS  # it brings all that reads tables
+        """Number of public rows by the agreement."""
+        # This imports pyarrow, which is slow.
+        from copriv.data.public import PUBLIC_ROWS
 
         return self.public_rows or PUBLIC_ROWS
 
@@ -83,7 +84,7 @@ class DataTerms(TermsTable):
     def _declared_columns_are_a_table(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        # What categories mean has changed since 0.1.0: `ordered` stands in the fingerprint of all that have any.
+        # The encoding of categories has changed since 0.1.0: `ordered` makes the fingerprint of such agreements differ.
         if value.get("categories") is not None:
             value = {"ordered": (), **value}
         if "features" in value:
@@ -107,7 +108,7 @@ class DataTerms(TermsTable):
     @classmethod
     def _whole(cls, value: Any) -> Any:
         for column, shares in (value or {}).items():
-            if not 0.98 <= sum(shares.values()) <= 1.02:  # of shares that are rounded to percent
+            if not 0.98 <= sum(shares.values()) <= 1.02:  # shares may be rounded to percent
                 raise ValueError(
                     f"{column}: shares add up to 1, not to {sum(shares.values()):g}; give one for each level"
                 )

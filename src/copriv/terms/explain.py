@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into plain words: every fault of an agreement at once, with the owner's name and a remedy."""
+"""Rewrite pydantic's errors in plain words: all faults of an agreement at once, with the owner's name and a remedy."""
 
 import difflib
 import re
@@ -15,7 +15,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "agreement": Terms, "model": ModelTerms, "data": DataTerms, "owner": OwnerTerms,
 }  # fmt: skip
 _CHECK = re.compile(r"\[|^(float|int|str|bool)$|^(constrained|literal|function)")
-"""What pydantic calls a check, in the path of an error."""
+"""Names of checks, which pydantic adds to the path of an error."""
 _WHOLE = "give a whole number, 1 or more"
 _REMEDIES = {
     "agreement.rule": 'name a rule, or "auto" to have one planned',
@@ -52,35 +52,41 @@ _REMEDIES = {
 def problems_of(
     errors: Sequence[Mapping[str, Any]], document: Any, tables: Mapping[str, type[BaseModel]] = _TABLES
 ) -> list[str]:
-    """All that the checks of values found, each under its path.
+    """Describe the faults of the values in a document, one for each path.
 
-    errors: as pydantic lists them. document: the mapping that was checked. tables: those that it may have.
+    errors: pydantic's list. document: the mapping that was checked. tables: the tables that it may have.
     """
     by_place: dict[tuple[str | int, ...], list[Mapping[str, Any]]] = {}
     for error in errors:
         given, loc = error["input"], error["loc"]
-        listed = error["type"] == "too_short" and isinstance(given, list | tuple)
-        if listed and len(given) >= error["ctx"]["min_length"]:
-            continue  # the list is too short only because what stands in it is at fault, which is told
-        # The path as it stands in the file: without the names of the checks that pydantic puts into it.
+        if (
+            error["type"] == "too_short"
+            and isinstance(given, list | tuple)
+            and len(given) >= error["ctx"]["min_length"]
+        ):
+            continue  # the list is too short only without its faulty items, which have errors of their own
+        # The path as it is in the file, without the names of checks.
         place = (*loc[:2], *(part for part in loc[2:] if not _CHECK.search(str(part))))
         by_place.setdefault(place, []).append(error)
     return [_problem(place, found, document, tables) for place, found in by_place.items()]
 
 
 def unknown_names(document: Any, lookups: Mapping[tuple[str, str], Callable[[str], Any]]) -> list[str]:
-    """Names that stand on no list, where other faults keep the agreement from being looked at as a whole."""
-    found = []
+    """Describe unknown names of rules, mechanisms and losses, where other faults prevent the check of the whole agreement.
+
+    lookups: (table, key) → function that raises AgreementError for an unknown name.
+    """
+    problems = []
     for (table, key), lookup in lookups.items():
-        named = document.get(table) if isinstance(document, Mapping) else None
-        name = named.get(key) if isinstance(named, Mapping) else None
-        if isinstance(name, str) and name != "auto":
-            try:
+        try:
+            name = document[table][key]
+            if isinstance(name, str) and name != "auto":
                 lookup(name)
-            except AgreementError as error:
-                said = str(error)
-                found.append(said if said.startswith(f"{table}.") else f"{table}.{key}: {said}")
-    return found
+        except AgreementError as error:
+            problems.append(f"{table}.{key}: {str(error).removeprefix(f'{table}.{key}: ')}")
+        except (KeyError, TypeError):
+            continue  # there is no such key, which has a problem of its own
+    return problems
 
 
 def _problem(
@@ -89,33 +95,38 @@ def _problem(
     document: Any,
     tables: Mapping[str, type[BaseModel]],
 ) -> str:
-    """ "owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is …"."""
+    """Describe the faults at one path, such as: owner.0.epsilon of "bank-1": must be greater than 0, not -1.0; it is …"""
     first = errors[0]
     if not place:
         return str(first["msg"]).removeprefix("Value error, ")
-    path, owner = ".".join(printable(str(part), 60) for part in place), _owner(place, document)
-    whose = f"{path} of {owner}" if owner else path
+    path = ".".join(printable(str(part), 60) for part in place)
+    if owner := _owner(place, document):
+        path += f" of {owner}"
+    table, key = _key(place)
     if first["type"] == "missing" and len(place) > 2 and isinstance(place[-1], int):
-        return f"{whose.rpartition('.')[0]}: has too few values{_remedy(place)}"
+        return f"{path.rpartition('.')[0]}: has too few values{_remedy(table, key)}"
     if first["type"] == "missing":
-        return f"{whose}: missing; every agreement must give it{_remedy(place)}"
+        return f"{path}: missing; every agreement must give it{_remedy(table, key)}"
     if first["type"] == "extra_forbidden":
-        table, key = _key(place)
-        known = list(tables[table].model_fields) if key and table in tables else list(tables)
-        near = difflib.get_close_matches(key or table, known, n=1)
-        spelling = f"did you mean {near[0]}?" if near else f"check its spelling; known are {', '.join(known)}"
-        return f"{whose}: not a key of the {next(iter(tables))}; {spelling}"
+        known = list(tables)
+        if key and table in tables:
+            known = list(tables[table].model_fields)
+        advice = f"check its spelling; known are {', '.join(known)}"
+        if near := difflib.get_close_matches(key or table, known, n=1):
+            advice = f"did you mean {near[0]}?"
+        return f"{path}: not a key of the {next(iter(tables))}; {advice}"
     if first["type"] == "value_error":
-        said = str(first["msg"]).removeprefix("Value error, ")
-        return f"{whose}: {said}{_remedy(place) if _key(place)[1] else ''}"
+        what = str(first["msg"]).removeprefix("Value error, ")
+        return f"{path}: {what}{key and _remedy(table, key)}"
     rules = list(dict.fromkeys(_rule(error) for error in errors))
     literals = [rule for rule in rules if rule.startswith(("must be one of", 'must be "'))]
     others = [rule for rule in rules if rule not in literals]
-    said = (others or literals)[0]
+    what = (others or literals)[0]
     if others and literals:
-        said += f", or {literals[0].removeprefix('must be ')}"
-    given = "" if said == "must not be empty" else f", not {printable(repr(first['input']), 60)}"
-    return f"{whose}: {said}{given}{_remedy(place)}"
+        what += f", or {literals[0].removeprefix('must be ')}"
+    if what != "must not be empty":
+        what += f", not {printable(repr(first['input']), 60)}"
+    return f"{path}: {what}{_remedy(table, key)}"
 
 
 _RULES = {
@@ -133,11 +144,11 @@ _RULES = {
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type", "mapping_type"), "must be a table"),
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
 }
-"""What a value must be, by pydantic's type of the error and with its limits."""
+"""Requirement on a value, by pydantic's type of the error; limits are filled in."""
 
 
 def _rule(error: Mapping[str, Any]) -> str:
-    """What a value must be."""
+    """Describe the requirement that a value breaks."""
     kind, limits = error["type"], error.get("ctx", {})
     if kind == "literal_error":
         known = [part.strip().strip("'") for part in limits["expected"].replace(" or ", ", ").split(",")]
@@ -146,37 +157,35 @@ def _rule(error: Mapping[str, Any]) -> str:
             return f"must be {quoted[0]}"
         return f"must be one of {', '.join(quoted)}"
     least = limits.get("ge") if isinstance(error["input"], int | float) else None
-    if least is not None and error["input"] <= 0 < least < 1:  # a least number that is there for rounding
+    if least is not None and error["input"] <= 0 < least < 1:  # the limit is above 0 only because of rounding
         return "must be greater than 0"
     if kind not in _RULES:
         return f"cannot be read ({error['msg']})"
     return _RULES[kind].format(**limits)
 
 
-def _owner(place: tuple[str | int, ...], document: Any) -> str | None:
-    """The name of the owner whose key this is."""
-    if len(place) < 2 or place[0] != "owner" or not isinstance(place[1], int):
-        return None
+def _owner(place: tuple[str | int, ...], document: Any) -> str:
+    """Return the quoted name of the owner whose table a key is in; "" for other tables."""
     try:
         name = document["owner"][place[1]]["name"]
     except (KeyError, TypeError, IndexError):
-        return None
-    return f'"{printable(name, 60)}"' if isinstance(name, str) and name else None
+        return ""
+    if place[0] != "owner" or not isinstance(name, str):
+        return ""
+    return name and f'"{printable(name, 60)}"'
 
 
 def _key(place: tuple[str | int, ...]) -> tuple[str, str]:
-    """Table and key, without the owner's number."""
+    """Return the table and key of a path, without indices; the key is "" for a whole table."""
     table, key, *_ = (*(str(part) for part in place if not isinstance(part, int)), "")
     return table, key
 
 
-def _remedy(place: tuple[str | int, ...]) -> str:
-    """What to do, after a semicolon; "" where nothing is known."""
-    table, key = _key(place)
+def _remedy(table: str, key: str) -> str:
+    """Return the advice for a key, or for a table where key is "", after a semicolon; "" where there is none."""
+    advice = f"write [{table}] with its keys below"
     if key:
-        said = _REMEDIES.get(f"{table}.{key}", "")
+        advice = _REMEDIES.get(f"{table}.{key}", "")
     elif table == "owner":
-        said = "write [[owner]], in double brackets, once for each"
-    else:
-        said = f"write [{table}] with its keys below"
-    return said and f"; {said}"
+        advice = "write [[owner]], in double brackets, once for each"
+    return advice and f"; {advice}"

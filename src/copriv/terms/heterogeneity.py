@@ -6,9 +6,9 @@ A = ∇²f,
 
     u_i  ≈  ½ (θ_i − θ*)ᵀ A (θ_i − θ*) / f(θ*),        u = Σ (n_i/n) u_i.
 
-It may be *stated* by the parties, *estimated* from public rows that say which owner or stratum they are of, estimated
-from the *answers* of a run (they are public once given), or not known. Not stated does not mean 0: the range is then
-the one that real tables with grouped rows show (`UNKNOWN`).
+It is *stated* by the parties, *estimated* from public rows with labels of their owner or stratum, estimated from the *answers*
+of a run (which are public), or not known. Not stated does not mean 0: the range is then that of real tables with grouped
+rows (`UNKNOWN`).
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from copriv.types import Array
 
 Source = Literal["stated", "strata", "answers", "not stated"]
 LEAST = 1e-4
-"""Heterogeneity below this is no different from 0 in any decision."""
+"""Heterogeneity below this counts as 0."""
 
 
 @dataclass(frozen=True)
@@ -62,31 +62,26 @@ class Heterogeneity(Shown):
         return self.high < LEAST
 
     def quantile(self, probability: float) -> float:
-        """u that is not exceeded with this probability: 5 % at low, 50 % at value, 95 % at high."""
+        """Quantile of u: `low` at 5 %, `value` at 50 %, `high` at 95 %."""
         z = float(ndtri(probability) / ndtri(0.95))
         low, middle, high = (max(u, LEAST) for u in (self.low, self.value, self.high))
-        end = low
-        if z > 0:
-            end = high
-        found = float(middle * (end / middle) ** abs(z))
-        if found <= LEAST:
-            return 0.0
-        return found
+        end = high if z > 0 else low
+        u = float(middle * (end / middle) ** abs(z))
+        return u * (u > LEAST)
 
 
 UNKNOWN = Heterogeneity(0.02, 0.0, 1.0, "not stated")
-"""Where nothing is stated and a model explains hardly anything: groups of real tables (regions, occupations, departments,
-payers) lie between 0.003 and 0.1, half of them below 0.02; owners may also be alike, or sorted by their target."""
+"""Heterogeneity where nothing is stated and a model explains hardly anything. Groups of real tables (regions, occupations,
+departments, payers) have between 0.003 and 0.1, half of them less than 0.02; owners may also be alike, or sorted by target."""
 
 
 def unknown(unexplained: float) -> Heterogeneity:
     """Heterogeneity where nothing is stated: `UNKNOWN`, relative to the variance that a model leaves unexplained.
 
-    unexplained: f of the best model over f of the best constant (1 − R²). Differences between
-    groups are a share of the whole variance, and ψ is relative to what the best model leaves: where a model leaves a tenth,
-    u is ten times as large.
+    unexplained: f of the best model over f of the best constant (1 − R²). Differences between groups are a share of the whole
+    variance, and ψ is relative to the unexplained part: where that is a tenth, u is ten times as large.
     """
-    times = 1.0 / max(unexplained, 0.05)  # no model is taken to explain more
+    times = 1.0 / max(unexplained, 0.05)  # at most 95 % count as explained
     return Heterogeneity(times * UNKNOWN.value, UNKNOWN.low, times * UNKNOWN.high, "not stated")
 
 
@@ -101,19 +96,19 @@ def from_strata(
 
     gradients: ∇ℓ of each row at the public optimum; share: the rows' weights, Σ = 1; strata: an index a row.
     hessian, optimum: ∇²f and f there. A stratum's mean gradient is −A(θ_i − θ*) and sampling noise, whose variance its
-    own rows give and which is taken off: the estimate is unbiased where rows of a stratum are a sample of it.
+    own rows give and which is subtracted: the estimate is unbiased where the rows of a stratum are a random sample of it.
     The range is the jackknife's over strata. Raises InvalidInput with fewer than two strata of two rows.
     """
     inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
     means, weights, noise = [], [], []
     for label in np.unique(strata):
-        of = strata == label
-        rows, size = gradients[of], int(of.sum())
+        inside = strata == label
+        rows, size = gradients[inside], int(inside.sum())
         if size >= 2:
-            away = rows - rows.mean(axis=0)
+            deviation = rows - rows.mean(axis=0)
             means.append(rows.mean(axis=0))
-            noise.append(float(np.sum((away @ inverse) * away)) / (size - 1) / size)
-            weights.append(float(share[of].sum()))
+            noise.append(float(np.sum((deviation @ inverse) * deviation)) / (size - 1) / size)
+            weights.append(float(share[inside].sum()))
     if len(means) < 2:
         raise InvalidInput("strata: needs at least two strata with two or more public rows each")
     directions = float(len(inverse))
@@ -132,17 +127,17 @@ def from_answers(
 
     answers: each owner's (noisy, clipped) mean gradient at one θ; weights: n_i/n; noise: the variance of its noise on
     one coordinate. hessian, optimum: public ∇²f and f. Assumes that θ is near the optimum, or curvatures alike.
-    sampling: what an owner's records, being few, add to the noise in the metric A⁻¹: 2κ/n_i.
+    sampling: variance of the mean gradient of n_i records, in the metric A⁻¹: 2κ/n_i.
     """
     inverse: Array = np.asarray(np.linalg.pinv(hessian, rcond=1e-10, hermitian=True), dtype=np.float64)
-    in_all = np.trace(inverse) * noise + sampling
-    return _spread(answers, weights, in_all, inverse, optimum, "answers", in_all_directions(inverse))
+    total = np.trace(inverse) * noise + sampling
+    return _spread(answers, weights, total, inverse, optimum, "answers", effective_directions(inverse))
 
 
-def in_all_directions(noise: Float[Array, "p p"]) -> float:
-    """In how many directions noise has its mean square, were it alike in them: (tr S)²/tr S² (Satterthwaite).
+def effective_directions(noise: Float[Array, "p p"]) -> float:
+    """Effective number of directions of noise, (tr S)²/tr S² (Satterthwaite): p where its variance is equal in all p.
 
-    noise: its covariance S in a metric M, as MS. Noise that is large in few directions falls as if there were only these.
+    noise: MS, its covariance S in a metric M.
     """
     return float(np.trace(noise)) ** 2 / float(np.sum(noise * noise.T))
 
@@ -158,18 +153,17 @@ def _spread(
 ) -> Heterogeneity:
     """Estimate u from mean gradients. noise: expected squared noise of each in the metric A⁻¹, which is subtracted.
 
-    p: in how many directions it is alike (`in_all_directions`).
+    p: effective number of directions of the noise (`effective_directions`).
 
-    u_i is ½ mᵀA⁻¹m/f of an owner's mean gradient about all, less what noise alone would make of it on average. The range
-    holds the mean over owners with 90 % (Student's t with N − 1 degrees of freedom), from two variances: how owners differ
-    (a jackknife), and noise. What is taken off for noise, E = ½ tr(A⁻¹S), has a variance of 2E²/p where noise is alike in
-    every direction, and crosses with what is there by 4·found·E/p.
+    u_i is ½ mᵀA⁻¹m/f, with m an owner's mean gradient less that of all, minus its expectation under noise alone. The range is a
+    90 % confidence interval of the mean over owners (Student's t with N − 1 degrees of freedom), with two variances: between
+    owners (a jackknife), and of noise. The noise term E = ½ tr(A⁻¹S) has the variance 2E²/p, and 4·u_i·E/p with the signal.
     """
     w, N = weights / weights.sum(), len(means)
-    away = means - w @ means
-    # An owner's noise is in the weighted mean too: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
+    deviation = means - w @ means
+    # The weighted mean contains the owner's own noise: (1 − w_i)² s_i² + Σ_{j≠i} w_j² s_j².
     known = 0.5 * ((1.0 - 2.0 * w) * noise + float(np.sum(w**2 * noise))) / optimum
-    found = 0.5 * np.einsum("ij,jk,ik->i", away, inverse, away) / optimum - known
+    found = 0.5 * np.einsum("ij,jk,ik->i", deviation, inverse, deviation) / optimum - known
     mean = float(w @ found)
     without = (mean - w * found) / (1.0 - w)
     between = (N - 1) / N * float(np.sum(np.square(without - without.mean())))

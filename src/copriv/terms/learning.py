@@ -7,9 +7,6 @@ from pydantic import Field, field_validator, model_validator
 
 from copriv.terms.values import Count, KeyFingerprint, NonNegative, Number, Positive, TermsTable
 
-PLANNED_HORIZON = 1_000
-"""Largest horizon T of a planned rule, where the agreement names none."""
-
 
 class Terms(TermsTable):
     """[agreement]: the rule, the mechanism, the horizon and the step."""
@@ -22,7 +19,7 @@ class Terms(TermsTable):
         if {len(row) for row in value} != {len(value)}:
             raise ValueError("must be square: as many numbers in every row as there are rows")
         P = np.array(value)
-        try:  # a step along P·gradient descends where P is positive definite, up to rounding
+        try:  # a step along −P∇f descends where P is positive definite, up to rounding
             symmetric = (P + P.T) / (2.0 * max(float(np.abs(P).max()), 1e-300))
             np.linalg.cholesky(symmetric + 1e-12 * len(P) * np.eye(len(P)) * P.any())
         except np.linalg.LinAlgError:
@@ -35,7 +32,7 @@ class Terms(TermsTable):
     @classmethod
     def _planned_horizon(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("rule") == "auto":
-            return {"horizon": PLANNED_HORIZON, **given}
+            return {"horizon": 1_000, **given}  # T is planned up to this where the agreement names none
         return given
 
     @field_validator("worthwhile", mode="before")
@@ -56,7 +53,7 @@ class Terms(TermsTable):
     """One of `copriv.rules.ALL`, or "auto": planned."""
     communication: Literal["synchronous", "asynchronous", "any"] = "any"
     horizon: Count
-    """T: queries (A1, A2) or rounds (S1, S2); at most so many are planned where the rule is "auto"."""
+    """T: number of queries (A1, A2) or rounds (S1, S2); the most that are planned where the rule is "auto"."""
     answers: Count | None = None
     """m: the most answers of one owner; the horizon when not given, as in the papers."""
     step: Positive | Literal["auto"] = "auto"
@@ -72,24 +69,24 @@ class Terms(TermsTable):
     window: Count = 1
     """A2: answers between two moves of the model; 1 moves it at every answer."""
     group_size: Count | Literal["auto"] | None = None
-    """A1, A2: owners that name no group answer in groups of about so many, in the agreement's order, as one (A, Remark 2);
-    "auto": planned, with all their answers within the horizon. None: each by itself."""
+    """A1, A2: size of the groups in which owners without a named group answer as one, in the agreement's order (A, Remark 2);
+    "auto": planned, with all their answers within the horizon. None: each owner by itself."""
     start: tuple[Number, ...] | None = None
     """θ at the start, one number a parameter; zeros when not given. A public choice."""
     mechanism: str = "laplace"
-    """What an owner answers with: one of `copriv.mechanisms` (docs/explanation/mechanisms.md)."""
+    """Name of the mechanism, one of `copriv.mechanisms` (docs/explanation/mechanisms.md)."""
     moments_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """"statistics" only: the part of ε for second moments; 0: the learner takes them from its public sample."""
+    """"statistics" only: share of ε for second moments; 0: the learner takes them from its public sample."""
     anchor: Positive | None = None
-    """"objective" only: λ, how firmly an owner's model is tied to the start; when not given, the least that will do."""
+    """"objective" only: λ, strength of the penalty on the distance from the start; None: the least with the guarantee."""
     reach: Positive | None = None
-    """"objective" only: a record with √(xᵀPx) above it counts for less, P the preconditioner; None: B says."""
+    """"objective" only: bound on √(xᵀPx), P the preconditioner, beyond which a record counts for less; None: from B."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
     goal: Literal["own", "common"] | None = None
-    """Whose records a forecast's verdict is about: each owner's own ("own", where not given), or everybody's ("common")."""
+    """Records that a forecast's verdict is about: each owner's own ("own", also for None), or all owners' ("common")."""
     worthwhile: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """The least relative fall of the prediction error for which joining pays: 0.005 or "0.5%"; 0.005 where not given."""
+    """Least relative decrease of the prediction error for which joining pays, such as 0.005 or "0.5%"; None: 0.005."""
     learner_key: KeyFingerprint | None = None
     """SHA-256 of the public key that the learner signs with; any that the authority certifies when not given."""
 
@@ -99,10 +96,10 @@ class ModelTerms(TermsTable):
 
     loss: str
     threshold: Positive = 1.0
-    """Huber only: where the loss turns straight, in the target's unit."""
+    """Huber only: residual from which the loss is linear, in the target's unit."""
     regularization: NonNegative = 0.0
     smoothing: Positive = 0.5
-    """Half the width over which "objective" rounds the hinge's kink; ψ is of the hinge itself."""
+    """Half the width over which "objective" smooths the hinge's kink; ψ is of the hinge itself."""
     theta_max: Positive = 1e5
     gradient_bound: Positive | Literal["proved", "auto"] = "auto"
     """Ξ: a number is enforced by L1 clipping; "proved" follows from declared bounds; "auto" is planned."""

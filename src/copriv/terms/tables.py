@@ -1,7 +1,7 @@
 """The tables [[owner]], and all tables of an agreement together: checks across them, and what follows from their values.
 
-The lists of rules, mechanisms and losses stand above this file, and know it; `copriv.agreement` stands above the lists,
-and holds an agreement against them. Names are a contract: keys are added, never renamed.
+Whether rules, mechanisms and losses are known is checked in `copriv.agreement`, which imports their lists. Names are a
+contract: keys are added, never renamed.
 """
 
 import unicodedata
@@ -21,7 +21,7 @@ from copriv.types import Array
 
 
 class OwnerTerms(TermsTable):
-    """[[owner]]: how much it holds, and how much it gives away."""
+    """Keys of [[owner]]: its records and its privacy budget."""
 
     name: Annotated[str, Field(min_length=1)]
     records: Count
@@ -34,13 +34,13 @@ class OwnerTerms(TermsTable):
     rate: Positive = 1.0
     """The rate of the owner's Poisson clock."""
     group: str | None = None
-    """Owners of one group always answer together, as one fictitious owner (A, Remark 2)."""
+    """Name of the group whose owners answer together, as one fictitious owner (A, Remark 2)."""
     stratum: str | None = None
-    """The stratum of the public rows that its records are like; the one that is called as it is, when not given."""
+    """The stratum of public rows that its records are like; None: the stratum with the owner's name."""
     unit: str | None = None
-    """The column that names the person; without it, each record is its own unit."""
+    """The column that names the person, who is then the privacy unit; None: each record is its own unit."""
     unit_records: Count | None = None
-    """Most records of one person: without `unit`, as said and not enforced; reports say what k records mean."""
+    """Most records of one person. Without `unit` it is not enforced, and reports say what ε means for so many records."""
     weight: NonNegative | None = None
     """The owner's weight in place of n_i/n; all owners give one, or none does. 0 leaves the owner out."""
     count: Count | None = None
@@ -71,22 +71,24 @@ class OwnerTerms(TermsTable):
 
     @property
     def number(self) -> int:
-        """How many owners this table is of."""
+        """Number of owners with these terms."""
         return self.count or 1
 
     def each(self) -> "tuple[OwnerTerms, ...]":
-        """One by one, each under a name of its own."""
+        """Terms of each of these owners, by its own name."""
         if self.count is None:
             return (self,)
         return tuple(self.model_copy(update={"name": name, "count": None}) for name in self.names())
 
     def names(self) -> tuple[str, ...]:
         """Name of each owner: `name`, or "name 1", "name 2" … where there are several."""
-        return (self.name,) if self.count is None else tuple(f"{self.name} {i}" for i in range(1, self.count + 1))
+        if self.count is None:
+            return (self.name,)
+        return tuple(f"{self.name} {i}" for i in range(1, self.count + 1))
 
 
 class AgreedTerms(BaseModel):
-    """The four tables together, each value checked; whether rule, mechanism and loss are known, `Agreement` checks."""
+    """The four tables together, each value checked; `Agreement` checks whether rule, mechanism and loss are known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -94,7 +96,7 @@ class AgreedTerms(BaseModel):
     model: ModelTerms
     data: DataTerms = DataTerms()
     owner_tables: Annotated[tuple[OwnerTerms, ...], Field(min_length=1, alias="owner")]
-    """As the file has them: a table with a `count` is several owners."""
+    """Tables as in the file; one with a `count` is several owners."""
 
     @field_validator("owner_tables", mode="before")
     @classmethod
@@ -137,7 +139,7 @@ class AgreedTerms(BaseModel):
 
     @property
     def owner_names(self) -> tuple[str, ...]:
-        """In the order in which rules count owners."""
+        """Names of all owners, in the order in which rules count them."""
         return tuple(name for table in self.owner_tables for name in table.names())
 
     def terms_of(self, owner: str) -> OwnerTerms:
@@ -149,12 +151,12 @@ class AgreedTerms(BaseModel):
 
     @cached_property
     def owner_keys(self) -> dict[str, str]:
-        """SHA-256 of the public key of each owner whose key is agreed on."""
+        """Owner → SHA-256 of its public key, for owners whose key is agreed on."""
         return {table.name: table.key for table in self.owner_tables if table.key is not None}
 
     @property
     def counts(self) -> Int[np.ndarray, " tables"]:
-        """How many owners each table is of."""
+        """Number of owners of each table."""
         return np.array([table.number for table in self.owner_tables], dtype=np.int64)
 
     @property
@@ -164,18 +166,18 @@ class AgreedTerms(BaseModel):
 
     @property
     def n_participants(self) -> int:
-        """How many answer by themselves: owners of one group answer as one."""
+        """Number of participants: owners, with those of one group counted as one."""
         return self.participants_in_groups_of(self.agreement.group_size)
 
     def participants_in_groups_of(self, size: int | str | None) -> int:
-        """How many there are with such a `group_size`; "auto" counts as none."""
+        """Number of participants with this `group_size`; "auto" counts as None."""
         ungrouped = sum(table.number for table in self.owner_tables if not table.group)
         if isinstance(size, int):
             ungrouped = -(-ungrouped // size)
         return ungrouped + len({table.group for table in self.owner_tables if table.group})
 
     def by_owner(self, values: Sequence[float] | Array) -> Array:
-        """One number an owner from one a table."""
+        """Repeat a value of each table for each of its owners."""
         return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
 
     @property
@@ -189,7 +191,7 @@ class AgreedTerms(BaseModel):
         return self.by_owner([table.epsilon for table in self.owner_tables])
 
     def shared_budget(self, owner: OwnerTerms) -> tuple[float, float]:
-        """Most ε and δ that all answers may cost one record that `owner` and overlap − 1 others hold.
+        """Upper bound on ε and δ of all answers for one record that `owner` and overlap − 1 others hold.
 
         Each of them spends its own ε_j/κ_j, which adds up to more than this owner's ε where another's budget is larger
         (erratum 17).
@@ -207,12 +209,10 @@ class AgreedTerms(BaseModel):
     @property
     def weights(self) -> Array:
         """Weight of each owner's answer: n_i/n, or the agreed one; they add up to 1."""
-        given = [table.weight for table in self.owner_tables]
         weight = self.records
-        if given[0] is not None:
-            weight = self.by_owner([w or 0.0 for w in given])
-        normalised: Array = weight / weight.sum()
-        return normalised
+        if self.owner_tables[0].weight is not None:
+            weight = self.by_owner([table.weight or 0.0 for table in self.owner_tables])
+        return np.asarray(weight / weight.sum())
 
     @property
     def answers(self) -> int:
@@ -237,7 +237,7 @@ class AgreedTerms(BaseModel):
 
 
 def _name_of_two_owners(tables: tuple[OwnerTerms, ...]) -> str | None:
-    """Return a name that two owners would have; None: there is none. Tables with a `count` are not expanded."""
+    """Find a name that two owners would have, without expanding tables with a `count`; None: there is none."""
     names = [unicodedata.normalize("NFC", table.name) for table in tables]
     if len(set(names)) < len(names):
         return next(name for name in sorted(names) if names.count(name) > 1)

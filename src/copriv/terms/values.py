@@ -20,11 +20,11 @@ Unlike = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 KeyFingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 """SHA-256 of a public key, hex: what `copriv owner keys` prints."""
 LONGEST_NAME = 200
-"""Letters of a name: it stands in tables, on certificates and as a folder."""
+"""Most letters of a name, which is shown in tables and used in certificates and as a folder's name."""
 
 
 def as_annotated(value: Any, annotation: str) -> Any:
-    """The value with tuples for lists and floats for whole numbers, at any depth, where the field's type has them."""
+    """Convert lists to tuples and whole numbers to floats, at any depth, where the field's type has them."""
     if isinstance(value, dict):
         return {key: as_annotated(inner, annotation) for key, inner in value.items()}
     if isinstance(value, list | tuple) and "tuple" in annotation:
@@ -38,7 +38,7 @@ def as_annotated(value: Any, annotation: str) -> Any:
 
 
 def can_be_told_apart(name: str) -> str:
-    """Return the name of an owner. Raises ValueError where people could not read it, or not tell it from another one."""
+    """Return the name of an owner. Raises ValueError where it cannot be seen, or looks like another name."""
     if not name.strip():
         raise ValueError("has no letter that can be seen")
     if name != name.strip():
@@ -60,5 +60,5 @@ class TermsTable(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_annotated(cls, value: Any, info: Any) -> Any:
-        # TOML's 1 is an int, which a field that wants a real number takes, and its lists are tuples here.
+        # A strict field of floats refuses TOML's 1, which is an int, and one of tuples refuses its lists.
         return as_annotated(value, str(cls.model_fields[info.field_name].annotation))

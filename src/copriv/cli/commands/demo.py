@@ -161,11 +161,11 @@ def _told(
 
 
 def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> dict[str, Any]:
-    """`copriv demo --network`: write every party's files into `folder` (a temporary one when None), run, show how it went.
+    """`copriv demo --network`: write every party's files into `folder` (a temporary one when None), run, show its result.
 
     Shows the commands that it runs. Gives the run's record. Raises Unreachable where the run does not finish.
     """
-    from copriv.display.run import went
+    from copriv.display.run import run_tables
     from copriv.network.model import Model
     from copriv.network.setup import make_consortium, share_out
 
@@ -179,7 +179,7 @@ def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> di
     said = [f"{record['outcome']}, in {record['seconds']:.1f} s over mutual TLS on this machine."]
     if folder is not None:
         said.append(f"What can be done with it: {folder / 'COMMANDS.md'}")
-    answer(as_json, json.dumps(record, indent=2), [*went(record), *said])
+    answer(as_json, json.dumps(record, indent=2), [*run_tables(record), *said])
     return record
 
 

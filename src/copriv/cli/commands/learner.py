@@ -12,7 +12,7 @@ from copriv.cli.commands.options import AgreementFile, AsJson, KeysFolder, check
 from copriv.cli.show.console import answer, log, waiting
 from copriv.cli.show.following import Following
 from copriv.cli.show.output import replace_file
-from copriv.display.run import went
+from copriv.display.run import run_tables
 from copriv.errors import CoprivError, Unreachable, UsageError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def command(
             if skops is not None and not skops.exists():
                 save_skops(written, skops)
             how = f"The run is over: {written.record['outcome']}. {path} is as it was; nothing was asked or written."
-            answer(as_json, written.to_json(), [*went(written.record), how])
+            answer(as_json, written.to_json(), [*run_tables(written.record), how])
             return
         conductor = Conductor(run, conduct, time.monotonic(), own, dictionary.fingerprint if dictionary else "")
         with Following(conductor, events), watched(conductor, rows, strata, ui, ui_port) as conduct_it:
@@ -136,7 +136,7 @@ def command(
         run.close()
         if is_new and not listened:
             store.unlink(missing_ok=True)  # nothing began; a file that was there before is not ours to remove
-    answer(as_json, result.to_json(), [*went(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"])
+    answer(as_json, result.to_json(), [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"])
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
 

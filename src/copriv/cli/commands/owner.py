@@ -197,7 +197,8 @@ def verdict(
     from copriv import owner_verdict
     from copriv.cli.show.output import replace_own_file
     from copriv.display.at_home import told
-    from copriv.network.model import Model, read_document
+    from copriv.forecast.document import read_forecast
+    from copriv.network.model import Model
     from copriv.problem.own_rows import rows_at_home
 
     if model is not None and forecast is not None:
@@ -213,7 +214,7 @@ def verdict(
     rows = rows_at_home(terms, name, str(data), None if common is None else common.dictionary)
     released: Any = None if common is None else common.theta
     if forecast is not None:
-        released = read_document(forecast)
+        released = read_forecast(forecast)
     elif common is None:
         if rows.public is None:
             raise UsageError(

@@ -38,18 +38,22 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Where the page goes; the ledger's name + .report.html."),
     ] = None,
+    forecast: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The forecast's JSON: does joining pay? With --agreement.")
+    ] = None,
     unfinished: options.Unfinished = False,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Write a report for a data-protection officer: what left, what is spent, who asked, what is not covered."""
+    from copriv.forecast.document import read_forecast
     from copriv.report import RunFile, document, page
 
     target = out if out is not None else path.with_name(f"{path.name}.report.html")
-    options.check_target("--out", target, path, *(runs or ()), *(agreement or ()))
+    options.check_target("--out", target, path, *(runs or ()), *(agreement or ()), *filter(None, (forecast,)))
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
         authority=options.authority_in(keys), witness=keys or witness, head=head, docs=docs,
-        unfinished=unfinished,
+        unfinished=unfinished, forecast=None if forecast is None else read_forecast(forecast),
     )  # fmt: skip
     if out is not None or not as_json:
         replace_own_file(target, page(made).encode())  # it says what the ledger says

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from copriv.display.forecast import costs, made_from, notes, owners, title
+from copriv.display.forecast import better_by, costs, made_from, notes, owners, title
 from copriv.display.verdict import answer, qualified
 from copriv.forecast import Forecast
 from copriv.formatting.cards import Table
@@ -33,7 +33,8 @@ def lines(outlook: Forecast, asked: Sequence[str] = (), headline: Sequence[str] 
     more += [caution] if caution else []
     if question:
         said, more = [], [*said, *more]
-    table = [] if question else _aligned(owners(outlook), min(6, outlook.n_owners), width)
+    table = _aligned(owners(outlook), min(6, outlook.n_owners), width) + _wrapped(better_by(outlook), width)
+    table = [] if question else table
     models: list[str] = []
     told = [line for note in notes(outlook) for line in _wrapped(note, width)]
 

@@ -15,7 +15,7 @@ from copriv.formatting.sanitize import printable
 def _open_own(wanted: Wanted, rows: int) -> Source:
     if wanted.file is None or wanted.schema is None:
         raise DataError('data.path: dataset = "table" needs a path and declared columns (features, target, bounds)')
-    names = wanted.schema.names if wanted.unit is None else (*wanted.schema.names, wanted.unit)
+    names = (*wanted.schema.names, *filter(None, [wanted.unit]))
     title = f"Records in {printable(wanted.file.name)}"
     return Source(read_table(wanted.file, names), wanted.schema, title, wanted.file)
 
@@ -24,7 +24,7 @@ OWN_TABLE = DataSet("table", _open_own, own_columns=True)
 """A table of the parties' own: a .csv or .parquet file, with the columns that the agreement declares."""
 
 ALL: tuple[DataSet, ...] = (LENDING, LENDING_EMBEDDED, CREDITCARD, HOSPITAL, HOSPITAL_SIMULATED, OWN_TABLE)
-"""In the order in which messages list them."""
+"""All data sets, in the order in which messages list them."""
 
 
 def named(name: str) -> DataSet:
@@ -36,5 +36,5 @@ def named(name: str) -> DataSet:
 
 
 def names() -> tuple[str, ...]:
-    """What an agreement can name."""
+    """Names that an agreement can give in data.dataset."""
     return tuple(dataset.name for dataset in ALL)

@@ -114,19 +114,19 @@ def _read(path: Path) -> Source:
         table = _sparcs(path, names)
         title = f"New York hospital discharges in {path.name}"
         return Source(table, SPARCS, title, path, group=_groups(table, FACILITY), least_group=LEAST_RECORDS)
-    told_apart_by = ("payer_code", "medical_specialty")
-    table = read_table(path, [*DIABETES.names, "patient_nbr", *told_apart_by])
-    for name in told_apart_by:
+    owner_columns = ("payer_code", "medical_specialty")
+    table = read_table(path, [*DIABETES.names, "patient_nbr", *owner_columns])
+    for name in owner_columns:
         if name not in names:
             raise DataError(f"{path}: lacks {name}, which tells the owners apart; give the complete table")
-    keys = np.column_stack([_groups(table, name) for name in told_apart_by])
+    keys = np.column_stack([_groups(table, name) for name in owner_columns])
     title = f"Stays of diabetics in 130 US hospitals ({path.stem}), cut by payer and specialty"
     group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
     return Source(table, DIABETES, title, path, shuffled=True, group=group)
 
 
 def sizes(path: str | Path, public_rows: int = 50_000) -> list[int]:
-    """How many records each hospital of a SPARCS file has, without the public rows, in the order of owners.
+    """Count the records of each hospital of a SPARCS file, without the public rows, in the order of owners.
 
     As `records` of `load_consortium` with the same `public_rows` and nothing held out, each owner is one hospital.
     """
@@ -138,7 +138,7 @@ def sizes(path: str | Path, public_rows: int = 50_000) -> list[int]:
 
 
 def _sparcs(path: Path, names: list[str]) -> Table:
-    """The columns of SPARCS under the names of 2015: other years write "Facility ID"."""
+    """Read the columns of SPARCS under their names of 2015; other years write "Facility ID"."""
     given = {name.strip().lower(): name for name in names}
     wanted = (*SPARCS.names, FACILITY)
     lacking = [name for name in wanted if name.lower() not in given]
@@ -156,7 +156,7 @@ def _sparcs(path: Path, names: list[str]) -> Table:
 
 
 def _groups(table: Table, name: str) -> Int[np.ndarray, " rows"]:
-    """The groups of a column, numbered in the order of their names; rows without one are a group of their own."""
+    """Number the groups of a column in the order of their names; rows without a name are one more group."""
     # Padded, so that identifiers that are numbers sort as numbers.
     labels = np.array(["" if absent(value) else str(value).zfill(8) for value in table[name].to_list()])
     return np.unique(labels, return_inverse=True)[1].reshape(-1)
@@ -219,4 +219,4 @@ HOSPITAL = DataSet(
     "hospital", _open, published=(("08c21fa6249958eeb15253a1988d2464972a516a5441ada1683795cee08e0da4", 2_006_228),)
 )
 HOSPITAL_SIMULATED = DataSet("hospital-simulated", _open_simulated, like="hospital")
-"""Simulated visits: the rows of a hospital are dealt to one owner, or to neighbours."""
+"""Simulated visits; the rows of a hospital go to one owner, or to owners next to each other."""

@@ -36,8 +36,8 @@ RATE_BOUND = 36.0
 """Lending Club offers no loan above a rate of 36 percent a year."""
 
 
-def _upto(name: str, high: float, missing: float | None = None) -> Number:
-    """A sum of money, a count or a ratio, capped at a bound that is not natural."""
+def _capped(name: str, high: float, missing: float | None = None) -> Number:
+    """Declare a sum of money, a count or a ratio from 0, capped at a bound that it has not by nature."""
     return Number(name, 0, high, missing, cap=True)
 
 
@@ -46,38 +46,38 @@ OPENINTRO = Schema(
         Number("loan_amount", 500, 40_000),
         Number("term", 36, 60),
         Number("emp_length", 0, 10, missing=0),
-        _upto("annual_income", 1_000_000),
-        _upto("debt_to_income", 100, missing=0),
-        _upto("delinq_2y", 100),
-        _upto("inquiries_last_12m", 100),
-        _upto("total_credit_lines", 200),
-        _upto("open_credit_lines", 100),
-        _upto("total_credit_limit", 2_000_000),
-        _upto("total_credit_utilized", 1_000_000),
-        _upto("public_record_bankrupt", 100),
-        _upto("num_mort_accounts", 100),
+        _capped("annual_income", 1_000_000),
+        _capped("debt_to_income", 100, missing=0),
+        _capped("delinq_2y", 100),
+        _capped("inquiries_last_12m", 100),
+        _capped("total_credit_lines", 200),
+        _capped("open_credit_lines", 100),
+        _capped("total_credit_limit", 2_000_000),
+        _capped("total_credit_utilized", 1_000_000),
+        _capped("public_record_bankrupt", 100),
+        _capped("num_mort_accounts", 100),
         Number("account_never_delinq_percent", 0, 100),
-        _upto("accounts_opened_24m", 100),
-        _upto("annual_income_joint", 1_500_000, missing=0),
-        _upto("debt_to_income_joint", 100, missing=0),
-        _upto("months_since_last_delinq", 600, missing=0),
+        _capped("accounts_opened_24m", 100),
+        _capped("annual_income_joint", 1_500_000, missing=0),
+        _capped("debt_to_income_joint", 100, missing=0),
+        _capped("months_since_last_delinq", 600, missing=0),
         Number("earliest_credit_line", 1900, 2030),
-        _upto("num_collections_last_12m", 100),
-        _upto("num_historical_failed_to_pay", 100),
-        _upto("months_since_90d_late", 600, missing=0),
-        _upto("current_accounts_delinq", 100),
-        _upto("total_collection_amount_ever", 1_000_000),
-        _upto("current_installment_accounts", 100),
-        _upto("months_since_last_credit_inquiry", 600, missing=0),
-        _upto("num_satisfactory_accounts", 200),
-        _upto("num_accounts_120d_past_due", 100, missing=0),
-        _upto("num_accounts_30d_past_due", 100),
-        _upto("num_active_debit_accounts", 100),
-        _upto("total_debit_limit", 2_000_000),
-        _upto("num_total_cc_accounts", 200),
-        _upto("num_open_cc_accounts", 200),
-        _upto("num_cc_carrying_balance", 100),
-        _upto("tax_liens", 100),
+        _capped("num_collections_last_12m", 100),
+        _capped("num_historical_failed_to_pay", 100),
+        _capped("months_since_90d_late", 600, missing=0),
+        _capped("current_accounts_delinq", 100),
+        _capped("total_collection_amount_ever", 1_000_000),
+        _capped("current_installment_accounts", 100),
+        _capped("months_since_last_credit_inquiry", 600, missing=0),
+        _capped("num_satisfactory_accounts", 200),
+        _capped("num_accounts_120d_past_due", 100, missing=0),
+        _capped("num_accounts_30d_past_due", 100),
+        _capped("num_active_debit_accounts", 100),
+        _capped("total_debit_limit", 2_000_000),
+        _capped("num_total_cc_accounts", 200),
+        _capped("num_open_cc_accounts", 200),
+        _capped("num_cc_carrying_balance", 100),
+        _capped("tax_liens", 100),
         Category.coded("grade", GRADES),
         Category.coded("sub_grade", SUB_GRADES),
         Category.coded("homeownership", ("RENT", "OWN", "MORTGAGE")),
@@ -102,20 +102,20 @@ MODELDATA = Schema(
             "emp_length",
             ("emp_unk", "emp_lt_1", *(f"emp_{years}" for years in range(1, 10)), "emp_ge_10"),
         ),
-        _upto("annual_inc", 1_000_000),
-        _upto("delinq_2yrs", 100),
-        _upto("inq_last_6mths", 100),
-        _upto("revol_util", 200),
-        _upto("acc_now_delinq", 100),
-        _upto("open_il_6m", 100),
-        _upto("open_il_12m", 100),
-        _upto("open_il_24m", 100),
-        _upto("total_bal_il", 1_000_000),
-        _upto("all_util", 200),
-        _upto("inq_fi", 100),
-        _upto("inq_last_12m", 100),
-        _upto("num_il_tl", 200),
-        _upto("total_il_high_credit_limit", 1_000_000),
+        _capped("annual_inc", 1_000_000),
+        _capped("delinq_2yrs", 100),
+        _capped("inq_last_6mths", 100),
+        _capped("revol_util", 200),
+        _capped("acc_now_delinq", 100),
+        _capped("open_il_6m", 100),
+        _capped("open_il_12m", 100),
+        _capped("open_il_24m", 100),
+        _capped("total_bal_il", 1_000_000),
+        _capped("all_util", 200),
+        _capped("inq_fi", 100),
+        _capped("inq_last_12m", 100),
+        _capped("num_il_tl", 200),
+        _capped("total_il_high_credit_limit", 1_000_000),
         Category.coded("sub_grade", SUB_GRADES),
         Category.coded("verification_status", ("Not_Verified", "Source_Verified", "Verified")),
         Category.coded("addr_state", STATES),
@@ -135,18 +135,18 @@ PUBLISHED = Schema(
         Category.coded("sub_grade", SUB_GRADES),
         Category.coded("emp_length", ("n/a", "< 1 year", *_YEARS), missing="n/a"),
         Category.coded("home_ownership", ("NONE", "OTHER", "ANY", "RENT", "OWN", "MORTGAGE")),
-        _upto("annual_inc", 1_000_000, missing=0),
+        _capped("annual_inc", 1_000_000, missing=0),
         Category.coded("verification_status", ("Not Verified", "Source Verified", "Verified")),
         Category.coded("purpose", PURPOSES),
         Category.coded("addr_state", STATES),
-        _upto("dti", 100, missing=0),
-        _upto("delinq_2yrs", 100, missing=0),
-        _upto("inq_last_6mths", 100, missing=0),
-        _upto("open_acc", 100, missing=0),
-        _upto("pub_rec", 100, missing=0),
-        _upto("revol_bal", 1_000_000, missing=0),
-        _upto("revol_util", 200, missing=0),
-        _upto("total_acc", 200, missing=0),
+        _capped("dti", 100, missing=0),
+        _capped("delinq_2yrs", 100, missing=0),
+        _capped("inq_last_6mths", 100, missing=0),
+        _capped("open_acc", 100, missing=0),
+        _capped("pub_rec", 100, missing=0),
+        _capped("revol_bal", 1_000_000, missing=0),
+        _capped("revol_util", 200, missing=0),
+        _capped("total_acc", 200, missing=0),
         Category.coded("initial_list_status", ("w", "f")),
         Category.coded("application_type", ("INDIVIDUAL", "JOINT")),
     ),
@@ -158,7 +158,7 @@ PUBLISHED = Schema(
 
 def _open(wanted: Wanted, rows: int) -> Source:
     if wanted.file is None:
-        return _inside(wanted, rows)
+        return _open_embedded(wanted, rows)
     kinds = (PUBLISHED, OPENINTRO, MODELDATA)
     table = read_table(wanted.file, sorted({name for schema in kinds for name in schema.names}))
     have = set(table.columns)
@@ -173,7 +173,7 @@ def _open(wanted: Wanted, rows: int) -> Source:
     )
 
 
-def _inside(wanted: Wanted, rows: int) -> Source:
+def _open_embedded(wanted: Wanted, rows: int) -> Source:
     file = embedded("lending_club_9857.parquet")
     title = "Lending Club loans of 2016 (lending_club_9857, inside the package)"
     return Source(read_table(file, MODELDATA.names), MODELDATA, title, file)
@@ -187,5 +187,5 @@ LENDING = DataSet(
         ("5f470275b5dc4835a7e9a3d653571b47fdda3d603c7f3ffa6abe94a536d2a74d", 198_278),
     ),
 )
-LENDING_EMBEDDED = DataSet("lending-embedded", _inside, like="lending")
-"""The loans inside the package, whatever else is at hand: to try everything with."""
+LENDING_EMBEDDED = DataSet("lending-embedded", _open_embedded, like="lending")
+"""The loans inside the package: a table for trying copriv out."""

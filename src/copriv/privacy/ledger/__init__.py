@@ -8,9 +8,15 @@ A crash between the two costs budget and never privacy.
 
 With pure ε, each answer costs its share, and shares add up. The answers of an (ε, δ) run are private *together*: a part
 of them has no share that adds up. So the first charge of such a run pays for all of them, and those after it nothing.
+
+A run may be a sequence of phases (`PhaseBudget`), each with a mechanism, a budget and a number of answers that are fixed
+before it begins; what is asked in a phase may follow from all that was released before. Phases add up (adaptive
+composition; Dwork and Roth 2014, Thm 3.16 and B.1), so a charge belongs to its phase: what delta pays for is private
+together with the answers of that phase alone.
 """
 
 import threading
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
@@ -19,6 +25,12 @@ from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, CoprivError, QueryRefused
 from copriv.types import Array
+
+Cost = tuple[Fraction, Fraction]
+"""ε and δ."""
+Sums = tuple[Fraction, Fraction, int]
+"""ε, δ and the number of answers."""
+NOTHING: Sums = (Fraction(0), Fraction(0), 0)
 
 
 class LedgerDamaged(BudgetRefused):
@@ -31,6 +43,17 @@ class LedgerFailed(CoprivError):
 
 class AnswerLost(QueryRefused):
     """A crash came between the charge and the answer: the budget is spent, and the answer will never be known."""
+
+
+@dataclass(frozen=True)
+class PhaseBudget:
+    """The most that one phase of a run may spend. Phases follow each other by number, and none begins again."""
+
+    number: int
+    """From 1."""
+    epsilon: Fraction
+    answers: int
+    delta: Fraction = Fraction(0)
 
 
 @runtime_checkable
@@ -50,11 +73,18 @@ class Ledger(Protocol):
         """
 
     def charge(
-        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+        self,
+        identity: str,
+        theta: Float[Array, " p"],
+        epsilon: Fraction,
+        delta: Fraction = Fraction(0),
+        phase: PhaseBudget | None = None,
     ) -> None:
         """Write the charge down durably. Raises BudgetRefused, and writes nothing, where it would overspend.
 
-        With delta above 0, (epsilon, delta) is what all answers of the run cost together: the first charge pays it.
+        With delta above 0, (epsilon, delta) is what all answers of the phase cost together: its first charge pays it.
+        phase: the one that the answer belongs to; None where the whole run is one. The first charge of a phase begins it
+        and ends the one before, of which nothing comes back.
         Raises QueryRefused for an identity that is charged already. Check and write are one step: callers that
         charge at the same time cannot overspend together.
         """
@@ -94,6 +124,8 @@ class MemoryLedger:
         self._owner, self._epsilon, self._delta, self._cap = owner, epsilon, delta, answers
         self._charged: dict[str, bytes] = {}
         self._spent = self._spent_delta = Fraction(0)
+        self._phase: PhaseBudget | None = None
+        self._before = NOTHING
         self._answers: dict[str, Array] = {}
         self._one_at_a_time = threading.Lock()
         self._agreement, self._with_delta = "", False
@@ -120,18 +152,32 @@ class MemoryLedger:
         return self._answers[identity].copy()
 
     def charge(
-        self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = Fraction(0)
+        self,
+        identity: str,
+        theta: Float[Array, " p"],
+        epsilon: Fraction,
+        delta: Fraction = Fraction(0),
+        phase: PhaseBudget | None = None,
     ) -> None:
         with self._one_at_a_time:
             if identity in self._charged:
                 raise QueryRefused(f"{self._owner} refused: query {identity} is already charged")
-            cost = to_pay(self._owner, (epsilon, delta), (self._spent, self._spent_delta))
-            refuse_overspending(
-                self._owner, cost, (self._epsilon, self._delta), (self._spent, self._spent_delta),
-                self._cap - self.answers,
-            )  # fmt: skip
+            so_far = self._so_far
+            cost, before = self._to_pay((epsilon, delta), phase)
+            refuse_overspending(self._owner, cost, (self._epsilon, self._delta), so_far[:2], self._cap - so_far[2])
             self._charged[identity] = theta.tobytes()
             self._spent, self._spent_delta = self._spent + cost[0], self._spent_delta + cost[1]
+            self._phase, self._before = phase, before
+
+    def _to_pay(self, asked: Cost, phase: PhaseBudget | None) -> tuple[Cost, Sums]:
+        """What a charge costs, and the sums when its phase began. Raises BudgetRefused."""
+        so_far = self._so_far
+        before = so_far if begins(self._owner, phase, self._phase, so_far[2]) else self._before
+        return to_pay(self._owner, asked, since(before, so_far), phase), before
+
+    @property
+    def _so_far(self) -> Sums:
+        return self._spent, self._spent_delta, self.answers
 
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         if identity not in self._charged or identity in self._answers:
@@ -151,28 +197,45 @@ class MemoryLedger:
         return self._spent_delta
 
 
-Cost = tuple[Fraction, Fraction]
-"""ε and δ."""
+def since(before: Sums, so_far: Sums) -> Sums:
+    """What was added to the sums `before`."""
+    return so_far[0] - before[0], so_far[1] - before[1], so_far[2] - before[2]
 
 
-def to_pay(owner: str, asked: Cost, paid: Cost) -> Cost:
-    """What a charge adds to what is paid already. Raises BudgetRefused for a charge that is not one.
+def begins(owner: str, phase: PhaseBudget | None, current: PhaseBudget | None, answers: int) -> bool:
+    """Whether a charge of this phase begins it, after so many answers of the run. Raises BudgetRefused out of order."""
+    if phase == current:
+        return False
+    last = current.number if current else 0
+    if phase is None or phase.number <= last or (current is None and answers > 0):
+        now, asked = (f"phase {one.number}" if one else "a run of one phase" for one in (current, phase))
+        raise BudgetRefused(f"{owner} refused: {asked} was asked for in {now}; phases follow each other, as was agreed")
+    return True
 
-    paid: what the answers that are private together with this one have cost so far. These are all of its run.
+
+def to_pay(owner: str, asked: Cost, paid: Sums, phase: PhaseBudget | None = None) -> Cost:
+    """What a charge adds to what is paid already. Raises BudgetRefused for a charge that is not one, or beyond its phase.
+
+    paid: what the answers of its phase have cost so far, and how many they are.
     """
-    (epsilon, delta), (spent, spent_delta) = asked, paid
+    (epsilon, delta), (spent, spent_delta, answers) = asked, paid
     if not epsilon > 0 or delta < 0:
         raise BudgetRefused(f"{owner} refused: a charge must be above 0, not {epsilon} (delta {delta})")
-    if spent_delta == 0:
-        if delta > 0 and spent > 0:
-            raise BudgetRefused(f"{owner} refused: a run of pure epsilon was asked for delta {float(delta):g}")
-        return epsilon, delta
-    if (epsilon, delta) != (spent, spent_delta):
+    whole = "run" if phase is None else "phase"
+    if spent_delta == 0 and delta > 0 and spent > 0:
+        raise BudgetRefused(f"{owner} refused: a {whole} of pure epsilon was asked for delta {float(delta):g}")
+    if spent_delta > 0 and (epsilon, delta) != (spent, spent_delta):
         raise BudgetRefused(
-            f"{owner} refused: the run is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
+            f"{owner} refused: the {whole} is paid for with epsilon {float(spent):g} and delta {float(spent_delta):g}, "
             f"and asked for {float(epsilon):g} and {float(delta):g}"
         )
-    return Fraction(0), Fraction(0)
+    cost = (Fraction(0), Fraction(0)) if spent_delta > 0 else asked
+    if phase is not None:
+        budget, left = (phase.epsilon, phase.delta), phase.answers - answers
+        refuse_overspending(
+            owner, cost, budget, (spent, spent_delta), left, f" This is the budget of phase {phase.number}."
+        )
+    return cost
 
 
 def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answers_left: int, whose: str = "") -> None:

@@ -35,7 +35,7 @@ class Chain:
     def known(self, identity: str) -> Charged | None:
         """A query that was charged, or is paid for and not written yet."""
         if (paid := self.pending.get(identity)) is not None:
-            return Charged(paid.run, paid.content, paid.epsilon or ZERO)
+            return Charged(paid.run, paid.content, paid.epsilon or ZERO, self.totals.runs[paid.run].phase)
         return self.charged.get(identity)
 
     def holds(self, head: str) -> bool:
@@ -167,7 +167,8 @@ class Chain:
         self.totals.add(line)
         self._heads.add(line.hash)
         if line.kind == "charge":
-            self.charged[line.identity] = Charged(line.run, line.content, line.epsilon or ZERO)
+            phase = self.totals.runs[line.run].phase
+            self.charged[line.identity] = Charged(line.run, line.content, line.epsilon or ZERO, phase)
         elif line.kind == "answer" and known is not None:
             self.charged[line.identity] = replace(known, answer=bytes.fromhex(line.content))
 

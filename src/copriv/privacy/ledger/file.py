@@ -38,11 +38,22 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.errors import BudgetRefused, QueryRefused
-from copriv.privacy.ledger import AnswerLost, LedgerDamaged, LedgerFailed, refuse_overspending, to_pay
+from copriv.privacy.ledger import (
+    NOTHING,
+    AnswerLost,
+    Cost,
+    LedgerDamaged,
+    LedgerFailed,
+    PhaseBudget,
+    begins,
+    refuse_overspending,
+    since,
+    to_pay,
+)
 from copriv.privacy.ledger.book import Book, home
 from copriv.privacy.ledger.chain import Chain
 from copriv.privacy.ledger.disk import BINARY, lock
-from copriv.privacy.ledger.lines import ZERO, Entry, RunTotals
+from copriv.privacy.ledger.lines import ZERO, Charged, Entry, RunTotals
 from copriv.privacy.ledger.read import first_hash
 from copriv.privacy.ledger.witness import Witness
 from copriv.types import Array
@@ -208,32 +219,49 @@ class RunLedger:
             )
         return np.frombuffer(known.answer, dtype="<f8").astype(np.float64)
 
-    def charge(self, identity: str, theta: Float[Array, " p"], epsilon: Fraction, delta: Fraction = ZERO) -> None:
+    def charge(
+        self,
+        identity: str,
+        theta: Float[Array, " p"],
+        epsilon: Fraction,
+        delta: Fraction = ZERO,
+        phase: PhaseBudget | None = None,
+    ) -> None:
         with self.file.one_at_a_time:
-            (ε, δ), run = self._checked(identity, epsilon, delta), self._totals
+            (ε, δ), run = self._checked(identity, (epsilon, delta), phase), self._totals
             charge = Entry("charge", run.fingerprint, self._run, identity, ε, δ, _digest(theta))
-            if self._is_paid_for(ε):
+            if self._is_paid_for(ε, phase):
                 self.file.pending[identity] = charge
                 return
             self.check_terms()
             begun = Entry("run", run.fingerprint, self._run, "", run.epsilon, run.delta, str(run.cap))
             first = [] if self._run in self.file.totals.runs else [begun]
             # Those that are paid for come first, or this one would use up their payment.
-            self.file.append(*first, *self.file.pending.values(), charge)
+            self.file.append(*first, *self.file.pending.values(), *self._begun(phase), charge)
             self.file.pending.clear()
 
-    def _is_paid_for(self, epsilon: Fraction) -> bool:
+    def _begun(self, phase: PhaseBudget | None) -> list[Entry]:
+        """The line of a phase, with its first charge."""
         run = self._totals
-        return run.ahead > len(self._pending) and epsilon == run.each
+        if phase is None or phase == run.phase:
+            return []
+        number, cap = str(phase.number), str(phase.answers)
+        return [Entry("phase", run.fingerprint, self._run, number, phase.epsilon, phase.delta, cap)]
 
-    def _checked(self, identity: str, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
+    def _is_paid_for(self, epsilon: Fraction, phase: PhaseBudget | None) -> bool:
+        run = self._totals
+        return phase == run.phase and run.ahead > len(self._pending) and epsilon == run.each
+
+    def _checked(self, identity: str, asked: Cost, phase: PhaseBudget | None) -> Cost:
         """What a charge costs. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
         file, totals, run = self.file, self.file.totals, self._totals
         if file.known(identity) is not None:
             raise QueryRefused(f"{totals.owner} refused: query {identity} is already charged")
-        cost = to_pay(totals.owner, (epsilon, delta), (run.spent, run.spent_delta))
-        if self._is_paid_for(cost[0]):
-            return cost
+        new = begins(totals.owner, phase, run.phase, run.charged + run.ahead)
+        paid = NOTHING if new else since(run.before, run.sums)
+        if self._is_paid_for(asked[0], phase) and asked[1] == 0:
+            return asked
+        cost = to_pay(totals.owner, asked, paid, phase)
         left = run.cap - run.charged - run.ahead
         refuse_overspending(totals.owner, cost, (run.epsilon, run.delta), (run.committed, run.spent_delta), left)
         refuse_overspending(
@@ -251,17 +279,18 @@ class RunLedger:
                 raise QueryRefused(f"{file.totals.owner}: query {identity} has no charge that waits for an answer")
             paid = [file.pending[identity]] if identity in file.pending else []
             answer = Entry("answer", self._totals.fingerprint, self._run, identity, content=content)
-            ahead = self._next(len(paid), known.epsilon)
+            ahead = self._next(len(paid), known)
             file.append(*paid, answer, *ahead, at_once=bool(ahead))
             file.pending.pop(identity, None)
 
-    def _next(self, paid: int, each: Fraction) -> list[Entry]:
-        """Payment for the answers to come, with the last one that is paid for."""
-        totals, run = self.file.totals, self._totals
-        if not each or run.spent_delta > 0 or run.ahead > paid:
+    def _next(self, paid: int, answered: Charged) -> list[Entry]:
+        """Payment for the answers to come of a phase, with the last one that is paid for."""
+        totals, run, each = self.file.totals, self._totals, answered.epsilon
+        spent, spent_delta, answers = since(run.before, run.sums)
+        if not each or spent_delta > 0 or run.ahead > paid or answered.phase != run.phase:
             return []
-        room = run.cap - run.charged - run.ahead
-        left = min(run.epsilon - run.committed, totals.lifetime - totals.committed)
+        room = min(run.budget.answers - answers, run.cap - run.charged - run.ahead)
+        left = min(run.budget.epsilon - spent, run.epsilon - run.committed, totals.lifetime - totals.committed)
         number = min(self.file.ahead, room, left // each)
         if number < 1:
             return []

@@ -6,6 +6,7 @@
 | `before`   | what another ledger, which this one replaces, had spent         | spent there      | that ledger's identity |
 | `lifetime` | the owner's budget for this data, over all runs (may be raised) | the budget       |                        |
 | `run`      | a run began under an agreement                                  | the run's budget | its cap                |
+| `phase`    | a phase of a run began; its number is the identity              | the phase's      | its cap                |
 | `charge`   | one answer was paid for, before any record was read             | the charge       | SHA-256 of θ           |
 | `answer`   | the answer to a charged query                                   |                  | float64 numbers, hex   |
 | `ahead`    | so many more answers of a run are paid for, before it is asked  | of all of them   | how many               |
@@ -15,6 +16,9 @@ On the disk a line is one JSON object in ASCII, ended by a newline. Its last key
 line before it and of everything before that key. Every line has a `nonce` of 256 random bits, so that a hash gives away
 nothing of what it was made from: whoever knows all but the nonce (the learner knows the query, the answer, and
 nearly the time) can try whatever times it likes and recognises none of them.
+
+A run of one phase has no line `phase`. Where there are several, a phase's first charge comes right after its line; what the
+phase before had paid ahead counts as given, as after a crash.
 
 Every budget is a fraction of two whole numbers: nothing is rounded, whatever the number of lines.
 """
@@ -27,7 +31,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from copriv.privacy.ledger import LedgerDamaged
+from copriv.privacy.ledger import NOTHING, LedgerDamaged, PhaseBudget, Sums, since
 
 START = hashlib.sha256(b"copriv ledger 2").hexdigest()
 """The head of a chain without lines."""
@@ -129,6 +133,7 @@ class Charged:
     theta: str
     """SHA-256, hex."""
     epsilon: Fraction
+    phase: PhaseBudget | None = None
     answer: bytes | None = None
     """float64 numbers; None where none was recorded."""
 
@@ -149,11 +154,29 @@ class RunTotals:
     """Answers that are paid for and were not asked for yet."""
     each: Fraction = ZERO
     """ε of one of them."""
+    phase: PhaseBudget | None = None
+    """The one that is charged for; None where the run is one phase."""
+    before: Sums = NOTHING
+    """Sums of the run when this phase began."""
 
     @property
     def committed(self) -> Fraction:
         """ε that is spent or paid for ahead."""
         return self.spent + self.ahead * self.each
+
+    @property
+    def sums(self) -> Sums:
+        """What is spent or paid for ahead."""
+        return self.committed, self.spent_delta, self.charged + self.ahead
+
+    @property
+    def budget(self) -> PhaseBudget:
+        """What may be charged since `before`: the phase's budget, or the run's."""
+        return self.phase or PhaseBudget(0, self.epsilon, self.cap, self.delta)
+
+    def lose_ahead(self) -> None:
+        """Count what is paid for ahead as given."""
+        self.spent, self.charged, self.ahead = self.committed, self.charged + self.ahead, 0
 
 
 @dataclass
@@ -219,9 +242,10 @@ class Totals:
             case "run" if ε is not None and run is None:
                 self.runs[line.run] = RunTotals(line.fingerprint, ε, int(line.content), δ)
             case "charge" if ε is not None and run is not None:
-                first = ε > 0 and (δ == 0 or run.charged == 0)
-                # With δ, the first pays for all of the run, which are private together.
-                if not (ε == δ == 0 if run.spent_delta > 0 else first):
+                _, paid_delta, answers = since(run.before, (run.spent, run.spent_delta, run.charged))
+                first = ε > 0 and (δ == 0 or answers == 0)
+                # With δ, the first pays for all of the phase, which are private together.
+                if not (ε == δ == 0 if paid_delta > 0 else first):
                     return False
                 run.spent, run.spent_delta, run.charged = run.spent + ε, run.spent_delta + δ, run.charged + 1
                 self.spent, self.spent_delta = self.spent + ε, self.spent_delta + δ
@@ -231,17 +255,31 @@ class Totals:
             case "ahead" if ε is not None and ε > 0 and run is not None and run.ahead == 0 and int(line.content) > 0:
                 run.ahead, run.each, self.ahead = int(line.content), ε / int(line.content), self.ahead + ε
                 self._check(line, run)
+            case "phase" if ε is not None and ε > 0 and run is not None:
+                number, last = int(line.identity), run.phase.number if run.phase else 0
+                if number <= last or (run.phase is None and run.charged + run.ahead > 0):
+                    return False
+                self._lose_ahead(run)
+                run.phase, run.before = PhaseBudget(number, ε, int(line.content), δ), run.sums
             case "lost" if run is not None and run.ahead > 0:
-                self.spent, self.ahead = self.spent + run.ahead * run.each, self.ahead - run.ahead * run.each
-                run.spent, run.charged, run.ahead = run.spent + run.ahead * run.each, run.charged + run.ahead, 0
+                self._lose_ahead(run)
             case "answer" if run is not None and run.answered < run.charged:
                 run.answered += 1
             case _:
                 return False
         return True
 
+    def _lose_ahead(self, run: RunTotals) -> None:
+        lost = run.ahead * run.each
+        self.spent, self.ahead = self.spent + lost, self.ahead - lost
+        run.lose_ahead()
+
     def _check(self, line: Line, run: RunTotals) -> None:
-        beyond = run.committed > run.epsilon or run.spent_delta > run.delta or run.charged + run.ahead > run.cap
+        whole = PhaseBudget(0, run.epsilon, run.cap, run.delta)
+        beyond = any(
+            ε > most.epsilon or δ > most.delta or answers > most.answers
+            for most, (ε, δ, answers) in ((whole, run.sums), (run.budget, since(run.before, run.sums)))
+        )
         if beyond or self.committed > self.lifetime or self.spent_delta > self.lifetime_delta:
             raise LedgerDamaged(f"ledger: line {line.number} overspends, which no owner writes")
 

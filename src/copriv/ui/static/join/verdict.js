@@ -97,6 +97,8 @@ export function showVerdict(view, state) {
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
   if (view.public_mix) said.push(t("join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
+  if (view.strata_unused) said.push(t("join.strata.unused", { column: view.strata_unused }));
+  if (view.without_stratum?.length) said.push(t("join.strata.without", { names: listed(view.without_stratum) }));
   if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
   notes.textContent = said.join(" ");
   notes.hidden = said.length === 0;
