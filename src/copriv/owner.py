@@ -30,7 +30,7 @@ from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
 from copriv.privacy.release_time import ReleaseTime, rehearsed, rounded_slot, timed
 from copriv.protocol import Answer, Query
-from copriv.types import Array, Loss
+from copriv.types import Array, Loss, is_linear
 
 
 class Owner(Shown):
@@ -191,12 +191,15 @@ class Owner(Shown):
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):
             loss.check_target(records.target)
-            if not records.weights_of_a_unit_are_1(persons=self._terms.unit is not None):
+            persons = self._terms.unit is not None
+            # Rows of zeros stay so only without an intercept, and have no gradient only where that is φ′·x.
+            shares = not persons and not agreement.model.intercept and is_linear(loss) and records.are_shares
+            if not shares and not records.weights_of_a_unit_are_1(persons):
                 raise AgreementError(
                     f"owner.records: {name}'s rows have weights that no unit proves; "
                     + (
                         "a person's rows share 1 equally: make them with Records.of_persons"
-                        if self._terms.unit
+                        if persons
                         else "every record weighs 1: make them with Records.of, without weights"
                     )
                 )

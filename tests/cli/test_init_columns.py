@@ -84,14 +84,15 @@ def test_every_target_that_is_offered_gives_an_agreement_with_public_rows(folder
     assert Problem.load_public(Agreement.of(tomllib.loads(steps.written(agreement)))).public.units == 240
 
 
-def test_of_a_private_table_only_names_are_read(folder, monkeypatch):
+@pytest.mark.parametrize("clamp", ["", "yes"])
+def test_of_a_private_table_only_names_are_read(folder, monkeypatch, clamp):
     monkeypatch.setattr(steps, "read_table", lambda *_: pytest.fail("its rows are private"))
     monkeypatch.setattr(steps, "proposals", lambda *_: pytest.fail("its rows are private"))
     said = []
     ask, heard = answers(
         "", "table", "public.csv", "no", "rate", "age, stage, smoker, opened",
         "0..110; missing 200", "0..110; missing 40", "I < II < III", "yes/no; missing no", "2000-01-01..2030-12-31",
-        "0..40", "", "4", "member",
+        "0..40", clamp, "", "4", "member",
     )  # fmt: skip
     agreement = steps.asked(ask, said.append)
     assert any("private, also when they are rounded" in line for line in said)
@@ -101,10 +102,30 @@ def test_of_a_private_table_only_names_are_read(folder, monkeypatch):
     assert (data.bounds, data.ordered) == ({"age": (0.0, 110.0), "rate": (0.0, 40.0)}, ("stage",))
     assert data.dates == {"opened": ("2000-01-01", "2030-12-31")}
     assert data.missing == {"age": 40.0, "smoker": "no"}
-    assert data.clamp is None
+    assert data.clamp == (("age", "opened", "rate") if clamp else None)
     assert {(owner.unit, owner.unit_records) for owner in agreement.owner} == {("member", 4)}
     assert not any(re.search(r"\d{3}", str(default)) for question, default in heard if "records" not in question)
     assert Agreement.of(tomllib.loads(steps.written(agreement))).fingerprint == agreement.fingerprint
+
+
+def test_without_a_terminal_the_column_that_names_owners_is_an_option_and_no_sentence_is_cut(copriv, folder):
+    done = copriv("init", "mine.toml", "--columns", "public.csv", "--is-public", "--strata", "union")
+    assert done.code == 0, done.err
+    agreement = Agreement.load("mine.toml")
+    assert (agreement.data.strata, agreement.owner_names) == ("union", ("Harbour", "Valley"))
+    assert "union" not in agreement.data.features
+    assert "--strata" not in done.err
+    done = copriv("init", "other.toml", "--columns", "public.csv", "--is-public")
+    assert "if one does, name it: --strata COLUMN" in done.err
+    for said in (line.strip() for line in done.err.splitlines()):
+        assert re.match(r"Proposed from|\w+: |no column was taken", said), (
+            "the end of a sentence whose begin is not said"
+        )
+    assert (
+        "is a column of public rows"
+        in copriv("init", "--strata", "union", "--columns", "public.csv", "--is-private").err
+    )
+    assert "--strata: goes with --columns" in copriv("init", "new.toml", "--strata", "union").err
 
 
 class Terminal(io.StringIO):
@@ -197,6 +218,7 @@ def test_a_line_that_declares_nothing_is_refused(text):
         (("--columns", "public.csv"), 2, "say --is-public"),
         (("--columns", "public.csv", "--is-private"), 2, "say --is-public"),
         (("--is-public",), 2, "go with --columns"),
+        (("--columns", "public.csv", "--is-public", "--strata", "age"), 3, "public.csv has no column 'age' of names"),
         (("--columns", "public.csv", "--is-public", "--template"), 2, "does not go with --template"),
         (("--columns", "nowhere.csv", "--is-public"), 3, "nowhere.csv: there is no such file"),
         (("--columns", "names.csv", "--is-public"), 3, "names.csv: needs a number or two classes to predict"),

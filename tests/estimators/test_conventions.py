@@ -19,10 +19,12 @@ from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger,
 from copriv.estimators.declared import without_data
 
 SAME_TWICE = "two fits on the same rows are to agree to 1e-7 or better; an owner draws fresh noise for each"
-CANNOT_HOLD = {
-    PrivateRegressor: {"check_fit_idempotent": SAME_TWICE, "check_supervised_y_2d": SAME_TWICE},
-    PrivateClassifier: {"check_fit_idempotent": SAME_TWICE},
+OF_EACH = {
+    "check_fit_idempotent": SAME_TWICE,
+    "check_sample_weight_equivalence_on_dense_data": SAME_TWICE,
+    "check_sample_weight_equivalence_on_sparse_data": SAME_TWICE,
 }
+CANNOT_HOLD = {PrivateRegressor: {**OF_EACH, "check_supervised_y_2d": SAME_TWICE}, PrivateClassifier: OF_EACH}
 PLENTY = 1e6
 """ε at which a few dozen rows, which is what the checks have, still give a model."""
 

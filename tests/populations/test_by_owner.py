@@ -22,7 +22,7 @@ from copriv.populations.by_owner import OwnerLaws, knows_owners
 from copriv.populations.dealt import heterogeneity_of
 from copriv.populations.owner_posterior import Evidence
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.world import best_on, psi
+from copriv.populations.world import psi
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked
 from copriv.terms.heterogeneity import unknown
@@ -199,8 +199,8 @@ def test_owners_of_a_kink_hold_their_own_rows_where_they_are_unlike() -> None:
     worlds, rng = _laws(1, away, 400, "hinge").drawn(8, 0), np.random.default_rng(9)
     data = [_rows(rng, 2000, one, "logistic") for one in away]
     true = Problem.of(_terms("hinge", (2000,) * 5), data, data[0])
-    best = best_on(true, Records.of(*data[0]), true.optimum.theta)
-    truth = psi(true, best.theta)  # type: ignore[union-attr]
+    best = true.optimum_of(Records.of(*data[0]), true.optimum.theta)
+    truth = psi(true, best)
     assert truth / 3.0 < np.median([world.apart[0] for world in worlds]) < 3.0 * truth
 
 
@@ -222,8 +222,8 @@ def test_owners_of_narrow_columns_have_slopes_of_their_own_there() -> None:
         laws = OwnerLaws(PublicSample.of(Problem.forecasting(terms, (X, y), strata=labels)))
         said = WithoutJoining.of_known(laws.sample.optimum.theta, laws.drawn(20, 0)).everybody
         true = Problem.of(terms, data, (X, y))
-        own = [best_on(true, Records.of(*table), true.optimum.theta) for table in data]
-        measured = np.array([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
+        own = [true.optimum_of(Records.of(*table), true.optimum.theta) for table in data]
+        measured = np.array([psi(true, one) for one in own])
         held += list((np.quantile(said, 0.05, axis=0) < measured) & (measured < np.quantile(said, 0.95, axis=0)))
         off += list(np.log(np.median(said, axis=0) / measured))
     # With γ at 0 alone a quarter of them is held, and the median is a seventh of what it is; with owners told apart by
@@ -292,8 +292,8 @@ def test_a_kink_says_how_unlike_owners_are(p: int, each: int, off: float, consta
     labels = np.repeat([f"o{i}" for i in range(N)], each)
     found = OwnerLaws(PublicSample.of(Problem.forecasting(terms, public, strata=labels))).heterogeneity
     true = Problem.of(terms, many, public)
-    own = [best_on(true, Records.of(*table), true.optimum.theta) for table in many]
-    truth = np.mean([psi(true, one.theta) for one in own])  # type: ignore[union-attr]
+    own = [true.optimum_of(Records.of(*table), true.optimum.theta) for table in many]
+    truth = np.mean([psi(true, one) for one in own])
     assert truth / 10.0 < found.value < 4.0 * truth
 
 

@@ -69,6 +69,8 @@ class Case:
     def length(self) -> int:
         if self.mechanism == "lengths":
             return 2 * LENGTHS
+        if self.mechanism == "pilot":
+            return P + 2 * 6
         return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
 
     @property
@@ -78,6 +80,8 @@ class Case:
             return np.array([BOUND] * P + [math.sqrt(2.0), 1.0, math.sqrt(2.0)])
         if self.mechanism == "lengths":
             return np.full(self.length, 2.0)  # a row stands in two histograms
+        if self.mechanism == "pilot":  # 7 parts of 9 for the gradient, one for each row of bins
+            return np.array([BOUND * 9 / 7] * P + [9.0] * 12)
         if self.mechanism != "statistics":
             return np.full(P, BOUND)
         off_diagonal = 2.0  # written twice in xxᵀ, and released undoubled
@@ -88,7 +92,7 @@ class Case:
         """Of the noise on each number; for "objective", of the tilt."""
         Δ, ε, δ, m = 2.0 / N, self.epsilon, self.delta, self.answers
         match self.mechanism:
-            case "laplace" | "statistics" | "lengths":
+            case "laplace" | "statistics" | "lengths" | "pilot":
                 return Δ * m / ε * self.unit
             case "gaussian" | "moments":
                 return Δ * math.sqrt(m) * _normal_multiplier(ε, δ) * self.unit
@@ -139,6 +143,7 @@ CASES = {
         Case("statistics", 1.5, 0.0, 1, 1, {"moments_share": SHARE}),
         Case("moments", 1.0, 0.1, 1, 2, {}),
         Case("lengths", 1.5, 0.0, 1, 1, {"reach": 1.0}),
+        Case("pilot", 1.5, 0.0, 1, 1, {}),
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": ANCHOR}),
         Case("objective", 1.5, 0.02, 1, 2, {"anchor": ANCHOR}),
     )
@@ -182,6 +187,13 @@ def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
         return np.concatenate([(records.weight * slope) @ x / N, second[np.triu_indices(P)]])
     rows = 2.0 * (predicted - records.target)[:, None] * records.features
     gradient = records.weight @ (rows * _factor(rows, BOUND, case.order)) / N
+    if case.mechanism == "pilot":
+        lengths = np.linalg.norm(rows, ord=1, axis=1) / BOUND, np.linalg.norm(records.features, ord=1, axis=1)
+        least, most = [0, 1 / 4, 1 / 2, 1, 2, 4], [1 / 4, 1 / 2, 1, 2, 4, np.inf]
+        shares = [
+            (records.weight @ ((x >= a) & (x < b))) / N for x in lengths for a, b in zip(least, most, strict=True)
+        ]
+        return np.array([*gradient, *shares])
     if case.mechanism != "statistics":
         return np.asarray(gradient)
     x = records.features * _factor(records.features, 1.0, 1)
@@ -222,13 +234,20 @@ def neighbours(kind: str) -> tuple[Records, Records]:
         "statistics": ((100.0, 0.0), 1.0, (0.0, 100.0), -1.0),
         "objective": ((1.0, 0.0), 3.0, (1.0, 0.0), -3.0),
         "lengths": ((100.0, 0.0), 1.0, (0.1, 0.0), 0.3),
+        "pilot": ((100.0, 0.0), 1.0, (1.0, 0.0), -1.0),
     }[kind]
     one = Records.of(np.vstack([x, last[0]]), np.append(np.ones(N - 1), last[1]))
     return one, Records.of(np.vstack([x, last[2]]), np.append(np.ones(N - 1), last[3]))
 
 
 def pair_of(case: Case) -> tuple[Records, Records]:
-    kinds = {"statistics": "statistics", "objective": "objective", "moments": "objective", "lengths": "lengths"}
+    kinds = {
+        "statistics": "statistics",
+        "pilot": "pilot",
+        "objective": "objective",
+        "moments": "objective",
+        "lengths": "lengths",
+    }
     return neighbours(kinds.get(case.mechanism, "gradient"))
 
 

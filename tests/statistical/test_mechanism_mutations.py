@@ -14,14 +14,15 @@ import pytest
 import copriv.mechanisms as mechanisms
 import copriv.owner
 import copriv.privacy.approximate as approximate
-from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, statistics
+from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, pilot, statistics
 from copriv.mechanisms.lengths import BINS, Histograms, LengthsAnswer
 from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
+from copriv.mechanisms.pilot import PilotAnswer, PilotNumbers
 from copriv.mechanisms.statistics import Moments, StatisticsAnswer
 from copriv.model.records import Records
 from copriv.privacy.approximate import GaussianAnswer
-from copriv.privacy.clipping import clipped_mean_gradient
+from copriv.privacy.clipping import clip_rows, clipped_mean_gradient
 from copriv.privacy.laplace import LaplaceAnswer
 from copriv.privacy.ledger import MemoryLedger
 from statistical.mechanism_battery import CHECKS, checks_of
@@ -32,7 +33,7 @@ pytest.importorskip("dp_accounting")
 Patch = pytest.MonkeyPatch
 COMPOSED = ("gaussian", "laplace-composed")
 MANY = ("laplace", *COMPOSED)
-ONCE = ("statistics", "moments", "lengths", "objective", "objective with delta")
+ONCE = ("statistics", "moments", "lengths", "objective", "objective with delta", "pilot")
 EVERY = (*MANY, *ONCE)
 
 
@@ -121,6 +122,19 @@ def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
         "_noise",
         property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self.moments.unit))),
     )
+
+
+@mutation(("pilot",), "noise")
+def a_pilot_of_a_record_added_not_replaced(patch: Patch) -> None:
+    patch.setattr(
+        PilotAnswer, "_noise",
+        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self.numbers.unit))),
+    )  # fmt: skip
+
+
+@mutation(("pilot",), "noise")
+def each_part_of_a_pilot_has_the_whole_budget(patch: Patch) -> None:
+    patch.setattr(PilotNumbers, "unit", property(lambda self: np.array([self.bound] * 2 + [1.0] * 12)))
 
 
 @mutation(("objective", "objective with delta"), "noise")
@@ -233,6 +247,30 @@ def slopes_not_clipped(patch: Patch) -> None:
 @mutation(("objective", "objective with delta"), "minimum")
 def long_records_count_in_full(patch: Patch) -> None:
     patch.setattr(objective_solver, "counted_for", lambda lengths, bound: np.ones_like(lengths))
+
+
+@mutation(("pilot",), "sensitivity")
+def gradients_of_a_pilot_not_clipped(patch: Patch) -> None:
+    patch.setattr(pilot, "clip_rows", lambda rows, bound: np.clip(np.nan_to_num(rows), -1e9, 1e9))
+
+
+@mutation(("pilot",), "sensitivity")
+def gradients_of_a_pilot_clipped_in_L2(patch: Patch) -> None:
+    patch.setattr(pilot, "clip_rows", lambda rows, bound: clip_rows(rows, bound, 2))
+
+
+@mutation(("pilot",), "sensitivity")
+def a_record_in_every_bin_below_its_length(patch: Patch) -> None:
+    patch.setattr(pilot, "_ones", lambda lengths: (lengths[:, None] >= np.array([0.0, *pilot.EDGES])).astype(float))
+
+
+@mutation(("pilot",), "sensitivity, persons")
+def rows_count_where_persons_should_in_a_pilot(patch: Patch) -> None:
+    right = PilotNumbers._sum
+    patch.setattr(
+        PilotNumbers, "_sum",
+        lambda self, loss, r, θ: right(self, loss, Records(r.features, r.target, np.ones(len(r))), θ),
+    )  # fmt: skip
 
 
 @mutation(("moments",), "noise")

@@ -122,7 +122,7 @@ def declared_schema(data: Mapping[str, Any]) -> Schema:
         raise AgreementError(f"data.features: the target {target!r} is among the features; take it out")
     keys = {key: data.get(key) or {} for key in (*KINDS, "missing", "ordered", "scales", "clamp")}
     problems = [
-        f"data.{key}.{name}: neither a feature nor the target; add it to data.features"
+        f"data.{key}.{name}: neither a feature nor the target, {target}; add it to data.features, or correct its name"
         for key, names in keys.items()
         for name in names
         if name not in (target, *features)
@@ -146,7 +146,8 @@ def _column(name: str, keys: Mapping[str, Any], target: bool) -> Column:
     kinds = [key for key in KINDS if name in keys[key]]
     if not kinds:
         have = "neither bounds nor categories (nor booleans, nor dates)"
-        raise AgreementError(f"data.bounds.{name}: the column has {have}; declare exactly one of them")
+        where = f"data.target: {name!r}" if target else f"data.bounds.{name}: the column"
+        raise AgreementError(f"{where} has {have}; declare exactly one of them, or correct the name")
     kind = kinds[0]
     if len(kinds) > 1:
         raise AgreementError(

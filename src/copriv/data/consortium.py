@@ -144,7 +144,7 @@ def load_consortium(
     if preparation.dictionary is not None:
         names = preparation.dictionary.names
     kind: Literal["real", "resampled", "simulated", "public"] = source.kind
-    how = "in disjoint slices, not resampled"
+    how = "in disjoint slices in the table's order, not resampled"
     if dealt.resampled:
         if kind == "real":
             kind = "resampled"

@@ -48,7 +48,9 @@ def costs(outlook: Forecast) -> Table:
     for label, ψ in rows:
         error, records = outlook.error(ψ), "" if ψ > 1e3 else rounded(outlook.as_records(ψ))
         cells.append((label, percent(ψ), *([] if error is None else [f"{error:.4g}"]), records))
-    errors = ["typical error"] if outlook.squared else []
+    target = outlook.agreed.agreement.data.target
+    unit = "" if target is None else f" in {printable(target, 20)}"  # in the unit of that column
+    errors = [f"typical error{unit}"] if outlook.squared else []
     return Table(("", "above the best", *errors, "in pooled records"), tuple(cells))
 
 

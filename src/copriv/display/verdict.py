@@ -150,6 +150,8 @@ def caution(outlook: Forecast) -> str | None:
 def assumption(outlook: Forecast) -> str:
     """State the assumption that public rows are a random sample, and where they differ from one."""
     said = ["This holds if the public rows are a random sample of all owners' records."]
+    if outlook.sampled_by_owner:
+        said = ["This holds if the public rows of each owner are a random sample of its records."]
     for mix in (one for one in outlook.public_mix if one.differs):
         level = mix.levels[0]
         said.append(

@@ -30,12 +30,13 @@ from copriv.estimators.declared import (
     without_data,
 )
 from copriv.estimators.in_process import answered, train
-from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, strength
+from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
-from copriv.estimators.rows import dense, has_days, repeated, whose_rows, without_values
+from copriv.estimators.rows import dense, has_days, repeated, shares_of, whose_rows, with_level, without_values
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.model.records import Records
 from copriv.problem import Problem
+from copriv.validation import positive
 
 
 class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
@@ -50,7 +51,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, *, epsilon: Any, delta: Any, loss: Any, bounds: Any, feature_bound: Any, regularization: Any,
-        fit_intercept: Any, ledger: Any, row_norm: Any,
+        fit_intercept: Any, ledger: Any, row_norm: Any, weight_cap: Any,
     ) -> None:  # fmt: skip
         # By scikit-learn's convention anything is taken here; what is wrong is said by `fit`.
         self.epsilon = epsilon
@@ -62,12 +63,15 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.ledger = ledger
         self.row_norm = row_norm
+        self.weight_cap = weight_cap
 
-    def fit(self, X: Any, y: Any, *, owners: Any = None, public: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, owners: Any = None, public: Any = None) -> Any:
         """Fit by asking owners, and spend their budgets.
 
         X: shape (rows, columns), a DataFrame, array or SciPy sparse matrix of finite numbers; a sparse one is made dense, and
             refused beyond 1 GiB of cells. y: shape (rows,).
+        sample_weight: shape (rows,), private: a row's loss counts sample_weight/weight_cap times, at most once. The mean is
+            over the number of rows, never over the sum of weights; None: once each.
         owners: whose row each one is, a label a row; None: all are one owner's.
         public: (X, y) that anybody may look at, never among the rows of X. With it bounds need not be declared, the
             terms are planned for the least cost, and `forecast_` says what to expect.
@@ -84,11 +88,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             public_X, public_y = self._checked(public[0], public[1], reset=False)
         target = self._numbers(y, public_y)
         ranges = self._ranges("bounds", self.bounds, X.shape[1], public_X, getattr(self, "feature_names_in_", None))
-        whose = whose_rows(owners, len(X))
+        whose, share = whose_rows(owners, len(X)), self._shares(sample_weight, len(X))
+        # A row that counts for less than one has less of the intercept, too: it is then a column, 1 in every row.
+        level = int(share is not None and bool(self.fit_intercept))
         wanted = terms(
-            columns=X.shape[1], loss=self.loss, threshold=self._threshold(),
-            regularization=strength(self.regularization), intercept=bool(self.fit_intercept),
-            feature_bound=self._feature_bound(),
+            columns=X.shape[1] + level, loss=self.loss, threshold=self._threshold(),
+            regularization=strength(self.regularization), intercept=bool(self.fit_intercept) and not level,
+            feature_bound=self._feature_bound(level),
             owners=[
                 {"name": name, "records": len(rows), **budget(self.epsilon, self.delta, name)}
                 for name, rows in whose.items()
@@ -97,9 +103,10 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
         fewest, row_norm = min(map(len, whose.values())), None
         if public_X is None:
-            row_norm = None if self.row_norm is None else length("row_norm", self.row_norm)
+            row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
             with in_the_callers_words(fewest):
-                settled, lengths = without_data(wanted, row_norm), measuring(wanted, row_norm)
+                settled = without_data(wanted, row_norm)
+                lengths = measuring(wanted, row_norm) if share is None else None
             agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
             if gap > DROWNED:
                 warnings.warn(
@@ -109,13 +116,19 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                     RuntimeWarning, stacklevel=2,
                 )  # fmt: skip
         else:
-            public_records = Records.of(ranges.inside(public_X), self._public_numbers(public_y))
+            public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
                 agreement, stand_in = planned(wanted, public_records)
         x = ranges.inside(X)
 
         def problem_of(agreement: Any, scale: float, target: Any) -> Problem:
-            parts = [Records.of(scale * x[rows], target[rows]) for rows in whose.values()]
+            columns = with_level(scale * x, level)
+            parts = [
+                Records.of(columns[rows], target[rows])
+                if share is None
+                else Records.of_shares(columns[rows], target[rows], share[rows])
+                for rows in whose.values()
+            ]
             return Problem.of(agreement, parts, public=public_records)
 
         with in_the_callers_words(fewest):
@@ -225,12 +238,24 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._validated(X, reset=False) @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
 
-    def _feature_bound(self) -> Any:
+    def _shares(self, weights: Any, rows: int) -> Any:
+        """For how much of a record each row counts; None where all count for one."""
+        if weights is None:
+            return None
+        if self.weight_cap is None:
+            warnings.warn(
+                "weight_cap: not declared: 1 is taken, and larger weights count as 1. Declare the largest weight there may be",
+                UndeclaredWarning, stacklevel=3,
+            )  # fmt: skip
+        cap = 1.0 if self.weight_cap is None else positive("weight_cap", number("weight_cap", self.weight_cap))
+        return shares_of(weights, cap, rows)
+
+    def _feature_bound(self, level: int) -> Any:
         if isinstance(self.feature_bound, str):
             if self.feature_bound != "auto":
                 raise InvalidInput('feature_bound: must be "auto" or a number above 0')
             return "auto"
-        return length("feature_bound", self.feature_bound)
+        return length("feature_bound", self.feature_bound) + level
 
     def _ranges(self, name: str, declared: Any, columns: int, public: Any, names: Any = None) -> Ranges:
         shift = bool(self.fit_intercept)
@@ -268,6 +293,8 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         count for less. "auto": planned on public rows, else the number of columns.
     row_norm: the largest ‖x‖₂ of a row whose columns are in [−1, 1], used without public rows; smaller means less noise, and
         longer rows count for less. None: what follows from the other bounds.
+    weight_cap: the largest sample_weight; larger ones count as it. Declared, never measured; None: 1, with an
+        `UndeclaredWarning` where there are weights.
     regularization: c of (c/2)‖θ‖², in the units of `agreement_`.
     ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`). Every fit in it
         counts for the same people: for other people give another.
@@ -290,11 +317,12 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "squared", threshold: Any = 1.0,
         bounds: Any = "auto", target_bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5,
-        fit_intercept: Any = True, ledger: Any = None, row_norm: Any = None,
+        fit_intercept: Any = True, ledger: Any = None, row_norm: Any = None, weight_cap: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
             regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
+            weight_cap=weight_cap,
         )  # fmt: skip
         self.threshold = threshold
         self.target_bounds = target_bounds
@@ -333,8 +361,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
         the public rows, else those in y with an `UndeclaredWarning`: whoever asks for it states that which labels there are
         is public (a label that one row alone has is then not protected).
 
-    epsilon, delta, bounds, feature_bound, row_norm, regularization and ledger are as in `PrivateRegressor`, and so is what is
-    fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
+    epsilon, delta, bounds, feature_bound, row_norm, weight_cap, regularization and ledger are as in `PrivateRegressor`, and so
+    is what is fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
 
     >>> import numpy as np
     >>> from copriv.estimators import PrivateClassifier
@@ -350,11 +378,12 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     def __init__(
         self, *, epsilon: Any = 1.0, delta: Any = 0.0, loss: Any = "logistic", classes: Any = None,
         bounds: Any = "auto", feature_bound: Any = "auto", regularization: Any = 1e-5, fit_intercept: Any = True,
-        ledger: Any = None, row_norm: Any = None,
+        ledger: Any = None, row_norm: Any = None, weight_cap: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
             epsilon=epsilon, delta=delta, loss=loss, bounds=bounds, feature_bound=feature_bound,
             regularization=regularization, fit_intercept=fit_intercept, ledger=ledger, row_norm=row_norm,
+            weight_cap=weight_cap,
         )  # fmt: skip
         self.classes = classes
 

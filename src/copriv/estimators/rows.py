@@ -52,6 +52,26 @@ def whose_rows(owners: Any, rows: int) -> Mapping[str, Any]:
     return {str(name): np.flatnonzero(labels == name) for name in np.unique(labels)}
 
 
+def shares_of(weights: Any, cap: float, rows: int) -> Any:
+    """weight/cap of each row, at most 1. Raises InvalidInput, which quotes no weight."""
+    try:
+        given = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput("sample_weight: must be numbers, one for each row") from None
+    if given.shape != (rows,):
+        raise InvalidInput(f"sample_weight: needs one number for each of the {rows} rows, not shape {given.shape}")
+    if not (np.isfinite(given) & (given >= 0)).all():
+        raise InvalidInput("sample_weight: every weight must be finite, and 0 or more")
+    if not given.any():
+        raise InvalidInput("sample_weight: every weight is zero, so there is nothing to fit to")
+    return np.minimum(given / cap, 1.0)
+
+
+def with_level(x: Any, level: int) -> Any:
+    """The rows with `level` columns of ones behind."""
+    return np.column_stack([x, np.ones((len(x), level))])
+
+
 def repeated(owners: Iterable[str], parts: Iterable[Records]) -> list[str]:
     """The owners whose every row is also another owner's."""
     rows = [{row.tobytes() for row in np.column_stack([part.features, part.target])} for part in parts]

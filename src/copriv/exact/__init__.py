@@ -48,23 +48,10 @@ def expected_cost(
 def in_rounds(quadratic: Quadratic, owners: OwnerKinds, recursion: InRounds, start: object) -> Float[Array, " k"]:
     """E f(θ_k) − f(θ*) of any rule by which all owners answer in each round. One entry more than steps, the start first.
 
-    In each eigenvector of A the state is z, or (z, z̄) where the answer is an average, and is driven by the learner's weighted
-    sum of the owners' noise, whose variance V = Σ ω_i²·2b_i² is the same in every direction. Source: S, Algorithms 1 and 2.
+    The learner's weighted sum of the owners' noise has the variance V = Σ ω_i²·2b_i² in every direction. Source: S,
+    Algorithms 1 and 2.
     """
     d = Directions.of(quadratic, start)
-    a, steps, average = d.curvature, recursion.steps, recursion.average
     V = 2.0 * float(owners.counts @ (owners.weights * owners.noise_scale) ** 2)
-    # The state is z, or z and z̄; the last of it is what the fitness is of.
-    states = 1 + (average is not None)
-    μ = np.repeat(d.start[:, None], states, axis=1)
-    Σ = np.zeros((len(a), states, states))
-    F, g = np.zeros((len(a), states, states)), np.zeros(states)
-    squares = [μ[:, -1] ** 2]
-    for k, step in enumerate(steps):
-        F[:, 0, 0], g[0] = 1.0 - step * a, -step
-        if average is not None:
-            F[:, 1, 0], F[:, 1, 1] = average[k], 1.0 - average[k]
-        μ = np.einsum("jab,jb->ja", F, μ)
-        Σ = F @ Σ @ F.transpose(0, 2, 1) + V * np.outer(g, g)
-        squares.append(μ[:, -1] ** 2 + Σ[:, -1, -1])
-    return 0.5 * np.array(squares) @ a
+    squares = [(mean * d.start) ** 2 + V * variance for mean, variance in recursion.moments(d.curvature)]
+    return 0.5 * np.array(squares) @ d.curvature

@@ -1,4 +1,4 @@
-"""What one set of terms will cost: mean, median and band of ψ, from the same runs in the same worlds.
+"""Assess one set of terms: mean, median and band of ψ, from the same runs in the same worlds.
 
 Terms are run a few times in each of WORLDS worlds (`copriv.populations.law`), with the owners' noise and, where owners are
 few, each with records of its own. Where nothing is clipped and the loss is squared, the mean over the noise is that of the
@@ -34,17 +34,17 @@ from copriv.rules import named
 from copriv.types import Array
 
 WORLDS = 32
-"""With fewer, the 5 % quantile would be the smallest draw."""
+"""Worlds of a forecast: with fewer, the 5 % quantile would be the smallest draw."""
 RUNS = 128
 AS_AGREED = "as agreed"
-"""What terms are called of which nothing was left to be planned."""
+"""Description of agreed terms that leave nothing to be planned."""
 ERRORS = 2.0
-"""Standard errors, by the bootstrap over draws of worlds, within which two costs are not told apart."""
+"""Bootstrap standard errors, over worlds, within which two costs count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Band(Shown, Framed):
-    """ψ expected after k queries (or in round k): mean, median, and where 90 % of runs are.
+    """ψ expected after k queries (or in round k): mean, median, and the range of 90 % of runs.
 
     >>> band = outlook.agreed.relative_fitness
     >>> bool((band.low <= band.mean).all()), bool((band.mean <= band.high).all())
@@ -57,9 +57,9 @@ class Band(Shown, Framed):
     mean: Float[Array, " recorded"]
     median: Float[Array, " recorded"]
     low: Float[Array, " recorded"]
-    """5 % of runs are below; never above the mean."""
+    """5 % quantile of runs; at most the mean."""
     high: Float[Array, " recorded"]
-    """5 % of runs are above; never below the mean, which in a long tail can pass 95 % of runs."""
+    """95 % quantile of runs; at least the mean, which can exceed it where runs have a long tail."""
 
     @property
     def end(self) -> dict[str, float]:
@@ -72,7 +72,7 @@ class Band(Shown, Framed):
 
 @dataclass(frozen=True, eq=False)
 class Assessment(Shown, Framed):
-    """One set of terms and what it is expected to cost.
+    """One set of terms and its expected cost.
 
     >>> outlook.agreed.private, outlook.agreed.agreement.answers
     (True, 3)
@@ -88,7 +88,7 @@ class Assessment(Shown, Framed):
     private: bool
     words: str
     draws: Float[Array, "worlds runs"]
-    """ψ at the end of every run, by world: what mean, median and band are taken from."""
+    """ψ at the end of every run, by world."""
     models: Float[Array, "worlds runs p"]
     """θ at the end of every run, by world."""
 
@@ -115,14 +115,14 @@ class Assessment(Shown, Framed):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A choice of the plan, and what it costs in the forecast's worlds."""
+    """A choice of the plan and its cost in the forecast's worlds."""
 
     choice: Choice
     assessment: Assessment
 
     @property
     def cost(self) -> float:
-        """E ψ, what terms are compared by."""
+        """E ψ, by which terms are compared."""
         return self.assessment.relative_fitness.end["mean"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,41 +139,43 @@ class Comparison:
     """Agreed terms against recommended ones."""
 
     same: bool
-    """The agreed terms are the recommended ones."""
+    """Whether the agreed terms are the recommended ones."""
     times: float
     """E ψ of the agreed terms over that of the recommended ones; never below 1."""
     within_error: bool
-    """The difference of the means is within its error."""
+    """Whether the difference of the means is within its error."""
     typical_within_error: bool
-    """The difference of the medians is."""
+    """Whether the difference of the medians is within its error."""
 
     @classmethod
     def of(cls, agreed: Assessment, recommended: Assessment) -> "Comparison":
-        """Both run in the same worlds."""
+        """Compare two assessments made in the same worlds."""
         if agreed is recommended:
             return cls(True, 1.0, True, True)
-        before, after = (one.relative_fitness.end["mean"] for one in (agreed, recommended))
-        mean, median = (_apart(agreed, recommended, statistic) for statistic in (np.mean, np.median))
-        return cls(False, before / after if after > 0 else 1.0, not mean, not median)
+        times, (before, after) = 1.0, (one.relative_fitness.end["mean"] for one in (agreed, recommended))
+        if after > 0:
+            times = before / after
+        return cls(False, times, _equal(agreed, recommended, np.mean), _equal(agreed, recommended, np.median))
 
 
 def relative_error(one: Assessment) -> float:
-    """The bootstrap's standard error of the median of ψ, over that median."""
+    """Bootstrap standard error of the median of ψ, relative to that median."""
     median = float(np.median(one.draws))
-    return float(np.std(_redrawn(one.draws, np.median))) / median if median > 0 else 0.0
+    if median == 0:
+        return 0.0
+    return float(np.std(_bootstrapped(one.draws, np.median))) / median
 
 
-def _apart(one: Assessment, other: Assessment, statistic: Any) -> bool:
-    """Whether a statistic of ψ differs by more than chance."""
+def _equal(one: Assessment, other: Assessment, statistic: Any) -> bool:
+    """Whether a statistic of ψ differs by no more than its error."""
     if one.draws.shape != other.draws.shape:
-        return True
-    moved = _redrawn(one.draws, statistic) - _redrawn(other.draws, statistic)
-    difference = float(statistic(one.draws) - statistic(other.draws))
-    return abs(difference) > ERRORS * float(np.std(moved))
+        return False
+    error = np.std(_bootstrapped(one.draws, statistic) - _bootstrapped(other.draws, statistic))
+    return bool(abs(statistic(one.draws) - statistic(other.draws)) <= ERRORS * error)
 
 
-def _redrawn(draws: Any, statistic: Any) -> Any:
-    """The statistic under other draws of as many worlds: the same draws for everybody."""
+def _bootstrapped(draws: Any, statistic: Any) -> Any:
+    """The statistic of 400 bootstrap samples of the worlds, the same samples in every call."""
     rng = np.random.default_rng([400, len(draws)])
     return np.array([statistic(draws[rng.integers(0, len(draws), len(draws))]) for _ in range(400)])
 
@@ -182,18 +184,20 @@ def _redrawn(draws: Any, statistic: Any) -> Any:
 def assess(
     problem: Problem, words: str, runs: int = RUNS, seed: int = 0, worlds: Sequence[World] | None = None
 ) -> Assessment:
-    """Terms without "auto", on public rows alone, in as many runs, an equal number in each world.
+    """Run terms without "auto" on public rows alone, equally often in each world.
 
-    worlds: those of `copriv.populations.dealt.draw_worlds`; None: WORLDS of owners that are alike.
+    worlds: from `copriv.populations.dealt.draw_worlds`; None for WORLDS worlds in which owners are alike.
     """
     if worlds is None:
         worlds = PublicSample.of(problem).drawn(WORLDS, seed)
     agreement, alike = problem.agreement, worlds[0].apart is None
-    # Where all answer at one point only the sum of answers counts, which is the pool's; and with 20 records a parameter
-    # an owner's answers are taken to be the pool's too.
+    # Where all owners answer at one point, only the sum of the answers counts, and that is the pool's. With 20 records per
+    # parameter, the answers of a single owner are taken to be the pool's too.
     pooled = agreement.synchronous or agreement.records.min() >= 20 * problem.n_parameters
     dealt = alike and agreement.n_owners <= DEALT_OWNERS and (agreement.one_answer or not pooled)
-    problems = [(world.dealt() if dealt else world).problem for world in worlds]
+    if dealt:
+        worlds = [world.dealt() for world in worlds]
+    problems = [world.problem for world in worlds]
     each = -(-runs // len(worlds))
     simulated = [
         runs_in(world, problem.terms, each, seed, i * each, record_at=None) for i, world in enumerate(problems)
@@ -215,38 +219,39 @@ def assess(
 
 
 def _as_participants(agreement: Agreement) -> Float[Array, "participants 2"]:
-    """Records and scale of the noise of each that answers by itself.
+    """Records and noise scale of each participant.
 
-    A group is one owner of all its records (A, Remark 2), whose noise Σ (w_i/w_G) b_i z_i has the variance of Laplace noise of
-    scale √Σ (w_i b_i/w_G)²: the mean of f needs no more of it.
+    A group is one owner of all its records (A, Remark 2). Its noise Σ (w_i/w_G) b_i z_i has the variance of Laplace noise of
+    scale √Σ (w_i b_i/w_G)², and the mean of f depends on the variance only.
     """
     records, scales = agreement.records, agreement.noise_scales()
     if agreement.synchronous or agreement.n_participants == agreement.n_owners:
         return np.column_stack([records, scales])
     w, groups = agreement.weights, [list(group) for group in Participants.of(agreement).members]
-    loud = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
-    return np.column_stack([[records[group].sum() for group in groups], loud])
+    scale = [np.sqrt(np.sum((w[group] * scales[group]) ** 2)) / w[group].sum() for group in groups]
+    return np.column_stack([[records[group].sum() for group in groups], scale])
 
 
 def _exact_mean(problem: Problem) -> Array | None:
-    """E ψ after every query, over noise and schedule, in one world; None where it is out of reach."""
+    """E ψ after every query, over noise and schedule, in one world; None where no exact recursion applies."""
     quadratic, agreement = problem.fitness.quadratic, problem.agreement
     terms, mechanism = agreement.agreement, agreement.mechanism
     if quadratic is None or problem.preconditioner is not None or agreement.queries > 20_000:
         return None
-    # The recursions are those of Laplace noise, as much of it in every answer.
+    # The recursions assume Laplace noise of the same scale in every answer.
     pure = isinstance(mechanism, GradientNoise) and mechanism.guarantee is Guarantee.PURE
     if terms.schedule in ("poisson", "rounds") or not pure or mechanism.law(agreement) is not Law.LAPLACE:
-        return None  # before the rule is asked: where owners answer once it may have no step yet
+        return None  # before `recursion` is called: where owners answer once, the step may still be "auto"
     recursion = named(terms.rule).recursion(agreement)
     if recursion is None or not np.allclose(agreement.records / agreement.records.sum(), agreement.weights):
         return None
-    capped = None if agreement.answers >= terms.horizon else float(agreement.answers)
     kinds, counts = np.unique(_as_participants(agreement), axis=0, return_counts=True)
-    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, capped)
-    order: Order = "random order" if terms.schedule == "random-order" else "uniform"
+    owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts)
+    if agreement.answers < terms.horizon:
+        owners = OwnerKinds.of(kinds[:, 0], kinds[:, 1], counts, float(agreement.answers))
+    orders: dict[str, Order] = {"random-order": "random order", "uniform": "uniform"}
     try:
-        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, order)
+        cost = expected_cost(recursion, quadratic, owners, terms.horizon, problem.start, orders[terms.schedule])
     except CoprivError:
-        return None  # the exact recursion is out of reach here, and says so
+        return None  # the exact recursion takes too long for these owners
     return np.asarray(cost / problem.optimum.value)

@@ -1,23 +1,25 @@
-"""Whether joining pays for an owner, asked at home of its own records.
+"""Judge at home, on an owner's own records, whether joining pays.
 
-An owner holds what nobody else may see: its records. It holds against them, exactly, what has been released:
+Only the owner may read its records. It evaluates on them, without noise, what has been released:
 
 * its own model, by cross-validation: with R the loss of rows held out and r that of rows seen, fitted to a share s of its n
   records, the least possible loss is about (R + r)/2, and fitting to all n costs a = s(R − r)/2 more, times χ²_p/p;
-* the public model, where it has the public rows: its loss is seen with an error of a, so that its cost is found as a distance
-  in noise is (a noncentral χ², `populations.diagnosis`);
-* after a run the released θ, in the same way. It has learned from these records too, by which it looks better on them than on
-  new ones by 2a times the owner's share of all records;
-* before a run, what a forecast says of the model to come. Its cost on own records is taken to be u + ψ + 2z√(uψ/p), with ψ
-  that on everybody's and z normal: the square of two steps at a random angle. u is how far this owner is from everybody: what
-  the public model costs here, less its own error. Without public rows u is drawn from the forecast's heterogeneity;
-* that model personalized at home costs what a forecast says (`personalized_cost`), or that with a level of the owner's own.
+* the public model, where the owner has the public rows. Its loss is known with an error of a, and its cost is estimated as a
+  distance in noise (a noncentral χ², `populations.diagnosis`);
+* after a run the released θ, in the same way. It was fitted to these records too, and its loss on them is below that on new
+  records by 2a times the owner's share of all records;
+* before a run, the forecast of the common model. Its cost on own records is modelled as u + ψ + 2z√(uψ/p), with ψ its cost on
+  everybody's records and z standard normal: the squared length of two steps at a random angle. u is this owner's
+  heterogeneity: the cost of the public model here, less its sampling error. Without public rows u is drawn from the
+  forecast's heterogeneity;
+* the common model personalized at home, by the formula of a forecast (`personalized_cost`), with and without the owner's own
+  intercept.
 
-All of it is drawn many times: the records by a Bayesian bootstrap as wide as Student's t, what is forecast from its band.
-The answer follows as in any forecast (`verdict_of`). It is exact about private records and has no guarantee: it stays at home.
+All of these are drawn repeatedly: the records by a Bayesian bootstrap widened to Student's t, forecasts from their bands.
+The verdict follows as in any forecast (`verdict_of`). It has no privacy guarantee and stays at home.
 
-That cross-validation fits to fewer records is made up for to first order in 1/n (Davison and Hinkley, Bootstrap Methods and
-their Application, 1997, §6.4.1).
+Cross-validation fits to fewer than n records; this is corrected to first order in 1/n (Davison and Hinkley, Bootstrap Methods
+and their Application, 1997, §6.4.1).
 """
 
 import json
@@ -35,7 +37,7 @@ from copriv.forecast.document import check_is_of
 from copriv.forecast.result import Forecast
 from copriv.forecast.standalone_models import personalized_cost
 from copriv.formatting.cards import Shown
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.numbers import json_ready, mapping
 from copriv.model.records import Records
 from copriv.model.threads import one_thread
 from copriv.populations.diagnosis import distances
@@ -48,7 +50,7 @@ from copriv.types import Array
 from copriv.validation import count
 
 ROWS = 20_000
-"""Most rows that models are fitted to; what more of them would change is worked out."""
+"""Most rows that models are fitted to; the effect of more rows is computed."""
 NOT_FOR_RELEASE = (
     "Not for release: exact numbers about your records. To leave, decline or report because of them tells something about your "
     "records too."
@@ -68,32 +70,35 @@ class VerdictAtHome(Shown):
 
     name: str
     records: int
-    """Or persons, where they are the units."""
+    """Number of records, or of persons where they are the units."""
     after_run: bool
-    """Whether a released model was judged; else one that is forecast."""
+    """Whether a released model was judged, and not a forecast one."""
     worthwhile: float
     on_own: OwnerVerdict | None
-    """None where the records cannot say it."""
+    """None where the records do not decide."""
     reason: str
-    """Why they cannot; "" where they can."""
+    """Why the records do not decide; "" where they do."""
     errors: Mapping[str, float]
-    """Prediction error (mean loss) on new records of the owner's kind: of its "own" model, the "public" one, the "common" one
-    and that "personalized". Medians of what was drawn."""
+    """Median prediction error (mean loss) on new records of this owner: of its "own" model, the "public" one, the "common" one
+    and the "personalized" one."""
 
     @property
     def verdict(self) -> Answer:
         """Whether joining pays by at least what is worthwhile."""
-        return "open" if self.on_own is None else self.on_own.answer
+        if self.on_own is None:
+            return "open"
+        return self.on_own.answer
 
     @property
     def probability(self) -> float | None:
-        """That it does; None where the records cannot say it."""
-        return None if self.on_own is None else self.on_own.probability
+        """Probability that joining pays; None where the records do not decide."""
+        if self.on_own is None:
+            return None
+        return self.on_own.probability
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.owner-verdict/1`, with the keys that an owner has in a forecast."""
-        found = {} if self.on_own is None else vars(self.on_own)
-        outcomes = {key: found.get(key) for key in ("if_alike", "if_unlike")}
+        found = mapping(self.on_own) or {}
         return {
             "schema": "copriv.owner-verdict/1",
             "release": False,
@@ -102,7 +107,7 @@ class VerdictAtHome(Shown):
             "verdict": self.verdict,
             "probability": self.probability,
             **{key: found.get(key) for key in ("gain", "gain_low", "gain_high", "by")},
-            **{key: None if one is None else vars(one) for key, one in outcomes.items()},
+            **{key: mapping(found.get(key)) for key in ("if_alike", "if_unlike")},
             "worthwhile": self.worthwhile,
             "records": self.records,
             "after_run": self.after_run,
@@ -125,11 +130,11 @@ def owner_verdict(
     public: Any = None,
     seed: int = 0,
 ) -> VerdictAtHome:
-    """Whether joining pays for owner `name` on its own records, by these records and by what has been released.
+    """Whether joining pays for owner `name` on its own records, from these records and what has been released.
 
     data: the owner's own (X, y) or Records. released: before a run a Forecast or its JSON document; after it the common model,
-    p numbers. public: the public (X, y), by which the public model is judged too and, before a run, how far this owner is from
-    everybody. seed: of folds and draws.
+    p numbers. public: the public (X, y), for the loss of the public model and, before a run, this owner's heterogeneity.
+    seed: of folds and draws.
 
     Guarantee: none. The result is computed from the records and must stay with the owner.
     Raises AgreementError where nobody is called that, InvalidInput for a document that is no forecast, and DataError or
@@ -140,47 +145,53 @@ def owner_verdict(
     """
     rng = np.random.default_rng(count("seed", seed, 0))
     of_all = agreement.terms_of(name).records / float(agreement.records.sum())
-    document = released.to_dict() if isinstance(released, Forecast) else released
-    if isinstance(document, Mapping):
-        _check_is_in(agreement, name, document)
-        check_is_of(agreement, document)
-    ahead = _Ahead.of(document) if isinstance(document, Mapping) else None
-    sample = None if public is None else PublicSample.of(Problem.forecasting(agreement, public))
-    shown = None if sample is None else sample.problem.feasible_set.project(sample.optimum.theta)
-    home, own = home_of(agreement, shown if ahead is not None else np.asarray(document), data, public)
-    units, reason = own.units, _silent(own)
-    after, least = ahead is None, agreement.worthwhile
+    if isinstance(released, Forecast):
+        released = released.to_dict()
+    public_model, forecast = None, None
+    if public is not None:
+        sample = PublicSample.of(Problem.forecasting(agreement, public))
+        public_model = sample.problem.feasible_set.project(sample.optimum.theta)
+    if isinstance(released, Mapping):
+        _check_is_in(agreement, name, released)
+        check_is_of(agreement, released)
+        forecast, centre = _ForecastModel.of(released), public_model
+    else:
+        centre = np.asarray(released)
+    home, own = home_of(agreement, centre, data, public)
+    units, reason = own.units, _undecided(own)
+    after, worthwhile = forecast is None, agreement.worthwhile
     if reason:
-        return VerdictAtHome(name, units, after, least, None, reason, {})
+        return VerdictAtHome(name, units, after, worthwhile, None, reason, {})
     if len(own) > ROWS:
         own = own.taken(rng.choice(len(own), ROWS, replace=False))
     tried = (home.candidates[0], home.candidates[-1])
     held_out = home.cross_validated(own, tried, rng)
-    here = _AtHand(home, own, held_out, held_out.share * own.units / units, after or shown is not None, rng)
+    here = _OwnLosses(home, own, held_out, held_out.share * own.units / units, centre is not None, rng)
     losses, levels = {"own": here.own}, None
-    if shown is not None:
-        losses["public"] = here.drawn(here.losses(shown))
-    if ahead is None:
+    if public_model is not None:
+        losses["public"] = here.drawn(here.losses(public_model))
+    if forecast is None:
         losses |= here.with_common(*here.released(of_all))
-    elif shown is None:
-        levels = np.array([ahead.heterogeneity.quantile(q) for q in rng.uniform(size=DRAWS)])
-        losses["public"] = here.least + ahead.optimum * here.further(levels, np.full(DRAWS, ahead.public_only))
-        losses |= here.with_common(ahead.optimum * here.further(levels, ahead.together(rng)))
+    elif public_model is None:
+        u = np.array([forecast.heterogeneity.quantile(q) for q in rng.uniform(size=DRAWS)])
+        losses["public"] = here.least + forecast.optimum * here.added(u, np.full(DRAWS, forecast.public_only))
+        losses |= here.with_common(forecast.optimum * here.added(u, forecast.together(rng)))
+        if forecast.heterogeneity.source == "not stated":
+            levels = u
     else:
-        losses |= here.with_common(*ahead.costs(here))
-    known = ahead is None or shown is not None or ahead.heterogeneity.source != "not stated"
+        losses |= here.with_common(*forecast.costs(here))
     without = min((losses[model] for model in ("own", "public") if model in losses), key=np.median)
     # ψ is relative to a loss of 1 here, which drops out of the gain.
     joined: dict[Model, Array] = {"common": losses["common"] - 1.0, "personalized": losses["personalized"] - 1.0}
-    found = verdict_of(without - 1.0, joined, Asked.of("own", least, None if known else levels))
+    found = verdict_of(without - 1.0, joined, Asked.of("own", worthwhile, levels))
     errors = {model: float(np.median(loss)) for model, loss in losses.items()}
-    return VerdictAtHome(name, units, after, least, found, "", errors)
+    return VerdictAtHome(name, units, after, worthwhile, found, "", errors)
 
 
 def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for a forecast in which this owner is not, or has other records or another budget.
+    """Raise InvalidInput for a forecast without this owner, or with other records or another budget of it.
 
-    Owners written with a count stand in it as one, under the name of all.
+    Owners with a count have one entry in a forecast, under a common name.
     """
     mine, owners = agreement.terms_of(name), document.get("owners", ())
     said = {one["name"]: (one["records"], one["epsilon"]) for one in owners}
@@ -193,8 +204,8 @@ def _check_is_in(agreement: Agreement, name: str, document: Mapping[str, Any]) -
         )
 
 
-def _silent(own: Records) -> str:
-    """Why records cannot judge models; "" where they can."""
+def _undecided(own: Records) -> str:
+    """Why records do not tell how good models are; "" where they do."""
     if own.units < 2:
         return "one record says nothing of how a model that was fitted to it does on others"
     if np.ptp(own.target) == 0:
@@ -203,43 +214,43 @@ def _silent(own: Records) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _AtHand:
-    """An owner's records and the losses of its own models on them: what models cost there, drawn again and again."""
+class _OwnLosses:
+    """Draws of the losses of models on new records of an owner, from its records and its cross-validated models."""
 
     home: Home
     records: Records
     held_out: CrossValidated
-    """Of the owner's own model, and of the centre with a level of its own where the model has an intercept."""
-    part: float
-    """How many of the owner's records a fold's model was fitted to, over all of them."""
-    judged: bool
+    """Cross-validation of the owner's own model, and of the centre with the owner's own intercept where there is one."""
+    fold_share: float
+    """Share of all the owner's records that a fold's model was fitted to."""
+    has_centre: bool
     """Whether the centre is a model, released or public."""
     rng: np.random.Generator
 
     def losses(self, theta: Float[Array, " p"]) -> Float[Array, " units"]:
-        """Of a model on each unit."""
+        """Loss of a model on each unit."""
         r = self.records
         return by_unit(r, self.home.loss.values(theta, r.features, r.target)[:, None])[:, 0]
 
     @cached_property
     def _shares(self) -> tuple[Float[Array, "draws units"], Float[Array, " draws"]]:
-        """A Bayesian bootstrap of the units, and by how much its draws are too near where units are few (Student's t)."""
+        """Weights of a Bayesian bootstrap of the units, and the factors that widen its draws to Student's t."""
         n = len(self.held_out.out)
         return self.rng.dirichlet(np.ones(n), size=DRAWS), np.sqrt((n + 1) / self.rng.chisquare(n - 1, size=DRAWS))
 
     def drawn(self, losses: Float[Array, " units"]) -> Float[Array, " draws"]:
-        """Mean losses; on a log scale, so that none is below 0."""
+        """Draws of a mean loss, on a log scale so that none is negative."""
         (shares, wide), tiny = self._shares, np.finfo(float).tiny
         middle = np.log(max(float(losses.mean()), tiny))
         off = np.log(np.maximum(shares @ losses, tiny)) - middle
-        # Of two units Student's t has no end; e³⁰ times as much is as good as that.
+        # With two units Student's t has no finite mean; a factor of e³⁰ stands for infinity.
         return np.asarray(np.exp(middle + np.clip(wide * off, -30.0, 30.0)) * len(losses) / self.records.total)
 
     @cached_property
     def _means(self) -> tuple[Float[Array, " tried"], float]:
-        """The least possible loss of each that was tried, and what fitting the owner's own model to its records costs."""
+        """Estimated least possible loss of each candidate, and the cost of fitting the owner's own model to its records."""
         out, seen = (losses.sum(axis=0) / self.records.total for losses in (self.held_out.out, self.held_out.seen))
-        return 0.5 * (out + seen), max(0.5 * self.part * float(out[0] - seen[0]), 0.0)
+        return 0.5 * (out + seen), max(0.5 * self.fold_share * float(out[0] - seen[0]), 0.0)
 
     @cached_property
     def _halves(self) -> tuple[Float[Array, " draws"], Float[Array, " draws"]]:
@@ -248,44 +259,44 @@ class _AtHand:
 
     @cached_property
     def least(self) -> Float[Array, " draws"]:
-        """The least possible loss: that of the centre less what it costs, or half way between what is held out and seen.
+        """Draws of the least possible loss: the centre's loss less its cost, or the mean of held-out and training loss.
 
-        The first is the surer one, unless the centre costs more than that itself: how much more it does is then what is drawn.
-        Models of fewer records than parameters may fit all that they saw, and half way says nothing.
+        The first has the smaller variance, unless the cost of the centre exceeds the second. Models of fewer records than
+        parameters may interpolate, and their training loss tells nothing.
         """
         halfway, few = np.asarray(0.5 * sum(self._halves)), len(self.held_out.out) <= len(self.home.centre)
-        if not self.judged or (np.median(self.apart()) > np.median(halfway) and not few):
+        if not self.has_centre or (np.median(self.cost_of_centre()) > np.median(halfway) and not few):
             return halfway
         centre = self.drawn(self.losses(self.home.centre))
-        return np.asarray(np.maximum(centre - self.apart(), 1e-9 * centre))
+        return np.asarray(np.maximum(centre - self.cost_of_centre(), 1e-9 * centre))
 
     @cached_property
     def fitting(self) -> Float[Array, " draws"]:
-        """What fitting the owner's own model to these very records costs: its mean by a χ² over its degrees of freedom."""
+        """Draws of the cost of fitting the owner's own model to its records: the mean cost times χ²_p/p."""
         p = len(self.home.centre)
         out, seen = self._halves
-        return np.asarray(0.5 * self.part * (out - seen) * self.rng.chisquare(p, size=DRAWS) / p)
+        return np.asarray(0.5 * self.fold_share * (out - seen) * self.rng.chisquare(p, size=DRAWS) / p)
 
     @property
     def own(self) -> Float[Array, " draws"]:
-        """The loss of the owner's own model."""
+        """Draws of the loss of the owner's own model."""
         return self.least + self.fitting
 
     @cached_property
     def _chance(self) -> Float[Array, " draws"]:
         return self.rng.uniform(size=DRAWS)
 
-    def apart(self, error: float = 0.0) -> Float[Array, " draws"]:
-        """What the centre costs here above the least possible loss, from its mean loss on the records.
+    def cost_of_centre(self, error: float = 0.0) -> Float[Array, " draws"]:
+        """Draws of the centre's loss above the least possible one, from its mean loss on the records.
 
-        error: E of the centre's own error, which is taken off too: what remains is the cost of what it estimates.
+        error: expected cost of the centre's sampling error, which is subtracted.
         """
         (least, _), cost = self._means
         loss = float(self.losses(self.home.centre).sum()) / self.records.total
         return distances(max(loss - least + cost, 0.0), cost + error, len(self.home.centre), self._chance)
 
-    def apart_but_for_level(self, error: float = 0.0) -> Float[Array, " draws"] | None:
-        """The same of the centre with the owner's own level, but for what that level costs; None without an intercept."""
+    def cost_with_own_intercept(self, error: float = 0.0) -> Float[Array, " draws"] | None:
+        """Draws of the cost of the centre with the best intercept for this owner; None without an intercept."""
         if not self.home.candidates[-1][1]:
             return None
         ((least, with_level), cost), p = self._means, len(self.home.centre)
@@ -293,27 +304,29 @@ class _AtHand:
         seen = max(with_level - least + rest * cost, 0.0)
         return distances(seen, rest * (cost + error), p - 1, self._chance)
 
-    def further(self, u: Float[Array, " draws"], psi: Float[Array, " draws"], but: int = 0) -> Float[Array, " draws"]:
-        """The cost here of a model that costs psi on all records, u from them; in all parameters `but` so many."""
-        across = 2.0 * np.sqrt(u * psi / (len(self.home.centre) - but)) * self.rng.normal(size=DRAWS)
+    def added(self, u: Float[Array, " draws"], psi: Float[Array, " draws"], without: int = 0) -> Float[Array, " draws"]:
+        """Draws of u + ψ + 2z√(uψ/p): cost here of a model of cost psi on all records. without: parameters left out of p."""
+        across = 2.0 * np.sqrt(u * psi / (len(self.home.centre) - without)) * self.rng.normal(size=DRAWS)
         return np.asarray(np.maximum(u + psi + across, 0.0))
 
     def released(self, of_all: float) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
-        """What the centre costs, a released model, and but for its level.
+        """Draws of the cost of a released model, the centre: as it is, and with the owner's own intercept.
 
-        of_all: the owner's share of the records that it was made of, by which it fits these better than others.
+        of_all: the owner's share of the records that the model was fitted to.
         """
-        better = 2.0 * self._means[1] * of_all
-        rest = self.apart_but_for_level()
-        return self.apart() + better, None if rest is None else rest + better
+        overfitting = 2.0 * self._means[1] * of_all
+        rest = self.cost_with_own_intercept()
+        if rest is not None:
+            rest = rest + overfitting
+        return self.cost_of_centre() + overfitting, rest
 
     def with_common(
         self, common: Float[Array, " draws"], rest: Float[Array, " draws"] | None = None
     ) -> dict[str, Float[Array, " draws"]]:
-        """The losses of the common model, from what it costs here, and of that personalized.
+        """Draws of the losses of the common model and of the personalized one, from the cost of the common one.
 
-        rest: what it costs but for its level. Owners differ in their level before they differ in anything else, and
-        personalizing may leave it to the owner: it then costs what one of p parameters does.
+        rest: its cost with the best intercept for this owner. Personalizing may leave the intercept to the owner, whose
+        estimate costs as much as that of one of p parameters.
         """
         own, p = self.fitting, len(self.home.centre)
         cost = personalized_cost(own, common)
@@ -323,8 +336,8 @@ class _AtHand:
 
 
 @dataclass(frozen=True)
-class _Ahead:
-    """What a forecast says of a model to come: medians and bands."""
+class _ForecastModel:
+    """Forecast of the common model: medians and bands of its cost."""
 
     optimum: float
     public_only: float
@@ -334,8 +347,8 @@ class _Ahead:
     heterogeneity: Heterogeneity
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> "_Ahead":
-        """Raises InvalidInput for what is no forecast's JSON."""
+    def of(cls, document: Mapping[str, Any]) -> "_ForecastModel":
+        """Raises InvalidInput for a document that is not the JSON of a forecast."""
         try:
             ψ = document["recommended"]["relative_fitness"]
             numbers = {key: float(document[key]) for key in ("optimum", "public_only")}
@@ -349,14 +362,16 @@ class _Ahead:
             ) from None
 
     def together(self, rng: np.random.Generator) -> Float[Array, " draws"]:
-        """ψ of the common model: log-normal to either side of its median."""
+        """Draws of ψ of the common model, log-normal on either side of its median."""
         z = rng.normal(size=DRAWS)
         sides = np.where(z > 0, self.high / self.median, self.median / self.low)
         return np.asarray(self.median * np.maximum(sides, 1.0) ** (z / 1.645))  # 5 % and 95 % are 1.645 from the middle
 
-    def costs(self, here: _AtHand) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
-        """What the common model costs here, and but for its level; by how far the public model, the centre, is from here."""
+    def costs(self, here: _OwnLosses) -> tuple[Float[Array, " draws"], Float[Array, " draws"] | None]:
+        """Draws of the common model's cost, as it is and with the owner's own intercept. The centre is the public model."""
         ψ, f, p = self.together(here.rng), self.optimum, len(here.home.centre)
-        rest = here.apart_but_for_level(f * self.public_only)
-        common = here.further(here.apart(f * self.public_only), f * ψ)
-        return common, None if rest is None else here.further(rest, f * ψ * (p - 1) / p, but=1)
+        rest = here.cost_with_own_intercept(f * self.public_only)
+        common = here.added(here.cost_of_centre(f * self.public_only), f * ψ)
+        if rest is not None:
+            rest = here.added(rest, f * ψ * (p - 1) / p, without=1)
+        return common, rest

@@ -1,4 +1,4 @@
-"""The papers' theorems for an agreement: `bounds_of`. The theorems themselves are with their rules (`copriv.rules`)."""
+"""Evaluate the papers' bounds for an agreement; the theorems are with their rules (`copriv.rules`)."""
 
 import numpy as np
 
@@ -16,15 +16,15 @@ def bounds_of(problem: Problem) -> tuple[Bound, ...]:
 
 
 def setting_of(problem: Problem) -> Setting:
-    """What the theorems need of an agreement, with the noise that its mechanism makes, and what their proofs assume.
+    """The constants of an agreement that the theorems need, and whether the assumptions of their proofs hold.
 
-    Every number and every gradient is checked for these terms; L and λ are those of the records in the problem.
+    L and λ are those of the records in the problem; the noise is that of the agreed mechanism.
     """
     agreement, f, p = problem.agreement, problem.fitness, problem.n_parameters
     terms, participants, n = agreement.agreement, Participants.of(agreement), float(agreement.records.sum())
     scales = agreement.noise_scales(problem.feature_bound)
     moments = p * agreement.mechanism.law(agreement).variance * (agreement.weights * scales) ** 2
-    # A record with κ holders is answered for as if ε were ε/κ; a group is one participant whose members' noise adds up.
+    # Owners of a record with κ holders add noise as if ε were ε/κ; a group is one participant, whose members' noise adds up.
     inverse = (agreement.overlaps / agreement.epsilons) ** 2
     members, moves = participants.members, None
     if agreement.synchronous:
@@ -33,7 +33,8 @@ def setting_of(problem: Problem) -> Setting:
     if matrix is not None:
         c = float(matrix[0, 0])
         plain = c > 0 and np.array_equal(matrix, c * np.eye(p))
-        scaling = c if plain else 1.0
+        if plain:
+            scaling = c
     Ξ, proved = agreement.gradient_bound, problem.proved_gradient_bound
     equally = agreement.synchronous or terms.schedule == "uniform" or len(set(participants.rates)) == 1
     return Setting(

@@ -1,10 +1,10 @@
-"""Who should join: what an owner gains and contributes, from the noise curve and the public sample alone.
+"""Value of coalitions: what an owner gains and contributes, from the noise curve and the public sample alone.
 
 A coalition C with weights w trains, at its own best setting, a model whose expected fitness on all owners' records is
 off the best by (in ψ)
 
-    cost(C, w)  =  κ(Σ w_i²/n_i − 1/n)   what too few records leave unknown
-                +  curve(ν(w))           what privacy costs at its best setting, ν = Σ w_i² κ_i²/(n_i ε_i)²
+    cost(C, w)  =  κ(Σ w_i²/n_i − 1/n)   sampling error
+                +  curve(ν(w))           cost of privacy at its best setting, ν = Σ w_i² κ_i²/(n_i ε_i)²
 
 κ from the public sample (`sample.information`), the curve from the plan. Alone, an owner without noise has
 κ(1/n_i − 1/n). Where owners differ, each one's population has an optimum of its own, off the common mean by a draw of
@@ -13,14 +13,15 @@ everybody's records with v_i = n_i/n,
 
     U(Σ_C w_i² − 2 Σ_C w_i v_i + Σ v_i²),      0 for everybody together, U(1 − 2v_i + Σ v²) for one alone.
 
-All results are differences, derivatives or minima of these two functions, and take no runs. They share their
-simplification: how far a given owner's optimum lies is not known.
+All results are differences, derivatives or minima of these two functions, and take no runs. All of them ignore the
+direction in which a given owner's optimum lies.
 
 Noise enters only through Σ (w_i/(n_i ε_i))²: an owner with few records and a small ε hurts, since its noise does not
 shrink with its weight n_i/n as fast as its information (S, §I-A: "small conservative datasets"). The best weights trade
 the two: w_i ∝ 1/(κ/n_i + s·κ_i²/(n_i ε_i)²), s the slope of the curve.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -33,14 +34,14 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array
 
 EXACT_OWNERS = 12
-"""Up to so many owners Shapley values and best subsets are exact, from 4,096 coalitions."""
+"""Most owners for whom Shapley values and best subsets are exact, from all 4,096 coalitions."""
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 1e4
-"""Between these a break-even ε is looked for: where the least is enough, any is."""
+"""Range in which a break-even ε is searched for; where the lower end is enough, so is any ε."""
 
 
 @dataclass(frozen=True, eq=False)
 class Consortium(Shown):
-    """The owners in numbers, with the two functions that price any coalition of them."""
+    """Records, budgets and overlaps of the owners, with the two functions that give the cost of any coalition."""
 
     records: Float[Array, " owners"]
     epsilon: Float[Array, " owners"]
@@ -49,11 +50,11 @@ class Consortium(Shown):
     """κ as ψ: κ/n is the relative cost of knowing n records only."""
     curve: NoiseCurve
     spread: float = 0.0
-    """U, as ψ: how far owners' own optima lie from their mean; 0 where they are alike."""
+    """U, as ψ: variance of the owners' optima about their mean; 0 where owners are alike."""
     counts: Float[Array, " owners"] | None = None
-    """The number of equal owners of each entry, whose other values are of one of them; None: one each."""
+    """Number of equal owners of each entry, whose other values are those of one owner; None for one owner each."""
     without: Float[Array, " owners"] | None = None
-    """ψ of what each has without joining: the better of its own model and the public one; None: `alone`."""
+    """ψ of the better of each owner's own model and the public one; None for that of `alone`."""
 
     @classmethod
     def of(
@@ -71,24 +72,28 @@ class Consortium(Shown):
 
     @property
     def number(self) -> Float[Array, " owners"]:
-        """The number of owners of each entry."""
-        return np.ones(len(self.records)) if self.counts is None else self.counts
+        """Number of owners of each entry."""
+        if self.counts is None:
+            return np.ones(len(self.records))
+        return self.counts
 
     def held_to(self, together: float, without: Float[Array, " owners"], start: float) -> "Consortium":
-        """The same owners, priced so that all together cost what their runs do, and judged by what each has without.
+        """The same owners with the cost of all together set to that of their runs, and `without` to the given values.
 
-        start: ψ of the model that terms begin with: what is left where noise drowns all answers.
+        start: ψ of the terms' start, the cost in the limit of infinite noise.
         """
         return replace(self, curve=self.curve.through(self.together_noise, together, start), without=without)
 
     def beginning_at(self, start: float) -> "Consortium":
-        """The same, where terms begin with a model of this ψ, and all together cost what they did."""
+        """The same owners and cost of all together, with another ψ of the terms' start."""
         return replace(self, curve=self.curve.through(self.together_noise, self.together(), start))
 
     @property
     def without_joining(self) -> Float[Array, " owners"]:
-        """`without`, or else `alone`."""
-        return self.alone() if self.without is None else self.without
+        """ψ of each owner's best model without joining."""
+        if self.without is None:
+            return self.alone()
+        return self.without
 
     @property
     def total(self) -> float:
@@ -97,17 +102,17 @@ class Consortium(Shown):
 
     @property
     def noise(self) -> Float[Array, " owners"]:
-        """κ_i²/(n_i ε_i)²: an owner's noise at weight 1."""
+        """κ_i²/(n_i ε_i)², the noise of each owner at weight 1."""
         return np.asarray((self.overlap / (self.records * self.epsilon)) ** 2)
 
     @property
     def sums(self) -> tuple[Array, Array, Array]:
-        """The terms whose sums over a coalition decide its cost: records, (κ/ε)² and records²."""
+        """Records, (κ/ε)² and records² of each owner; the sums of these over a coalition determine its cost."""
         return self.records, (self.overlap / self.epsilon) ** 2, self.records**2
 
     @property
     def together_noise(self) -> float:
-        """ν of all: Σ (κ_i/ε_i)²/n², weights by records."""
+        """ν of all owners, weighted by records: Σ (κ_i/ε_i)²/n²."""
         return float(self.number @ self.sums[1]) / self.total**2
 
     @property
@@ -118,41 +123,41 @@ class Consortium(Shown):
     def alone(self) -> Float[Array, " owners"]:
         """ψ of each owner's own model, without noise."""
         v = self.records / self.total
-        unlike = self.spread * (1.0 - 2.0 * v + self._squares) if self.number.sum() > 1 else 0.0
-        return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total) + unlike)
+        heterogeneity = self.spread * (1.0 - 2.0 * v + self._squares)  # 0 for a single owner
+        return np.asarray(self.information * (1.0 / self.records - 1.0 / self.total) + heterogeneity)
 
     def cost(self, members: Bool[np.ndarray, "*many owners"] | Float[Array, "*many owners"]) -> Float[Array, "*many"]:
-        """ψ of coalitions that weigh their members by records; without members, infinite.
+        """ψ of coalitions whose members are weighted by records; infinite for the empty coalition.
 
-        members: who is in, or of each entry how many.
+        members: whether each owner is a member, or the number of members of each entry.
         """
         return self.priced(*(np.asarray(members @ sums) for sums in self.sums))
 
     def priced(
         self, n: Float[Array, "*many"], share: Float[Array, "*many"], squares: Float[Array, "*many"]
     ) -> Float[Array, "*many"]:
-        """ψ of coalitions of n_C records in all, Σ (κ_i/ε_i)² and Σ n_i²."""
+        """ψ of coalitions from their sums of records n_C, of (κ_i/ε_i)² and of n_i²."""
         with np.errstate(divide="ignore", invalid="ignore"):
             # w_i² noise_i = (n_i/n_C)² κ_i²/(n_i ε_i)² = (κ_i/ε_i)²/n_C²
             ν = share / n**2
             known = self.information * (1.0 / n - 1.0 / self.total)
-            apart = squares / n**2 - 2.0 * squares / (n * self.total) + self._squares
-            priced = known + self.spread * np.maximum(apart, 0.0) + self.curve.at(np.where(n > 0, ν, 0.0))
+            distance = squares / n**2 - 2.0 * squares / (n * self.total) + self._squares
+            priced = known + self.spread * np.maximum(distance, 0.0) + self.curve.at(np.where(n > 0, ν, 0.0))
         return np.asarray(np.where(n > 0, priced, np.inf))
 
     def together(self) -> float:
-        """ψ of all owners."""
+        """ψ of all owners together."""
         return float(self.cost(self.number))
 
     def weighted(self, weights: Float[Array, " owners"]) -> float:
-        """ψ under any weights (of one owner each) that add up to 1."""
+        """ψ of all owners under weights (each of one owner) that add up to 1."""
         N = self.number
         known = self.information * (float(np.sum(N * weights**2 / self.records)) - 1.0 / self.total)
         known += self.spread * float(np.sum(N * (weights - self.records / self.total) ** 2))
         return known + float(self.curve.at(float(np.sum(N * weights**2 * self.noise))))
 
     def best_weights(self) -> Float[Array, " owners"]:
-        """The weights of least cost: closed-form for each slope s of the curve, and the best of those."""
+        """The weights of least cost: the closed form for each slope s of the curve, then the best of these."""
         known, pull, tried = self.information / self.records, self.spread * self.records / self.total, []
         for slope in self.curve.slope:
             # Least Σ w_i²(κ/n_i + s·noise_i) + U Σ (w_i − v_i)² with Σ w = 1: w_i = (μ + U v_i)/(κ/n_i + s·noise_i + U).
@@ -163,15 +168,15 @@ class Consortium(Shown):
         return np.asarray(min(tried, key=self.weighted))
 
     def best_subset(self) -> Bool[np.ndarray, " owners"]:
-        """The coalition of least cost, members weighed by records; of several equal owners, whether all are in."""
+        """Whether all owners of each entry are in the coalition of least cost."""
         return np.asarray(self.best_numbers() == self.number)
 
     def best_numbers(self) -> Float[Array, " owners"]:
-        """The number of each entry's owners in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
+        """Number of owners of each entry in the coalition of least cost: exact up to EXACT_OWNERS, else by local search.
 
-        To first order an owner belongs in when its noise a record, (κ_i/ε_i)²/n_i, is small. The search starts from the
-        best set of those for which it is smallest, and takes in, throws out or swaps one owner, or all of a kind, for as
-        long as that helps.
+        To first order an owner lowers the cost when its noise per record, (κ_i/ε_i)²/n_i, is small. The search starts from
+        the best set of owners in that order, and adds, removes or swaps one owner, or all of an entry, while that lowers
+        the cost.
         """
         if self.number.sum() <= EXACT_OWNERS:
             every = coalitions(int(self.number.sum()))[1:]
@@ -187,28 +192,29 @@ class Consortium(Shown):
 
     @property
     def entries(self) -> Int[np.ndarray, " owners"]:
-        """The entry of each owner, one by one."""
+        """Index of the entry of every single owner."""
         return np.arange(len(self.records), dtype=np.int64).repeat(self.number.astype(np.int64))
 
     def one_by_one(self) -> "Consortium":
-        """The same with every owner an entry of its own."""
-        keys = ("records", "epsilon", "overlap", *(["without"] if self.without is not None else []))
+        """The same owners, each with an entry of its own."""
+        keys = [key for key in ("records", "epsilon", "overlap", "without") if getattr(self, key) is not None]
         return replace(self, **{key: getattr(self, key)[self.entries] for key in keys}, counts=None)
 
     def _improvement(self, members: Float[Array, " owners"]) -> Float[Array, " owners"] | None:
-        """One owner more or less of some entry, or all, or none of it, whichever helps most; else two to swap."""
+        """The best coalition that differs in one owner or in a whole entry; else one with two owners swapped; else None."""
         sums = self.sums
         now = [members @ each for each in sums]
         enough = float(self.priced(*map(np.asarray, now))) * (1 - 1e-12)
         steps = [np.where(members < self.number, 1.0, 0.0), np.where(members > 0, -1.0, 0.0)]
-        steps += [self.number - members, -members] if self.counts is not None else []
+        if self.counts is not None:
+            steps += [self.number - members, -members]
         change = np.stack(steps)
         moved = self.priced(*(total + change * each for total, each in zip(now, sums, strict=True)))
         if moved.min() < enough:
             k, i = np.unravel_index(int(np.argmin(moved)), moved.shape)
             return np.asarray(members + change[k] * (np.arange(len(members)) == i))
         outside = np.flatnonzero(members < self.number)
-        for i in np.flatnonzero(members > 0) if len(outside) else ():
+        for i in np.flatnonzero((members > 0) & (len(outside) > 0)):
             swapped = self.priced(*(total - each[i] + each[outside] for total, each in zip(now, sums, strict=True)))
             if swapped.min() < enough:
                 members = members.copy()
@@ -218,69 +224,62 @@ class Consortium(Shown):
         return None
 
     def loss_without(self) -> Float[Array, " owners"]:
-        """How much ψ rises for the others when each owner leaves; negative: they are better off."""
+        """Rise of ψ for the others when each owner leaves; negative where they are better off."""
         if self.number.sum() == 1:
             return np.full(1, np.inf)
         return np.asarray(self.cost(self._others()) - self.together())
 
     def _others(self) -> Float[Array, "owners owners"]:
-        """Row by row, the numbers of everybody but one owner of that entry."""
+        """Numbers of owners when one owner of entry i leaves, in row i."""
         return self.number - np.eye(len(self.records))
 
     def marginal_values(self) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
-        """How much ψ falls for a unit more of each owner's ε, and for one more of its records: −∂ψ/∂ε_i, −∂ψ/∂n_i."""
+        """−∂ψ/∂ε_i and −∂ψ/∂n_i: fall of ψ per unit of each owner's ε and per record."""
         n, ν = self.total, self.together_noise
         slope = self.curve.derivative(ν)
         by_epsilon = slope * 2.0 * self.sums[1] / self.epsilon / n**2
-        # A record more also moves the total that ψ is about; κ(1/n − 1/n) stays 0, so only the noise falls.
+        # One more record adds to the total too: κ(1/n − 1/n) stays 0, and only the noise falls.
         return np.asarray(by_epsilon), np.full(len(self.records), slope * 2.0 * ν / n)
 
     def break_even(self, owner: int, target: float) -> float | None:
-        """The least ε of this owner, the others' as agreed, at which the whole reaches less than `target`.
-
-        None where no ε does it: the others' noise or the owner's own model decides.
-        """
-        return least(lambda ε: self._with(owner, ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
+        """The smallest ε of this owner, the others' as agreed, at which ψ is below `target`; None where there is none."""
+        return smallest(lambda ε: self._with(owner, ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
 
     def break_even_for_all(self, owner: int, target: float) -> float | None:
-        """The same with one ε for every owner, as in A, fig. 6."""
-        return least(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
+        """The smallest ε of all owners at which ψ is below `target` (A, fig. 6)."""
+        return smallest(lambda ε: self._equal(ε).together() < target, LEAST_EPSILON, MOST_EPSILON)
 
     def epsilon_for(self, target: float) -> float | None:
-        """The ε that every owner needs for ψ ≤ target; None where none is enough."""
-        return least(lambda ε: self._equal(ε).together() <= target, 1e-6, 1e6)
+        """The smallest ε of all owners at which ψ ≤ target; None where there is none."""
+        return smallest(lambda ε: self._equal(ε).together() <= target, 1e-6, 1e6)
 
     def owners_for(self, target: float, records: float, epsilon: float, most: int = 10**6) -> int | None:
-        """How many equal owners of these records and ε reach ψ ≤ target; None where `most` do not."""
-        return least_number(lambda N: bool(self.curve.at(1.0 / (N * (records * epsilon) ** 2)) <= target), most)
+        """The smallest number of equal owners of these records and ε with ψ ≤ target; None where `most` are too few."""
+        return smallest_number(lambda N: bool(self.curve.at(1.0 / (N * (records * epsilon) ** 2)) <= target), most)
 
     def as_records(self, cost: float) -> float:
-        """How many pooled records, without privacy, give as good a model: κ/n' = ψ + κ/n; at most n."""
+        """Number n' of pooled, non-private records whose model costs as much: κ/n' = ψ + κ/n; at most n."""
         return min(self.information / max(cost + self.information / self.total, 1e-300), self.total)
 
     def welcome(self, owner: int) -> float | None:
-        """The least ε of this owner, the others' as agreed, at which the others lose nothing by its coming."""
-        apart = float(self.cost(self._others()[owner]))  # infinite without others: any ε is welcome
-        return least(lambda ε: self._with(owner, ε).together() <= apart, LEAST_EPSILON, MOST_EPSILON)
-
-    def in_place_of(self, others: Float[Array, " owners"]) -> float | None:
-        """By how much the others' ε would have to be multiplied for them to reach by themselves what all do."""
-        wanted = self.together()
-        return least(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
+        """The smallest ε of this owner, the others' as agreed, at which the others do not lose by its joining."""
+        without = float(self.cost(self._others()[owner]))  # infinite for a single owner: any ε is enough
+        return smallest(lambda ε: self._with(owner, ε).together() <= without, LEAST_EPSILON, MOST_EPSILON)
 
     def epsilon_in_place_of(self, owner: int) -> float | None:
-        """The same for everybody but this owner."""
-        return self.in_place_of(self._others()[owner])
+        """The smallest factor on the others' ε with which they reach ψ of all without this owner."""
+        others, wanted = self._others()[owner], self.together()
+        return smallest(lambda t: float(replace(self, epsilon=t * self.epsilon).cost(others)) <= wanted, 1e-4, 1e4)
 
     def joined_by(self, records: float, epsilon: float, overlap: float = 1.0, number: float = 1.0) -> "Consortium":
-        """The same owners, and so many more of these terms."""
+        """The owners with another entry: `number` owners of these terms."""
         return replace(
             self, records=np.append(self.records, float(records)), epsilon=np.append(self.epsilon, epsilon),
             overlap=np.append(self.overlap, float(overlap)), counts=np.append(self.number, float(number)), without=None,
         )  # fmt: skip
 
     def _with(self, owner: int, epsilon: float) -> "Consortium":
-        """One owner of this entry with another ε."""
+        """The owners with another ε for one owner of this entry."""
         if self.number[owner] == 1:
             return replace(self, epsilon=np.where(np.arange(len(self.epsilon)) == owner, epsilon, self.epsilon))
         others = replace(self, counts=self._others()[owner])
@@ -291,12 +290,12 @@ class Consortium(Shown):
 
 
 def coalitions(N: int) -> Bool[np.ndarray, "many owners"]:
-    """All 2^N of them, row number in binary; the empty one first."""
+    """All 2^N coalitions, the empty one first: row k has the binary digits of k."""
     return np.asarray((np.arange(1 << N)[:, None] >> np.arange(N)) & 1, dtype=bool)
 
 
-def least(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
-    """The least argument for which a condition that stays true once true holds, to a thousandth, on a log axis."""
+def smallest(holds: Callable[[float], bool], lowest: float, highest: float) -> float | None:
+    """The smallest number in a range that meets a monotone condition, within 0.1 %; None where none does."""
     if not holds(highest):
         return None
     if holds(lowest):
@@ -304,15 +303,14 @@ def least(holds: Callable[[float], bool], lowest: float, highest: float) -> floa
     low, high = np.log(lowest), np.log(highest)
     while high - low > 1e-3:
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if holds(float(np.exp(middle))) else (middle, high)
+        if holds(float(np.exp(middle))):
+            high = middle
+        else:
+            low = middle
     return float(np.exp(high))
 
 
-def least_number(holds: Callable[[int], bool], most: int) -> int | None:
-    """The least whole number from 1 to `most` for which a condition holds that stays true once true."""
-    tried = np.unique(np.round(np.geomspace(1, most, 400)).astype(int)).tolist()
-    first = next((i for i, number in enumerate(tried) if holds(number)), None)
-    if first is None:
-        return None
-    before = [0, *tried][first]
-    return next(number for number in range(before + 1, tried[first] + 1) if holds(number))
+def smallest_number(holds: Callable[[int], bool], most: int) -> int | None:
+    """The smallest number from 1 to `most` that meets a monotone condition; None where none does."""
+    number = 1 + bisect_left(range(1, most + 1), True, key=holds)
+    return number if number <= most else None

@@ -1,8 +1,7 @@
-"""`forecast`: what the agreed terms will cost, what the best terms would, and for whom joining pays.
+"""`forecast`: the cost of the agreed terms and of the best ones, and the owners for whom joining pays.
 
-What private data could tell is replaced by the public sample and by how wrong it may be: everything is a mean, a quantile
-or a share over worlds (`copriv.populations.law`), so that what is said of terms (`assessment`), of going without them
-(`standalone_models`) and of both together is of the same worlds.
+The owners' records are replaced by posterior draws given the public sample ("worlds", `copriv.populations.law`). All results
+are means, quantiles or shares over the same worlds: the cost of terms (`assessment`) and of not joining (`standalone_models`).
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +27,13 @@ from copriv.plan import Plan, leaves_open, plan
 from copriv.populations.dealt import draw_worlds, heterogeneity_of, heterogeneous_worlds, laws_of
 from copriv.populations.public_mix import public_mixes
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.world import psi
 from copriv.problem import Problem
 from copriv.problem.verdict import Asked
 from copriv.types import Loss
 from copriv.validation import count
 
 NOTICEABLE = 0.05
-"""Owners are left out only where that saves the others at least this part of the cost: about a forecast's accuracy."""
+"""Least relative saving for which an owner is left out of the best coalition: about the accuracy of a forecast."""
 
 
 @one_thread()
@@ -58,11 +56,11 @@ def forecast(
     public: the learner's own (X, y); None takes the public rows of the pipeline that [data] names.
     loss: a user's own, in place of the named one (with `public`).
     runs: simulated runs on the public rows for each assessment.
-    public_start, preconditioner: what a recommendation may use.
+    public_start, preconditioner: whether the recommendation may start at the public model, and use a public preconditioner.
     progress: called with (stages done, stages in all).
-    strata: which owner or stratum each row of `public` is of (labels), where that is known: heterogeneity is estimated from
-        it, unless the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is told
-        about from its own rows. For the public rows of the pipeline, data.strata names the column.
+    strata: label of the owner or stratum of each row of `public`, where known: heterogeneity is estimated from it, unless
+        the agreement states it, and each owner that a label names (or whose `owner.stratum` it is) is forecast from its
+        own rows. For the public rows of the pipeline, data.strata names the column.
 
     Raises DataError without a public sample, AgreementError for terms that contradict each other.
 
@@ -94,9 +92,9 @@ def forecast(
     worlds = draw_worlds(sample, problem.terms, heterogeneity, WORLDS, seed)
     agreed = assess(problem.under(settled), words, runs, seed, worlds)
     report(3, 4)
-    # The choices that a forecast speaks of: the plan's, the runner-up, and both sides of every promise; each once.
-    spoken_of = [best.choice, best.runner_up, *chain(*best.trades().values())]
-    each = {choice.agreement.fingerprint: choice for choice in reversed(spoken_of) if choice}
+    # The plan's choice, the runner-up, and the best choices with and without every promise; each once.
+    reported = [best.choice, best.runner_up, *chain(*best.trades().values())]
+    each = {choice.agreement.fingerprint: choice for choice in reversed(reported) if choice}
     found = tuple(
         Run(choice, assess(problem.under(choice.agreement), choice.describe(), runs, seed, worlds))
         for choice in reversed(each.values())
@@ -108,13 +106,14 @@ def forecast(
 
     records = [table.records for table in problem.terms.owner_tables]
     seen = WithoutJoining.of(sample, records, worlds)
-    # What owners are worth is asked of the curve, and what joining means of the runs: held to them, both say the same.
+    # The value of owners follows from the noise curve, which is scaled to agree with the runs.
     alike = worlds[0].apart is None
-    differ = 0.0 if alike else heterogeneity.value
-    members = Consortium.of(problem.terms, sample.information / sample.optimum.value, best.curve, differ)
+    members = Consortium.of(
+        problem.terms, sample.information / sample.optimum.value, best.curve, (not alike) * heterogeneity.value
+    )
     pools = [world.pool for world in worlds]
-    # ψ in each world of the better start that terms may have: where a run ends if its answers say nothing.
-    starts = np.array([psi(pool, problem.start) for pool in pools])
+    # ψ of the better possible start of the terms in each world: that of a run whose answers are noise only.
+    starts = np.array([world.on_all(problem.start) for world in worlds])
     if public_start and problem.terms.agreement.start is None and np.median(seen.public) <= np.median(starts):
         starts = seen.public
     members = members.held_to(
@@ -126,8 +125,9 @@ def forecast(
     enough = max(NOTICEABLE, ERRORS * relative_error(recommended))
     if members.cost(subset) > (1.0 - enough) * members.together():
         subset = members.number
-    guessed = heterogeneity.source == "not stated" and not alike
-    levels = np.array([world.heterogeneity for world in worlds]) if guessed else None
+    levels = None
+    if heterogeneity.source == "not stated" and not alike:
+        levels = np.array([world.heterogeneity for world in worlds])
     asked = Asked.of(problem.terms.goal, problem.terms.worthwhile, levels)
     owners = owners_of(problem.terms, members, recommended, seen, subset, starts, asked)
     low, high = quantiles(seen.public[:, None])

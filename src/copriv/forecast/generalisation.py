@@ -1,18 +1,18 @@
-"""How good the models are on new records of the same owners (A, Remark 1: ψ is about the records that were trained on).
+"""Generalisation: ψ on new records of the same owners, where elsewhere it is on the training records (A, Remark 1).
 
 With F the expected fitness on new records of the owners in the shares n_i/n, θ° where it is least, and θ* the best model
 of the n records at hand, f(θ*) flatters: with A = ∇²f and V = Σ (n_i/n) Cov_i(∇ℓ) at θ*, the covariance *within* owners,
 
     E F(θ*) − F(θ°) = κ/n,      E F(θ*) − E f(θ*) = 2κ/n,      κ = ½ tr(A⁻¹V)
 
-(Takeuchi 1976, for a mean of means). Owners that differ are no reason against it: what lies between their means does not
-change from one table of theirs to the next, so V is smaller, and F is of the same mixture. Noise that privacy adds does
-not know the records, and F bends as f does, so that on new records, in parts of F(θ°),
+(Takeuchi 1976, for a mean of means). It holds for owners that differ too: the differences between their means are the same
+in new records, so V is the covariance within owners, and F is of the same mixture. Privacy noise is independent of the
+records, and F has the curvature of f, so that on new records, relative to F(θ°),
 
     together: ψ + κ/(n f)      an owner alone: ψ_i + κ/(n f)      the public rows alone: ψ_0 − κ/(n f)
 
-where ψ_i is of a model that the trained records hold, whose records flatter it by their share of the pool, and ψ_0 of one
-that shares no record with them. A model between public rows and pool lies between. An expansion to 1/n: p/n is to be small.
+where ψ_i is of a model that was fitted to part of the records, and ψ_0 of one that was fitted to none of them. The expansion
+is to first order in 1/n and needs a small p/n.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,19 @@ class Generalisation:
     best: float
     """κ/(n f): the best model of all records, without privacy."""
     within_owners: bool
-    """Whether public rows said whose they are, so that what lies between owners is left out of V."""
+    """Whether V is a covariance within owners, which strata of the public rows allow to estimate."""
 
     def trained(self, psi: float) -> float:
-        """The expected ψ on new records of a model that was fitted to owners' records and has this ψ there."""
+        """Expected ψ on new records of a model fitted to owners' records, from its ψ on these."""
         return psi + self.best
 
     def untrained(self, psi: float) -> float:
-        """The same of a model that was fitted to none of them."""
+        """Expected ψ on new records of a model fitted to other records."""
         return max(psi - self.best, 0.0)
 
     @property
     def flattery(self) -> float:
-        """2κ/(n f): by how much the fitness of the records at hand is below that of new ones, at the same model."""
+        """2κ/(n f): fitness of a model on new records less that on the records it was fitted to."""
         return 2.0 * self.best
 
     def told(self, together: float, agreed: float, public_only: float, alone: Sequence[float]) -> dict[str, object]:
@@ -55,9 +55,9 @@ class Generalisation:
 
 
 def generalisation_of(sample: PublicSample) -> Generalisation:
-    """From public rows alone; V is within owners where strata say whose the rows are, and rows are not smoothed.
+    """Estimate κ from public rows; V is within owners where rows have strata and are not smoothed.
 
-    A stratum of fewer than 10 public rows is taken to have the covariance of all rows.
+    A stratum of fewer than 10 public rows gets the covariance of all rows.
     """
     problem, r = sample.problem, sample.records
     strata, of_owner = problem.strata, np.array(problem.stratum_of_owner, dtype=object)

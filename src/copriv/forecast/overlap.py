@@ -7,8 +7,9 @@ those who hold it. Any ε′ keeps the same promise where, for every set S of ow
     Σ_S ε′_i ≤ max_S ε_i,    that is, with one κ, for every i:  ε′_i + (the κ−1 largest ε′_j of others with ε_j ≤ ε_i) ≤ ε_i,
 
 so the split is chosen that makes the noise least: min Σ_i a_i/ε′_i², a_i = (w_i/n_i)². Equal budgets and weights n_i/n
-leave nothing to gain; a reluctant owner among eager ones need hardly divide at all. The minimum is a convex program; sets
-that are too much for a point are added until none is, and what comes out is scaled to keep all of them for certain.
+leave nothing to gain; an owner with a small ε among owners with large ones hardly has to divide. The minimum is a convex
+program. Constraints that a solution violates are added until it violates none, and the last solution is scaled to satisfy
+all of them exactly.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from copriv.plan.noise_curve import NoiseCurve
 from copriv.types import Array, Whole
 
 MOST_OWNERS = 100
-"""Beyond so many owners ε_i/κ_i is kept."""
+"""Most owners for whom the split is optimised; for more, it is ε_i/κ_i."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +31,16 @@ class Split:
     """The budget of each owner for a record, and the noise that follows."""
 
     epsilon: Float[Array, " owners"]
-    """ε′_i, of one record's holders together within the largest of their promises."""
+    """ε′_i: over the holders of one record they add up to at most the largest of their ε_i."""
     noise: float
-    """Σ a_i/ε′_i² over that of ε_i/κ_i: at most 1."""
+    """Σ a_i/ε′_i² relative to that of ε_i/κ_i; at most 1."""
 
 
 def best_split(
     price: Float[Array, " owners"], epsilon: Float[Array, " owners"], overlap: Int[Whole, " owners"]
 ) -> Split:
-    """The split of least Σ price_i/ε′_i². price: (w_i/n_i)²; epsilon: ε_i; overlap: κ_i, how many may hold a record."""
-    from scipy.optimize import minimize  # here: whoever shares no records does not wait for it
+    """The split of least Σ price_i/ε′_i². price: (w_i/n_i)²; epsilon: ε_i; overlap: κ_i, the most holders of a record."""
+    from scipy.optimize import minimize  # slow to import, and needed for shared records only
 
     a, ε, κ = price, epsilon, overlap
     plain = ε / κ
@@ -48,7 +49,7 @@ def best_split(
         return Split(plain, 1.0)
     A, b, x = np.eye(len(ε)), ε, plain
     for _ in range(50):
-        # In units of ε_i/κ_i, and of the least noise so far: numbers near 1, which the solver needs.
+        # In units of ε_i/κ_i and of its noise: the solver needs numbers near 1.
         found = minimize(
             lambda u: float(np.sum(a / (plain * u) ** 2)) / best,
             x / plain,
@@ -70,11 +71,13 @@ def best_split(
         A, b = np.vstack([A, sets[broken]]), np.append(b, ε[broken])
     x = x / max(1.0, max(float(_holders(x, ε, κ, i) @ x / ε[i]) for i in range(len(ε))))
     noise = float(np.sum(a / x**2)) / best
-    return Split(x, noise) if noise < 1.0 else Split(plain, 1.0)
+    if noise >= 1.0:
+        return Split(plain, 1.0)
+    return Split(x, noise)
 
 
 def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
-    """For the JSON: the best split of these owners and what it saves; None where no record has two holders, or N is large."""
+    """The best split and its noise and ψ, for the JSON; None where no record has two holders, or owners are too many."""
     κ = agreement.overlaps.astype(np.int64)
     if (κ <= 1).all() or len(κ) > MOST_OWNERS:
         return None
@@ -91,8 +94,8 @@ def split_of(agreement: Agreement, curve: NoiseCurve) -> dict[str, Any] | None:
 def _holders(
     x: Float[Array, " owners"], ε: Float[Array, " owners"], κ: Int[Whole, " owners"], i: int
 ) -> Float[Array, " owners"]:
-    """The set that spends most among those in which owner i's promise is the largest: 1 for each that is in it."""
+    """Indicator of the set that spends most among those in which owner i has the largest ε."""
     below = sorted((j for j in range(len(ε)) if (ε[j], j) < (ε[i], i)), key=lambda j: -x[j])
-    # Nobody is in a set of more owners than may hold a record of its own.
+    # An owner is in no set larger than the number of holders that its records may have.
     sets = [[i, *[j for j in below if κ[j] >= size][: size - 1]] for size in range(1, int(κ[i]) + 1)]
     return np.isin(np.arange(len(ε)), max(sets, key=lambda one: float(np.sum(x[one])))).astype(np.float64)

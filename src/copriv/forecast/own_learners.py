@@ -1,7 +1,7 @@
-"""Forecast owners that each learn a model of their own, from one private answer of every owner.
+"""Forecast owners that each train a model of their own, from one private answer of every owner.
 
-Each owner puts its own exact part in place of its private answer (`copriv.simulation.own_learners`). The terms are the best
-of those by which owners answer once, the worlds are those of `forecast`, and ψ is on everybody's records.
+Each owner replaces its own private answer by the exact one (`copriv.simulation.own_learners`). The terms are the best with
+one answer per owner, the worlds are those of `forecast`, and ψ is on everybody's records.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from copriv.simulation import own_learners
 
 @dataclass(frozen=True)
 class LearnerForecast(Shown):
-    """One owner that learns for itself. ψ throughout, on all owners' records; lower is better (medians over worlds)."""
+    """One owner that trains its own model. Values are medians of ψ on all owners' records over worlds; lower is better."""
 
     name: str
     records: int
@@ -39,26 +39,26 @@ class LearnerForecast(Shown):
     alone: float
     """Its own model, from its own records only."""
     together: float
-    """The one common model of everybody's private answers."""
+    """The common model, from everybody's private answers."""
     learning: float
-    """Its own model, from its exact part and the others' private answers."""
+    """Its own model, from its exact answer and the others' private answers."""
     learning_low: float
     learning_high: float
-    """90 % of runs and worlds are between the two."""
+    """90 % of runs and worlds are between `learning_low` and `learning_high`."""
     joining_pays: bool
-    """Learning from the shared answers beats `alone` and the public model, more likely than not."""
+    """Whether learning from the shared answers beats `alone` and the public model with probability above one half."""
     joining_pays_probability: float
 
 
 @dataclass(frozen=True, eq=False)
 class OwnLearnersForecast(Shown, Framed, Drawn):
-    """Every owner as its own learner: what the shared answers cost, and for whom they pay."""
+    """Every owner as its own learner: its model from the shared answers, and whether that pays."""
 
     _teller: ClassVar[str] = "copriv.display.forecast:own_learners_card"
     _pictures: ClassVar[Mapping[str, str]] = {"owners": "copriv.pictures.forecast:owners_apart"}
 
     agreement: Agreement
-    """The terms: each owner answers once, under its whole ε."""
+    """The terms: each owner answers once and spends its whole ε."""
     public_only: float
     learners: tuple[LearnerForecast, ...]
 
@@ -84,11 +84,11 @@ class OwnLearnersForecast(Shown, Framed, Drawn):
 def forecast_own_learners(
     agreement: Agreement | Problem, public: Any = None, *, runs: int = RUNS, seed: int = 0
 ) -> OwnLearnersForecast:
-    """Forecast N learners, one an owner, from public information only.
+    """Forecast N learners, one for each owner, from public information only.
 
-    agreement, public, runs, seed: as `forecast` takes them. A mechanism of one answer that is agreed is kept; else the
-        best of those that suit the loss is planned. Owners of the same size and budget are forecast once.
-    Raises AgreementError where no mechanism of one answer suits the loss, DataError without public rows.
+    agreement, public, runs, seed: as in `forecast`. An agreed mechanism of one answer is kept; otherwise the best one for
+        the loss is planned. Owners of the same size and budget are forecast once.
+    Raises AgreementError where no mechanism of one answer supports the loss, DataError without public rows.
     """
     problem = public_problem(agreement, public)
     sample = PublicSample(problem)
@@ -96,18 +96,19 @@ def forecast_own_learners(
     found = [assess(problem.under(terms), "", runs, seed, worlds) for terms in _candidates(problem, sample, seed)]
     common = min(found, key=lambda one: one.relative_fitness.end["median"])
     owners = problem.terms.owner
-    of = numbered([(owner.records, owner.epsilon, owner.delta, owner.overlap) for owner in owners])
-    first, each, drawn = np.unique(of, return_index=True)[1].tolist(), -(-runs // WORLDS), []
+    kind = numbered([(owner.records, owner.epsilon, owner.delta, owner.overlap) for owner in owners])
+    first, each, drawn = np.unique(kind, return_index=True)[1].tolist(), -(-runs // WORLDS), []
     for i, world in enumerate(worlds):
-        held = (world.dealt() if world.apart is None else world).problem(common.agreement)
-        learned = own_learners(
-            held, budget="shared", owners=first, runs=each, seed=seed, first_run=i * each, alone=False, workers=1
-        )
+        if world.apart is None:
+            world = world.dealt()
+        problem_there = world.problem(common.agreement)
+        options: dict[str, Any] = {"runs": each, "seed": seed, "first_run": i * each, "alone": False, "workers": 1}
+        learned = own_learners(problem_there, budget="shared", owners=first, **options)
         drawn.append([one.relative_fitness.runs[:, -1] for one in learned])
     without = WithoutJoining.of(sample, [owner.records for owner in owners], worlds)
     made = []
     for i, owner in enumerate(owners):
-        ψ = np.array([world[of[i]] for world in drawn])
+        ψ = np.array([world[kind[i]] for world in drawn])
         low, high = quantiles(ψ)
         pays = float(np.mean(ψ[:, :, None] < (1.0 - 1e-9) * without.without_joining(i)[:, None, :]))
         made.append(
@@ -120,7 +121,7 @@ def forecast_own_learners(
 
 
 def _candidates(problem: Problem, sample: PublicSample, seed: int) -> list[Agreement]:
-    """Terms by which every owner answers once: the agreed ones, or the best of each mechanism that suits the loss."""
+    """Terms with one answer per owner: the agreed ones, or the best of each mechanism that supports the loss."""
     terms = problem.terms
     if terms.one_answer and isinstance(terms.model.gradient_bound, float):
         return [terms]
@@ -129,14 +130,14 @@ def _candidates(problem: Problem, sample: PublicSample, seed: int) -> list[Agree
     names = [one.name for one in suited if pure or one.guarantee is not Guarantee.PURE]
     if terms.one_answer:
         names = [terms.agreement.mechanism]
-    # The same owners and fitness, with nothing agreed that belongs to rules of many answers.
+    # The same owners and fitness, without the terms of rules of many answers.
     document = terms.to_dict()
     kept = {key: value for key, value in document["agreement"].items() if key in ("name", "seed", "start")}
     document["agreement"] = {**kept, "rule": "auto", "horizon": max(terms.n_owners, 2)}
     document["model"]["gradient_bound"] = "auto"
     free, found = problem.under(Agreement.of(document)), []
     for name in names:
-        with suppress(AgreementError, NotCertified):  # no setting of it can be kept with these budgets
+        with suppress(AgreementError, NotCertified):  # no setting is within these budgets
             found.append(plan_one_answer(free, name, seed=seed, sample=sample))
     if not found:
         raise AgreementError(

@@ -1,7 +1,7 @@
-"""What joining means for each owner: on everybody's records, on its own, and for the others.
+"""Forecast what joining means for each owner: on everybody's records, on its own records, and for the other owners.
 
-From the runs of the recommended terms (`assessment`), what each could have without joining (`standalone_models`), and what
-owners are worth to one another (`coalition_value`).
+It combines the runs of the recommended terms (`assessment`), the models that owners have without joining
+(`standalone_models`) and the value of coalitions (`coalition_value`).
 """
 
 from dataclasses import dataclass
@@ -47,51 +47,51 @@ class OwnerForecast(Shown):
     joining_pays_probability: float
     """The same as `probability`."""
     alone_low: float
-    """`alone` is below this in one world of twenty."""
+    """5 % quantile of `alone` over worlds."""
     alone_high: float
-    """`alone` is above this in one world of twenty."""
+    """95 % quantile of `alone` over worlds."""
     break_even_epsilon: float | None
-    """The least ε of its own at which the common model is better on everybody's records; None: there is none."""
+    """The smallest ε of this owner at which the common model is better on everybody's records; None where no ε is enough."""
     break_even_epsilon_low: float | None
-    """In one world of twenty even less is enough; None: no ε is, even there."""
+    """5 % quantile of it over worlds; None where no ε is enough even there."""
     break_even_epsilon_high: float | None
-    """In nineteen worlds of twenty this is enough; None: no ε is."""
+    """95 % quantile of it over worlds; None where no ε is enough."""
     break_even_epsilon_own: float | None
-    """The least ε of its own at which joining typically pays on its own records; None: there is none."""
+    """The smallest ε of this owner at which joining typically pays on its own records; None where no ε is enough."""
     break_even_epsilon_for_all: float | None
-    """The least on everybody's records, with one ε for all owners."""
+    """The same on everybody's records, with one ε for all owners."""
     marginal_value: float
-    """How much ψ falls for a unit more of its ε."""
+    """Fall of ψ per unit of its ε."""
     marginal_value_of_a_record: float
     loss_to_others: float
-    """How much ψ rises for the others if it leaves; negative: they are better off."""
+    """Rise of ψ for the others if it leaves; negative where they are better off."""
     welcome_epsilon: float | None
-    """The least ε of its own at which the others lose nothing by its coming; None: there is none."""
+    """The smallest ε of this owner at which the others do not lose by its joining; None where no ε is enough."""
     worth_in_records: float
-    """The value of its taking part, in pooled records without privacy; negative: the others are better off without it."""
+    """Value of its participation in pooled, non-private records; negative where the others are better off without it."""
     worth_in_epsilon: float | None
-    """Factor on the others' ε that makes up for its absence; None: no ε is enough."""
+    """Factor on the others' ε that compensates for its absence; None where no factor does."""
     in_best_subset: bool
-    """False: the others would do noticeably better without it."""
+    """Whether all owners of this table are in the best coalition; if not, the others do noticeably better without it."""
     best_weight: float
-    """Its weight in place of n_i/n, in the mix of least cost."""
+    """Its weight in the weighted mean of least cost, which replaces n_i/n."""
     shapley: float
     shapley_error: float
     own: OwnRecords
-    """What each model costs on the owner's own records."""
+    """Cost of each model on the owner's own records."""
     on_own: OwnerVerdict
     """Whether joining pays on the owner's own records."""
     on_all: OwnerVerdict
-    """Whether it does on everybody's."""
+    """Whether joining pays on everybody's records."""
     count: int = 1
-    """So many owners of these terms; what is said is of one of them."""
+    """Number of owners of these terms; the other fields describe one of them."""
     number_in_best_subset: int = 1
-    """Of these, how many are in the best coalition."""
+    """Number of these owners in the best coalition."""
 
     @property
     def called(self) -> str:
-        """The name; of several owners, with their number."""
-        return self.name if self.count == 1 else f"{self.name} (each of {self.count:,})"
+        """The name, with the number of owners where there are several."""
+        return self.name + f" (each of {self.count:,})" * (self.count > 1)
 
 
 def owners_of(
@@ -103,26 +103,25 @@ def owners_of(
     starts: Float[np.ndarray, " worlds"],
     asked: Asked,
 ) -> tuple[OwnerForecast, ...]:
-    """One for each table of the agreement, in its order; what owners of one size and budget share is worked out once.
+    """Forecast each owner table of the agreement, in its order.
 
-    subset: how many of each belong in. starts: ψ in each world of what terms begin with.
+    subset: number of owners of each table in the best coalition. starts: ψ of the terms' start in each world.
     """
-    together = recommended.relative_fitness.end["median"]
     by_epsilon, by_record = members.marginal_values()
     without = members.loss_without()
     weights = members.best_weights()
     shapley, error = shapley_values(members)
-    made, alike = [], {}
+    made, shared = [], {}
     for i, owner in enumerate(agreement.owner_tables):
-        kind = i if judged.known else None, owner.records, owner.epsilon, owner.overlap
-        if kind not in alike:
-            alike[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts, asked)
+        kind = judged.known and i, owner.records, owner.epsilon, owner.overlap
+        if kind not in shared:  # owners of one size and budget get the same values
+            shared[kind] = _of_kind(i, members, recommended, judged, float(without[i]), starts, asked)
         made.append(
             OwnerForecast(
                 name=owner.name,
                 records=owner.records,
                 epsilon=owner.epsilon,
-                together=together,
+                together=recommended.relative_fitness.end["median"],
                 marginal_value=float(by_epsilon[i]),
                 marginal_value_of_a_record=float(by_record[i]),
                 loss_to_others=float(without[i]),
@@ -132,7 +131,7 @@ def owners_of(
                 shapley_error=float(error[i]),
                 count=owner.number,
                 number_in_best_subset=round(float(subset[i])),
-                **alike[kind],
+                **shared[kind],
             )
         )
     return tuple(made)
@@ -143,20 +142,19 @@ def _of_kind(
     members: Consortium,
     recommended: Assessment,
     judged: WithoutJoining,
-    lost: float,
+    loss_to_others: float,
     starts: Float[np.ndarray, " worlds"],
     asked: Asked,
 ) -> dict[str, Any]:
-    """The values that owners of one size and budget share."""
+    """The fields of `OwnerForecast` that depend on an owner's size and budget only."""
     alone, target = judged.alone(i), judged.without_joining(i)
     usual = float(np.median(target))
-    least = members.break_even(i, usual)
+    break_even = members.break_even(i, usual)
     low, high = quantiles(alone)
     together = members.together()
-    on_own, on_all = (judge(recommended, i, asked) for judge in (judged.verdict_on_own, judged.verdict_on_all))
-    asked_for = on_own if asked.goal == "own" else on_all
-    # The curve forecasts what the terms cost at another ε; in a world where the rest costs more, less ε is enough, though
-    # there what terms begin with costs more too.
+    on_own, on_all = judged.verdict_on_own(recommended, i, asked), judged.verdict_on_all(recommended, i, asked)
+    asked_for = {"own": on_own, "common": on_all}[asked.goal]
+    # Where the alternatives to joining cost more, a smaller ε is enough, although the start of the terms costs more as well.
     easy, hard = (
         members.beginning_at(float(np.quantile(starts, q))).break_even(i, float(np.quantile(target, q)))
         for q in (0.95, 0.05)
@@ -170,15 +168,15 @@ def _of_kind(
         "on_own": on_own,
         "on_all": on_all,
         "welcome_epsilon": members.welcome(i),
-        "worth_in_records": members.as_records(together) - members.as_records(together + lost),
+        "worth_in_records": members.as_records(together) - members.as_records(together + loss_to_others),
         "worth_in_epsilon": members.epsilon_in_place_of(i),
         "alone": float(np.median(alone)),
         "alone_low": float(low),
         "alone_high": float(high),
         "own": judged.on_own_records(recommended, i),
-        "break_even_epsilon": least,
-        "break_even_epsilon_low": min((ε for ε in (easy, least) if ε is not None), default=None),
-        "break_even_epsilon_high": None if hard is None or least is None else max(hard, least),
+        "break_even_epsilon": break_even,
+        "break_even_epsilon_low": min(filter(None, (easy, break_even)), default=None),
+        "break_even_epsilon_high": hard and break_even and max(hard, break_even),
         "break_even_epsilon_own": members.break_even(i, judged.enough_on_own(recommended, i, asked.worthwhile)),
         "break_even_epsilon_for_all": members.break_even_for_all(i, usual),
     }

@@ -1,7 +1,7 @@
 """Prediction quantiles of a run in a new world, from a few runs in each of a few worlds.
 
-Where the world decides how a run ends and noise does not, W worlds are W draws however many runs each has. A new draw is
-below the i-th smallest of W with probability i/(W + 1), not i/W.
+Where the outcome of a run depends on its world and not on the noise, W worlds are W draws, whatever the number of runs in
+each. A new draw is below the i-th smallest of W with probability i/(W + 1), not i/W.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from jaxtyping import Float
 from copriv.types import Array
 
 BAND = (0.05, 0.95)
-"""A band holds 90 % of runs."""
+"""Probabilities of a band, which contains 90 % of runs."""
 
 
 def quantiles(
     draws: Float[Array, "worlds runs *rest"], probabilities: Sequence[float] = BAND
 ) -> Float[Array, "probabilities *rest"]:
-    """The value that a run in a new world is below with each probability, within the range of the runs drawn.
+    """Prediction quantiles of a run in a new world, within the range of the runs drawn.
 
     With n independent draws (`independent`), probability p is at the fraction (p (n + 1) − ½)/n of the runs drawn: 5 % is at
-    3.6 % for n = 32. Each draw is the mean of the neighbouring runs that it stands for.
+    3.6 % for n = 32. A draw is the mean of the neighbouring runs that it represents.
     """
     worlds, runs, *rest = draws.shape
     p = np.asarray(probabilities, dtype=np.float64)
@@ -35,9 +35,10 @@ def quantiles(
 
 
 def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *rest"]:
-    """The effective number of independent draws: between the number of worlds and that of all runs.
+    """The effective number of independent draws, between the number of worlds and that of all runs.
 
-    By the correlation of ranks within worlds (one-way analysis of variance), which units and long tails do not change.
+    It follows from the intraclass correlation of ranks (one-way analysis of variance), which is invariant to units and
+    robust to long tails.
     """
     worlds, runs, *rest = draws.shape
     rank = np.array([_ranks(column) for column in draws.reshape(worlds * runs, -1).T]).T.reshape(worlds, runs, -1)
@@ -51,7 +52,7 @@ def independent(draws: Float[Array, "worlds runs *rest"]) -> Float[Array, " *res
 
 
 def _ranks(values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Ranks; equal values get the mean of their places."""
+    """Ranks; ties get their mean rank."""
     ordered = np.sort(values)
     first, last = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return np.asarray(0.5 * (first + last))

@@ -1,12 +1,12 @@
-"""What outliers could cost that are too rare for public rows to show.
+"""The cost of outliers that are too rare to be among the public rows, in one scenario.
 
-A forecast's band is of records like the public rows, with extrapolated tails (`data.extreme_values`). Real tables hold more:
-one loan in ten thousand has an income six times the next. A kind of record of which there is one in RARER·n₀ is missing
-among n₀ public rows four times out of five. The fitness counts such records in full, while every private answer bounds
-their influence; so their cost hardly depends on ε, and a forecast far below it holds only where there are none.
+A forecast's band is of records like the public rows, with extrapolated tails (`data.extreme_values`). Real tables contain
+larger outliers: one loan in ten thousand has an income six times the next. Records with a frequency of one in RARER·n₀ are
+absent from n₀ public rows with probability 0.8. The fitness counts such records in full, while every private answer bounds
+their influence. Their cost therefore hardly depends on ε, and a forecast far below it holds only without them.
 
-How far off they are is unknown. This is the cost of one scenario: one record in RARER·n₀ is LONGER times as long as the
-longest public row, and has the target of a record of usual length. It is in no band and no number of a verdict.
+The size of such outliers is unknown. In the scenario, one record in RARER·n₀ is LONGER times as long as the longest public
+row and has the target of a record of usual length. It enters no band and no verdict.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.model.records import Records
-from copriv.populations.world import best_on
 from copriv.problem import Problem
 from copriv.types import Array
 
@@ -28,22 +27,22 @@ LONGER = 3.0
 
 @dataclass(frozen=True)
 class Unseen:
-    """One scenario of records that public rows do not show."""
+    """One scenario of outliers that are absent from the public rows."""
 
     one_in: int
-    """Of the owners' records."""
+    """One in so many of the owners' records is an outlier."""
     times_as_long: float
-    """As the longest public row."""
+    """Length of an outlier over that of the longest public row."""
     relative_fitness: float
-    """ψ of the terms on records with these among them, the median over worlds and runs; the terms' noise included."""
+    """Median ψ of the terms, noise included, over worlds and runs with these outliers."""
 
     @classmethod
     def of(
         cls, rows: Records, pools: Sequence[Problem], models: Float[Array, "worlds runs p"], records: int
     ) -> "Unseen | None":
-        """rows: the public ones. pools, models: all records of each world, and what runs of the terms ended with there.
+        """Evaluate the scenario; None where the owners' `records` are most likely too few to contain one.
 
-        None where the owners' `records` are so few that they have most likely none either.
+        rows: the public rows. pools, models: all records of each world, and the last θ of each run there.
         """
         number = round(records / (RARER * rows.units))
         if number < 1:
@@ -53,17 +52,21 @@ class Unseen:
             whole = pool.unbounded[0]
             rare = _lengthened(whole, length, number, np.random.default_rng([i, 13]))
             among = Records.concatenate([whole, rare])
-            best = best_on(pool, among, pool.optimum.theta)
+            best = pool.optimum_of(among, pool.optimum.theta)
             if best is not None and best.value > 0:
                 fitness = pool.fitness_of(pool.as_agreed(among))
                 found.append(np.clip(fitness.value(ended) / best.value - 1.0, 0.0, None))
-        return cls(round(records / number), LONGER, float(np.median(found))) if found else None
+        if not found:
+            return None
+        return cls(round(records / number), LONGER, float(np.median(found)))
 
 
 def _lengthened(rows: Records, length: float, number: int, rng: np.random.Generator) -> Records:
-    """`number` records in the direction of one of the longest 1 %, of this length and with the target of any record."""
+    """`number` copies of a record in the direction of one of the longest 1 %, with this length and the target of any record."""
     lengths = np.abs(rows.features).sum(axis=1)
-    far = np.argsort(lengths)[-max(len(rows) // 100, 1) :]
-    one = rng.choice(far[lengths[far] > 0]) if (lengths[far] > 0).any() else far[-1]
+    longest = np.argsort(lengths)[-max(len(rows) // 100, 1) :]
+    one = longest[-1]
+    if lengths[one] > 0:
+        one = rng.choice(longest[lengths[longest] > 0])
     x = rows.features[one] * length / max(float(lengths[one]), 1e-300)
     return Records(x[None], rows.target[rng.integers(len(rows), size=1)], np.array([float(number)]))

@@ -1,4 +1,4 @@
-"""The result of a forecast: both sets of terms, each owner, and who should join."""
+"""The result of a forecast: the agreed and the recommended terms, each owner, and who should join."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ from copriv.forecast.owner_forecast import OwnerForecast
 from copriv.forecast.rare_records import Unseen
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
-from copriv.formatting.numbers import json_ready
+from copriv.formatting.numbers import json_ready, mapping
 from copriv.plan import Plan
 from copriv.plan.minimax_regret import Caution
 from copriv.plan.plan_result import best_by_promise, kind_of
 from copriv.populations.public_mix import PublicMix
 from copriv.populations.world import World
 from copriv.problem import Problem
-from copriv.problem.verdict import Goal, Outcome, Verdict
+from copriv.problem.verdict import Goal, Verdict
 from copriv.rules.bounds import Bound
 from copriv.simulation.result import NOT_PRIVATE
 from copriv.terms.heterogeneity import Heterogeneity
@@ -42,7 +42,7 @@ class AtHeterogeneity(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Forecast(Shown, Framed, Drawn):
-    """All that can be said before any private record is touched.
+    """Everything that is known before any private record is read.
 
     >>> outlook.together < outlook.public_only
     True
@@ -67,7 +67,7 @@ class Forecast(Shown, Framed, Drawn):
     public_only: float
     """ψ of the model fitted on the public sample alone."""
     public_only_band: tuple[float, float]
-    """Where that is in 90 % of worlds."""
+    """Its range in 90 % of worlds."""
     public_rows: int
     n_parameters: int
     bounds: tuple[Bound, ...]
@@ -81,63 +81,67 @@ class Forecast(Shown, Framed, Drawn):
     """ψ under the best weights."""
     description: str
     heterogeneity: Heterogeneity
-    """How much the owners are taken to differ, and the source of that number."""
+    """Heterogeneity of the owners that was assumed, and its source."""
     at_heterogeneity: tuple[AtHeterogeneity, ...]
-    """The recommended terms, were owners alike, as unlike as they are taken to be, and twice as unlike."""
+    """ψ of the recommended terms at zero, one and two times that heterogeneity."""
     runs: tuple[Run, ...]
-    """The plan's choice, its runner-up and the sides of its promises, run in the same worlds as the agreed terms."""
+    """The plan's choice, its runner-up, and the best terms with and without each promise, in the same worlds."""
     comparison: Comparison
     """Agreed terms against recommended ones."""
     squared: bool
-    """The fitness is a mean squared error, which has a root that people know."""
+    """Whether the fitness is a mean squared error, whose root is in the target's unit."""
     generalisation: Generalisation
     """The same costs on new records of the owners."""
     public_mix: tuple[PublicMix, ...]
-    """Columns in which the public rows can be held against the owners' records."""
+    """Columns whose levels in the public rows can be compared with those of the owners' records."""
     unseen: Unseen | None
-    """The cost of outliers too rare for public rows to show; None where owners have too few records to hold any."""
+    """Cost of outliers too rare to be among the public rows; None where the owners' records are most likely too few for one."""
     problem: Problem
     """The agreement as it was given, on the public rows."""
     worlds: tuple[World, ...]
-    """What the owners' records may be; all runs are in these."""
+    """The draws of the owners' records in which all runs were made."""
     options: Mapping[str, Any]
-    """What else `forecast` was told."""
+    """The options of `forecast`."""
 
     def error(self, psi: float) -> float | None:
         """The typical error of a model of this ψ, in the target's unit: √f; None where the loss is not squared."""
-        return float(np.sqrt(self.optimum * (1.0 + psi))) if self.squared and np.isfinite(psi) else None
+        if not (self.squared and np.isfinite(psi)):
+            return None
+        return float(np.sqrt(self.optimum * (1.0 + psi)))
 
     def as_records(self, psi: float) -> float:
-        """How many pooled records, without privacy, give as good a model."""
+        """Number of pooled, non-private records whose model has this ψ."""
         return self.consortium.as_records(psi)
 
     @property
     def together(self) -> float:
-        """ψ that the recommended terms typically reach: the median over runs and worlds."""
+        """Median ψ of the recommended terms over runs and worlds."""
         return self.recommended.relative_fitness.end["median"]
 
     @property
     def runner_up(self) -> Run | None:
-        """The next best of another kind, in the same worlds."""
+        """The best run of another kind than the recommended one."""
         kind = kind_of(self.recommended.agreement)
         others = [run for run in self.runs if kind_of(run.assessment.agreement) != kind]
         return min(others, key=lambda run: run.cost, default=None)
 
     @property
     def trades(self) -> dict[str, tuple[Run, Run]]:
-        """The price of each promise in the same worlds: the best run that keeps it, and the best that does not."""
+        """For each promise the best run that keeps it and the best that does not."""
         sides = best_by_promise([run.choice for run in self.runs], [run.cost for run in self.runs])
         return {promise: (self.runs[i], self.runs[j]) for promise, (i, j) in sides.items()}
 
     @property
     def caution_of_plan(self) -> Caution | None:
-        """The plan's weighing of owners that may differ, where its choice is recommended."""
-        chosen = self.recommended.agreement == self.plan.agreement
-        return self.plan.caution if chosen else None
+        """The plan's choice under unknown heterogeneity, where that choice is recommended."""
+        if self.recommended.agreement != self.plan.agreement:
+            return None
+        caution: Caution | None = self.plan.caution
+        return caution
 
     @property
     def left_out(self) -> tuple[OwnerForecast, ...]:
-        """Owners without whom the others would do noticeably better."""
+        """Owners without whom the others do noticeably better."""
         return tuple(owner for owner in self.owners if not owner.in_best_subset)
 
     @property
@@ -152,13 +156,15 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def n_owners(self) -> int:
-        """All of them; `owners` has those of one table once."""
+        """Number of owners; `owners` has one entry for all owners of a table."""
         return sum(owner.count for owner in self.owners)
 
     @property
     def probability(self) -> float:
-        """That the verdict is right: that joining pays for somebody, or for nobody, whichever it says."""
-        return 1.0 - self.joining.probability if self.joining.answer == "no" else self.joining.probability
+        """Probability that the verdict is right: that joining pays for somebody, or for nobody."""
+        if self.joining.answer == "no":
+            return 1.0 - self.joining.probability
+        return self.joining.probability
 
     @property
     def advice(self) -> str:
@@ -167,34 +173,40 @@ class Forecast(Shown, Framed, Drawn):
 
     @property
     def joining(self) -> Verdict:
-        """For whom joining pays, as a value: what `verdict` and every screen say."""
-        on = {o.called: o.on_own if self.goal == "own" else o.on_all for o in self.owners}
+        """For whom joining pays, on the records that the goal names."""
+        on = {owner.called: {"own": owner.on_own, "common": owner.on_all}[self.goal] for owner in self.owners}
         agreed = self.agreed.relative_fitness.end["median"]
         return Verdict(self.goal, on, tuple(owner.name for owner in self.left_out), agreed > self.public_only)
 
     @property
+    def sampled_by_owner(self) -> bool:
+        """Whether public rows stand for the records of their own owner, whatever share of all rows they are."""
+        return bool(self.worlds[0].held)
+
+    @property
     def strata_unused(self) -> str | None:
-        """The column of the public rows' strata, where these are not the owners and say nothing of how owners differ."""
-        unused = self.problem.strata is not None and not self.problem.strata_name_owners
-        return (self.problem.terms.data.strata or "strata") if unused and self.n_owners > 1 else None
+        """The column of the public rows' strata where these are not owners, and tell nothing of the owners' heterogeneity."""
+        if self.problem.strata is None or self.problem.strata_name_owners or self.n_owners == 1:
+            return None
+        return self.problem.terms.data.strata or "strata"
 
     @property
     def without_stratum(self) -> tuple[str, ...]:
-        """Owners of which no public row is, where the public rows' strata are others'."""
-        places = self.problem.stratum_of_owner if self.problem.strata_name_owners else ()
-        return tuple(
-            owner.name for owner, place in zip(self.problem.terms.owner, places, strict=False) if place is None
-        )
+        """Owners without public rows of their own, where other owners have some."""
+        if not self.problem.strata_name_owners:
+            return ()
+        owners = zip(self.problem.terms.owner, self.problem.stratum_of_owner, strict=True)
+        return tuple(owner.name for owner, place in owners if place is None)
 
     @property
     def caution(self) -> str | None:
-        """A caution where the band is wide, or outliers could cost more than it; else None."""
+        """A warning where the band is wide, or where outliers could cost more; else None."""
         said: str | None = above("copriv.display.verdict:caution")(self)
         return said
 
     @property
     def assumption(self) -> str:
-        """What must hold of the public rows, and the evidence against it that is at hand."""
+        """The assumption about the public rows, and the evidence against it."""
         return str(above("copriv.display.verdict:assumption")(self))
 
     @property
@@ -204,7 +216,9 @@ class Forecast(Shown, Framed, Drawn):
 
     def shown(self, bound: Bound) -> float:
         """A bound on the cost as one on ψ; a bound on the parameters in their own unit."""
-        return bound.value / self.optimum if bound.quantity == "cost" else bound.value
+        if bound.quantity == "cost":
+            return bound.value / self.optimum
+        return bound.value
 
     def _frames(self) -> Mapping[str, Callable[[], Columns]]:
         return {"owners": self._owners_columns, "curves": self._curves_columns}
@@ -224,7 +238,10 @@ class Forecast(Shown, Framed, Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract `copriv.forecast/1`, with additions."""
-        agreed = self.agreed.relative_fitness.end["median"]
+        agreed, typical_error = self.agreed.relative_fitness.end["median"], None
+        if self.squared:
+            costs = {"best": 0.0, "together": self.together, "agreed": agreed, "public_only": self.public_only}
+            typical_error = {name: self.error(psi) for name, psi in costs.items()}
         document = {
             "schema": SCHEMA,
             "agreed": self.agreed.to_dict(),
@@ -240,31 +257,24 @@ class Forecast(Shown, Framed, Drawn):
                 for bound in self.bounds
             ],
             "owners": [
-                {**vars(o), "own": vars(o.own), "on_own": _told(o.on_own), "on_all": _told(o.on_all)} for o in self.owners
+                {**vars(one), "own": vars(one.own), "on_own": one.on_own.to_dict(), "on_all": one.on_all.to_dict()}
+                for one in self.owners
             ],
             "assumption": self.assumption,
             "public_mix": [one.to_dict() for one in self.public_mix],
             "heterogeneity": vars(self.heterogeneity),
+            "sampled_by_owner": self.sampled_by_owner,
             "strata_unused": self.strata_unused,
             "without_stratum": list(self.without_stratum),
-            "typical_error": None if not self.squared else {
-                "best": self.error(0.0),
-                "together": self.error(self.together),
-                "agreed": self.error(agreed),
-                "public_only": self.error(self.public_only),
-            },
+            "typical_error": typical_error,
             "worth_of_records": self.as_records(self.together),
             "on_new_records": self.generalisation.told(
                 self.together, agreed, self.public_only,
                 [owner.alone for owner in self.owners],
             ),
             "at_heterogeneity": [vars(one) for one in self.at_heterogeneity],
-            "unseen": None if self.unseen is None else vars(self.unseen),
-            "plan_caution": None if self.caution_of_plan is None else {
-                "holds_to": self.caution_of_plan.holds_to,
-                "price": self.caution_of_plan.price,
-                "if_alike": self.caution_of_plan.if_alike.describe(),
-            },
+            "unseen": mapping(self.unseen),
+            "plan_caution": self.caution_of_plan and self.caution_of_plan.to_dict(),
             "joining_pays": self.joining_pays,
             "probability": self.probability,
             "advice": self.advice,
@@ -282,7 +292,7 @@ class Forecast(Shown, Framed, Drawn):
             "best_subset": self.best_subset,
             "best_weights": self.best_weights,
             "comparison": vars(self.comparison),
-            "runner_up": None if self.runner_up is None else self.runner_up.to_dict(),
+            "runner_up": self.runner_up and self.runner_up.to_dict(),
             "trades": {name: [run.to_dict() for run in sides] for name, sides in self.trades.items()},
             "flatness": self.plan.flatness,
             "overlap_split": split_of(self.agreed.agreement, self.consortium.curve),
@@ -295,8 +305,3 @@ class Forecast(Shown, Framed, Drawn):
     def to_json(self, **added: Any) -> str:
         """`to_dict` as JSON text, and what is added to it; infinite bounds as null."""
         return json.dumps(json_ready({**self.to_dict(), **added}), indent=2)
-
-
-def _told(outcome: Outcome) -> dict[str, Any]:
-    """An outcome and those in it as mappings."""
-    return {name: vars(value) if isinstance(value, Outcome) else value for name, value in vars(outcome).items()}

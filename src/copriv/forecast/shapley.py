@@ -1,8 +1,8 @@
 """Shapley values: a fair division of what joining is worth.
 
-A coalition is worth what it saves its members, v(C) = Σ_{i in C} max(0, without_i − cost(C)): nobody uses a model that is
-worse than what he has without joining. Single owners are worth 0. So the values add up to what joining saves those for
-whom it pays, and are 0 for all only where it pays for nobody.
+The worth of a coalition is what its members save, v(C) = Σ_{i in C} max(0, without_i − cost(C)): an owner does not use a
+model that is worse than what it has without joining. Single owners are worth 0. The values add up to the savings of all
+owners for whom joining pays, and all of them are 0 only where it pays for none.
 """
 
 from math import comb
@@ -17,9 +17,9 @@ from copriv.types import Array
 def shapley_values(
     members: Consortium, samples: int = 2000, seed: int = 0
 ) -> tuple[Float[Array, " owners"], Float[Array, " owners"]]:
-    """The values and their standard errors, of one owner of each entry.
+    """Shapley values of one owner of each entry, and their standard errors.
 
-    Exact, with an error of 0, up to EXACT_OWNERS; else from `samples` random coalitions or orders of the owners.
+    They are exact up to EXACT_OWNERS, and else estimated from `samples` random coalitions or orders of the owners.
     """
     N, kinds = int(members.number.sum()), len(members.records)
     if N <= EXACT_OWNERS:
@@ -41,10 +41,10 @@ def _exact(members: Consortium, N: int) -> Array:
 
 
 def _by_kind(members: Consortium, samples: int, seed: int) -> tuple[Array, Array]:
-    """From how many of each kind are there when one more comes, at a time that is uniform on [0, 1] (Owen 1972).
+    """Estimate from the owners present when one more joins at a uniform time t in [0, 1] (Owen 1972).
 
-    At time t each other owner is there with probability t: a binomial number of each kind. All values add up to the worth
-    of all; what the estimates lack of that is shared out in proportion to their variances, as in a regression.
+    Each other owner is present with probability t, so that the number of each kind is binomial. The values add up to the
+    worth of all owners; the difference is distributed in proportion to the variances, as in a regression.
     """
     rng, kinds = np.random.default_rng(seed), len(members.records)
     samples = max(samples, 1_000_000 // kinds**2)
@@ -62,10 +62,10 @@ def _by_kind(members: Consortium, samples: int, seed: int) -> tuple[Array, Array
 
 
 def _by_orders(members: Consortium, samples: int, seed: int) -> tuple[Array, Array]:
-    """From random orders in which owners come."""
+    """Estimate from random orders in which owners join."""
     N, kinds, of, rng = int(members.number.sum()), len(members.records), members.entries, np.random.default_rng(seed)
     has = members.without_joining
-    if len(np.unique(has)) > 64:  # rounded to so many levels
+    if len(np.unique(has)) > 64:  # rounded to 64 levels
         span = np.log(np.maximum(has, 1e-12))
         step = max(float(np.ptp(span)) / 64, 1e-9)
         has = np.exp(np.round(span / step) * step)

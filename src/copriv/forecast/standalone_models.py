@@ -1,10 +1,10 @@
-"""What an owner can have without joining, in each world, and the probability that joining beats it.
+"""Models that an owner has without joining, in each world, and the probability that joining beats them.
 
-In each world the public model has one ψ, an owner's own model another, and the runs of the consortium theirs. Joining pays
-in a run that is below both; the share of such runs over all worlds is the probability of a verdict.
+In each world there is one ψ of the public model, one of the owner's own model, and one of each run of the consortium. Joining
+pays in a run whose ψ is below both; the share of such runs over all worlds is the probability of a verdict.
 
-Where public rows say whose they are, an owner's own model is fitted to its records in every world. Elsewhere it is found from
-its number of records and from the heterogeneity of each kind of owner that it may be of.
+Where public rows have strata, an owner's own model is fitted to its records in every world. Otherwise its ψ follows from the
+number of its records and from the heterogeneity of each kind of owner.
 """
 
 from collections.abc import Sequence
@@ -16,112 +16,107 @@ from jaxtyping import Float
 from copriv.forecast.assessment import Assessment
 from copriv.forecast.quantiles import quantiles
 from copriv.populations.public_sample import PublicSample
-from copriv.populations.world import HOPELESS, World, best_on, psi
-from copriv.problem.verdict import Answer, Asked, Model, OwnerVerdict, verdict_of
+from copriv.populations.world import HOPELESS, World, psi
+from copriv.problem.verdict import Asked, Model, OwnerVerdict, verdict_of
 from copriv.types import Array
 
 
 @dataclass(frozen=True)
 class OwnRecords:
-    """What joining means for an owner's own records: ψ there, above the best model of its own population (medians)."""
+    """Median ψ of each model on an owner's own records, relative to the best model of its own population."""
 
     alone: float
     together: float
     personalized: float
     """The common model, personalized at home (`copriv.personalize`)."""
     joining_pays: bool
-    """The common model as it comes serves the owner's own records better than its own one, more likely than not."""
+    """Whether the common model is better than the owner's own with probability above one half."""
     personalizing_pays: bool
-    """The one personalized at home does."""
+    """Whether the personalized model is better than the owner's own with probability above one half."""
     joining_pays_probability: float
     personalizing_pays_probability: float
     joining_close: bool
     """See `close_call`."""
     personalizing_close: bool
     alone_band: tuple[float, float]
-    """Where 90 % of worlds are; of the other two, 90 % of runs."""
+    """Range of 90 % of worlds; for the other two models, of 90 % of runs."""
     together_band: tuple[float, float]
     personalized_band: tuple[float, float]
 
 
-def answer(pays: bool, close: bool) -> Answer:
-    """The answer in a word; a close call is open."""
-    return "open" if close else "yes" if pays else "no"
-
-
 def close_call(probability: float, *typically: bool) -> bool:
-    """Whether a verdict is a close call: its probability is between 1/3 and 2/3, or the medians shown contradict it."""
+    """Whether a verdict is a close call: its probability is between 1/3 and 2/3, or the medians contradict it."""
     return 1.0 / 3.0 < probability < 2.0 / 3.0 or any(better is not (probability > 0.5) for better in typically)
 
 
 @dataclass(frozen=True, eq=False)
 class WithoutJoining:
-    """What owners can have without joining, in each world."""
+    """ψ of the models that owners have without joining, in each world."""
 
     public: Float[Array, " worlds"]
     """ψ of the public model."""
     records: tuple[int, ...]
-    """Of each owner."""
+    """Number of records of each owner."""
     sizes: Float[Array, " sizes"]
-    """Numbers of records that own models are fitted to, owners being alike."""
+    """Numbers of records to which own models are fitted, where owners are alike."""
     own: Float[Array, "worlds models"]
-    """ψ of an own model of each size, or of each owner, on its own population, above the best there."""
+    """ψ of an own model of each size, or of each owner, relative to the best model of its population."""
     apart: Float[Array, "worlds kinds"]
     """Heterogeneity of each kind of owner; 0 where owners are alike. An owner may be of any kind."""
     known: tuple[World, ...] = ()
-    """The worlds, where public rows say how each owner differs."""
+    """The worlds, where strata of the public rows tell how each owner differs."""
     everybody: Float[Array, "worlds owners"] | None = None
-    """ψ on everybody's records of each owner's own model, in the same case."""
+    """ψ of each owner's own model on everybody's records, in that case."""
     public_on_own: Float[Array, "worlds owners"] | None = None
-    """ψ of the public model on each owner's own population, in the same case."""
+    """ψ of the public model on each owner's population, in that case."""
 
     @classmethod
     def of(cls, sample: PublicSample, records: Sequence[int], worlds: Sequence[World]) -> "WithoutJoining":
-        """For owners of these sizes, whose records are part of the pool of each world."""
+        """Fit own models of owners of these sizes, whose records are part of the pool of each world."""
         model = sample.problem.feasible_set.project(sample.optimum.theta)
         if worlds[0].laws:
             return cls.of_known(model, worlds)
         sizes = np.unique(np.asarray(records, dtype=np.float64))
         if len(sizes) > 4:  # between four sizes ψ is interpolated
             sizes = np.unique(np.round(np.geomspace(sizes[0], sizes[-1], 4)))
-        public = np.array([psi(world.pool, model) for world in worlds])
+        public = np.array([world.on_all(model) for world in worlds])
         own = np.array([[_own(world, int(n)) for n in sizes] for world in worlds])
         apart = np.array([np.zeros(1) if world.apart is None else world.apart for world in worlds])
         return cls(public, tuple(map(int, records)), sizes, own, apart)
 
     @classmethod
     def of_known(cls, public_model: Float[Array, " p"], worlds: Sequence[World]) -> "WithoutJoining":
-        """For the owners of worlds that know how each one differs. public_model: that of the public rows, inside Θ."""
+        """Fit own models in worlds with a law of each owner. public_model: that of the public rows, inside Θ."""
         N = len(worlds[0].held)
         everybody = np.full((len(worlds), N), HOPELESS)
         own = everybody.copy()
         for w, world in enumerate(worlds):
             for i, records in enumerate(world.held):
-                found = best_on(world.pool, records, world.pool.optimum.theta)
+                found = world.pool.optimum_of(records, world.pool.optimum.theta)
                 if found is not None:
-                    everybody[w, i], own[w, i] = psi(world.pool, found.theta), world.on_own(i, found.theta[None])[0]
-        public = np.array([psi(world.pool, public_model) for world in worlds])
+                    everybody[w, i], own[w, i] = world.on_all(found.theta), world.on_own(i, found.theta[None])[0]
+        public = np.array([world.on_all(public_model) for world in worlds])
         on_own = np.array([[world.on_own(i, public_model[None])[0] for i in range(N)] for world in worlds])
         return cls(public, (), np.zeros(0), own, np.zeros((len(worlds), 1)), tuple(worlds), everybody, on_own)
 
     def alone(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ on everybody's records of owner i's own model, in each world and for each kind that it may be of."""
+        """ψ of owner i's own model on everybody's records, in each world and for each kind that the owner may be of."""
         if self.everybody is not None:
             return self.everybody[:, i : i + 1]
         return self._of_size(i)[:, None] + self.apart
 
     def _of_size(self, i: int) -> Float[Array, " worlds"]:
-        """ψ in each world of the own model of an owner of this size that does not differ."""
+        """ψ of owner i's own model in each world, by its number of records; heterogeneity is not included."""
         if len(self.sizes) == 1:
             return self.own[:, 0]
         x, at = np.log(self.records[i]), np.log(self.sizes)
         return np.array([np.exp(np.interp(x, at, np.log(np.maximum(row, 1e-12)))) for row in self.own])
 
     def on_own(self, together: Assessment, i: int) -> tuple[Array, Array, Array]:
-        """Costs on owner i's own population, above the best model there: of its own model, the public and the common one.
+        """ψ of owner i's own, the public and the common model, relative to the best model of its population.
 
-        Where it is known how the owner differs, the models that runs ended with are tried there; elsewhere its heterogeneity
-        adds to what the public and the common model cost, and to nothing of its own model's.
+        Where the owner's law is known, the last models of the runs are evaluated on it. Otherwise the owner's heterogeneity is
+        added to ψ of the public and of the common model.
         """
         if self.public_on_own is not None:
             t = [world.on_own(i, models) for world, models in zip(self.known, together.models, strict=True)]
@@ -131,7 +126,7 @@ class WithoutJoining:
         return self._of_size(i)[:, None, None], apart + public, apart + common
 
     def without_joining(self, i: int) -> Float[Array, "worlds kinds"]:
-        """ψ in each world of the better of its own model and the public one."""
+        """ψ of the better of owner i's own model and the public one, in each world."""
         return np.minimum(self.alone(i), self.public[:, None])
 
     def verdict_on_own(self, together: Assessment, i: int, asked: Asked) -> OwnerVerdict:
@@ -146,12 +141,12 @@ class WithoutJoining:
         return verdict_of(without, {"common": common}, asked)
 
     def enough_on_own(self, together: Assessment, i: int, worthwhile: float) -> float:
-        """The largest ψ of the common model, on everybody's records, with which joining typically pays on owner i's own."""
+        """The largest ψ of the common model on everybody's records with which joining typically pays on owner i's records."""
         own, public, common = (float(np.median(cost)) for cost in self.on_own(together, i))
         return enough(own, public, worthwhile) - (common - together.relative_fitness.end["median"])
 
     def on_own_records(self, together: Assessment, i: int) -> OwnRecords:
-        """Which model serves the owner's own records, from the same runs."""
+        """Compare the models on owner i's own records."""
         a, _, t = np.broadcast_arrays(*self.on_own(together, i))
         both = personalized_cost(a, t)
         pays, personalizing = float(np.mean(t < a)), float(np.mean(both < a))
@@ -172,9 +167,9 @@ class WithoutJoining:
 
 
 def personalized_cost(own: Array, common: Array) -> Array:
-    """Cost of the model personalized at home, from those of the owner's own model and of the common one.
+    """Cost of the model personalized at home, from the costs of the owner's own model and of the common one.
 
-    With costs a and t of the two, the best mix of them costs at/(a + t), and a little for estimating its weights.
+    With costs a and t, the best mixture of the two costs at/(a + t); 5 % of the smaller is added for estimating its weights.
     """
     return own * common / np.maximum(own + common, 1e-300) + 0.05 * np.minimum(own, common)
 
@@ -184,7 +179,7 @@ def enough(own: float, public: float, worthwhile: float) -> float:
     wanted = min(own, public) - worthwhile * (1.0 + min(own, public))
     costs = np.geomspace(1e-9, 1e6, 601)
     paying = costs[np.minimum(costs, personalized_cost(np.asarray(own), costs)) <= wanted]
-    return float(paying[-1]) if len(paying) else 0.0
+    return float(paying.max(initial=0.0))
 
 
 def _own(world: World, records: int) -> float:
@@ -192,5 +187,4 @@ def _own(world: World, records: int) -> float:
     hand = world.hand(records)
     if hand is None:
         return 0.0
-    best = best_on(world.pool, hand, world.pool.optimum.theta)
-    return psi(world.pool, None if best is None else best.theta)
+    return psi(world.pool, world.pool.optimum_of(hand, world.pool.optimum.theta))

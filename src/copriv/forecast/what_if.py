@@ -1,7 +1,7 @@
-"""Questions to a forecast: what it would take to reach a target (`reach`), and what if some owners stay away (`without`).
+"""What-if analyses of a forecast: what a target takes (`reach`), and the effect of owners that do not join (`without`).
 
-The first is answered from the forecast's own curve, so that it agrees with the rest of it; the second by a forecast for
-those that stay, and by judging both common models on what they hold in the same worlds.
+`reach` uses the noise curve of the forecast and agrees with it. `without` forecasts the remaining owners and compares both
+common models on their records in the same worlds.
 """
 
 from collections.abc import Sequence
@@ -9,38 +9,35 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from copriv.errors import UsageError
 from copriv.forecast.assessment import assess
-from copriv.forecast.coalition_value import least, least_number
+from copriv.forecast.coalition_value import smallest, smallest_number
 from copriv.forecast.forecaster import forecast
 from copriv.forecast.quantiles import quantiles
 from copriv.forecast.result import Forecast
 from copriv.formatting.cards import Shown
-from copriv.populations.world import HOPELESS, World
-from copriv.types import Array
 
 MOST_MORE_OWNERS = 10_000
 
 
 @dataclass(frozen=True)
 class Target(Shown):
-    """What it takes to reach ψ ≤ value. Each of the ways changes one thing, and leaves the rest as agreed."""
+    """What ψ ≤ value takes: each field changes one quantity and leaves the others as agreed."""
 
     value: float
     reached_by: Literal["public", "together", "nobody"]
-    """The public rows alone; the recommended terms; nothing as it is agreed now."""
+    """Whether the public rows alone reach it, else the recommended terms, else neither."""
     epsilon: float | None
-    """The least ε, the same for every owner, with which it is typically reached; None: no ε is enough."""
+    """The smallest common ε with which it is typically reached; None where no ε is enough."""
     epsilon_surely: float | None
-    """With which it is reached in 95 % of worlds and runs."""
+    """The smallest common ε with which it is reached in 95 % of worlds and runs; None where no ε is enough."""
     records: float | None
-    """By how much everybody's records would have to be multiplied; None: no number is enough."""
+    """The smallest factor on everybody's records; None where no factor is enough."""
     more_owners: int | None
-    """How many more owners like the typical one of these (`like`); None: not even MOST_MORE_OWNERS."""
+    """Number of additional owners (`like`); None where MOST_MORE_OWNERS are too few."""
     like: tuple[int, float]
-    """Records and ε of that owner: the medians."""
+    """Records and ε of an additional owner: the medians."""
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract."""
@@ -49,42 +46,43 @@ class Target(Shown):
 
 @dataclass(frozen=True)
 class Without(Shown):
-    """The consortium without some of its owners. ψ is on the others' records, above the best model of these."""
+    """The consortium without some of its owners. ψ is on the remaining owners' records, above the best model there."""
 
     names: tuple[str, ...]
     together: float
-    """ψ that the others would typically reach, under the terms that are best for them."""
+    """Median ψ of the remaining owners, under the terms that are best for them."""
     together_with_all: float
-    """ψ there of the common model of all."""
+    """Median ψ there of the common model of all owners."""
     loss: float
-    """How much ψ rises for the others, in the same world: the median; below 0 they are better off."""
+    """Median rise of ψ for the remaining owners in the same world; negative where they are better off."""
     worth_in_records: float
-    """The loss in pooled records without privacy."""
+    """The loss in pooled, non-private records."""
     times_epsilon: float | None
-    """How many times the others' ε would have to be to make up for it; None: no ε is enough."""
+    """The smallest factor on the remaining owners' ε that compensates for it; None where no factor does."""
     joining_pays: dict[str, bool | None]
-    """For each that stays, whether it then still does; None where that is open."""
+    """Whether joining pays for each remaining owner; None where that is open."""
     worse: float
-    """Median relative rise of the prediction error of the common model on the others' records; below 0 it falls."""
+    """Median relative rise of the prediction error of the common model on the remaining owners' records."""
     probability: float
-    """That the common model becomes worse for the others, over worlds and runs."""
+    """Share of worlds and runs in which the common model becomes worse for the remaining owners."""
     others: Forecast | None
-    """The forecast for those that stay; None where only one does."""
+    """The forecast for the remaining owners; None for a single one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As in the JSON contract: of the forecast for the others, its verdicts."""
-        told = {key: value for key, value in vars(self).items() if key != "others"}
-        owners = () if self.others is None else self.others.owners
-        verdicts = [
-            {"name": one.name, "verdict": one.verdict, "probability": one.probability, "own": vars(one.own)}
-            for one in owners
-        ]
-        sentence = None if self.others is None else self.others.verdict
-        return {**told, "names": list(self.names), "verdict": sentence, "owners": verdicts}
+        """As in the JSON contract, with the verdicts of the forecast for the remaining owners."""
+        document: dict[str, Any] = {**vars(self), "names": list(self.names), "verdict": None, "owners": []}
+        del document["others"]
+        if self.others is not None:
+            document["verdict"] = self.others.verdict
+            document["owners"] = [
+                {"name": one.name, "verdict": one.verdict, "probability": one.probability, "own": vars(one.own)}
+                for one in self.others.owners
+            ]
+        return document
 
 
 def reach(outlook: Forecast, value: float) -> Target:
-    """What it takes to reach ψ ≤ value. Raises UsageError unless value is above 0."""
+    """Find what ψ ≤ value takes. Raises UsageError unless value is above 0."""
     if not (np.isfinite(value) and value > 0):
         raise UsageError("target: how far above the best possible the model may be, above 0; such as 2% or 0.02")
     members = outlook.consortium
@@ -101,21 +99,24 @@ def reach(outlook: Forecast, value: float) -> Target:
         by = "public"
     elif outlook.together <= value:
         by = "together"
+    more: int | None = 0
+    if members.together() > value:
+        more = smallest_number(enough, MOST_MORE_OWNERS)
     return Target(
         value,
         by,
         members.epsilon_for(value),
         members.epsilon_for(value / max(spread, 1.0)),
-        least(lambda t: replace(members, records=t * members.records).together() <= value, 1e-6, 1e6),
-        0 if members.together() <= value else least_number(enough, MOST_MORE_OWNERS),
+        smallest(lambda t: replace(members, records=t * members.records).together() <= value, 1e-6, 1e6),
+        more,
         like,
     )
 
 
 def without(outlook: Forecast, names: Sequence[str]) -> Without:
-    """The others, if these stay away: their own forecast, and what becomes of their common model, world by world.
+    """Forecast the consortium without these owners, and the change of the common model in each world.
 
-    Both common models, of all and of those that stay, are judged on what those that stay hold, in the same worlds.
+    Both common models, of all owners and of the remaining ones, are evaluated on the remaining owners' records.
     Raises UsageError for names that no owner has, and where nobody would be left.
     """
     members, known = outlook.consortium, [owner.name for owner in outlook.owners]
@@ -140,10 +141,10 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
     worlds = [(w, world) for w, world in both if world is not None]
     runs, seed = outlook.options["runs"], outlook.options["seed"]
     theirs = assess(outlook.problem.under(others.recommended.agreement), "", runs, seed, [world for _, world in worlds])
-    before = np.array([_psi(world, outlook.recommended.models[w]) for w, world in worlds])
-    after = np.array([_psi(world, models) for (_, world), models in zip(worlds, theirs.models, strict=True)])
+    before = np.array([world.on_all(outlook.recommended.models[w]) for w, world in worlds])
+    after = np.array([world.on_all(models) for (_, world), models in zip(worlds, theirs.models, strict=True)])
     rise = after - before[:, np.arange(after.shape[1]) % before.shape[1]]
-    # Held to the forecast for the others, so that its model has one cost wherever it is told.
+    # ψ without them is that of their own forecast; ψ with them is less by the loss.
     then, loss, price = others.together, float(np.median(rise)), others.consortium
     now = max(then - loss, 0.0)
     return Without(
@@ -152,14 +153,9 @@ def without(outlook: Forecast, names: Sequence[str]) -> Without:
         now,
         loss,
         price.as_records(now) - price.as_records(then),
-        least(lambda t: replace(price, epsilon=t * price.epsilon).together() <= now, 1e-4, 1e4),
+        smallest(lambda t: replace(price, epsilon=t * price.epsilon).together() <= now, 1e-4, 1e4),
         {owner.name: owner.joining_pays for owner in others.owners},
         float(np.median(rise / (1.0 + before))),
         float(np.mean(rise > 0)),
         others,
     )
-
-
-def _psi(world: World, models: Float[Array, "runs p"]) -> Float[Array, " runs"]:
-    """ψ of models on the records of a world's owners."""
-    return np.asarray(np.clip(world.pool.fitness.value(models) / world.pool.optimum.value - 1.0, 0.0, HOPELESS))

@@ -80,6 +80,13 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
+def mapping(value: object | None) -> dict[str, Any] | None:
+    """The fields of a value by name; None for None."""
+    if value is None:
+        return None
+    return dict(vars(value))
+
+
 def json_ready(value: Any) -> Any:
     """Replace numbers that are not finite, which JSON does not have, by None."""
     if isinstance(value, dict):

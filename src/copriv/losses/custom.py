@@ -67,4 +67,6 @@ class Custom:
 
     def check_target(self, target: PerRecord) -> None:
         if not np.isfinite(target).all():
-            raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")
+            raise DataError(
+                f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number (rows count from 0)"
+            )

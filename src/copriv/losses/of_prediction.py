@@ -39,7 +39,9 @@ class OfPrediction:
 
     def check_target(self, target: PerRecord) -> None:
         if not np.isfinite(target).all():
-            raise DataError(f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number")
+            raise DataError(
+                f"target: row {int(np.argmax(~np.isfinite(target)))} is not a finite number (rows count from 0)"
+            )
 
 
 class OfMargin(OfPrediction):
@@ -51,5 +53,5 @@ class OfMargin(OfPrediction):
             row = int(np.argmax(bad))
             raise DataError(
                 f"target: row {row} is {target[row]:g}; the {self.name} loss needs labels −1 and 1 "
-                "(map the classes to −1 and 1, or use loss = 'squared')"
+                "(rows count from 0; map the classes to −1 and 1, or use loss = 'squared')"
             )

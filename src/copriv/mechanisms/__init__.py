@@ -9,6 +9,7 @@
 | moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
 | lengths          | `lengths`    | ε            | how long rows are, once; no model        |
+| pilot            | `pilot`      | ε            | gradient, lengths and mean loss, once    |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
 """
@@ -20,10 +21,20 @@ from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.moments import MomentsInL2
 from copriv.mechanisms.objective import Objective
 from copriv.mechanisms.one_answer import OneAnswer
+from copriv.mechanisms.pilot import Pilot
 from copriv.mechanisms.statistics import Statistics
 from copriv.privacy.noise import PrivateAnswer
 
-ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective(), Lengths()]
+ALL: list[Mechanism] = [
+    Laplace(),
+    Gaussian(),
+    LaplaceComposed(),
+    Statistics(),
+    MomentsInL2(),
+    Objective(),
+    Pilot(),
+    Lengths(),
+]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
 

@@ -147,6 +147,31 @@ class Records(Shown):
             index = index[keep]
         return cls(whole.features, whole.target, _shares(index), index)
 
+    @classmethod
+    def of_shares(cls, features: object, target: object, share: object) -> "Records":
+        """Records that count for a share of one, from 0 to 1: each is a row of that weight, and a row of zeros for the rest.
+
+        A row of zeros has no gradient under a loss of θᵀx, so the mean over n records is (1/n) Σ share·∇ℓ: n is their number,
+        and nothing is divided by a sum of shares, which are private. There is a row of zeros for each, also of weight 0, so
+        that shares move no other row.
+        """
+        whole, s = cls.of(features, target), finite_array("share", share, 1)
+        if len(s) != len(whole):
+            raise InvalidInput(f"share: {len(s)} shares for {len(whole)} records; give one each")
+        if not ((s >= 0) & (s <= 1)).all():
+            raise InvalidInput("share: must be from 0 to 1 for every record")
+        x, y, whose = whole.features, whole.target, np.tile(np.arange(len(s)), 2)
+        return cls(np.vstack([x, np.zeros_like(x)]), np.tile(y, 2), np.concatenate([s, 1.0 - s]), whose)
+
+    @property
+    def are_shares(self) -> bool:
+        """Whether these are records as `of_shares` makes them: no gradient is above what a record of weight 1 may have."""
+        n, odd = divmod(len(self), 2)
+        if odd or self.person is None or not np.array_equal(self.person, np.tile(np.arange(n), 2)):
+            return False
+        s, rest = self.weight[:n], self.weight[n:]
+        return bool(((s >= 0) & (s <= 1)).all() and np.array_equal(rest, 1.0 - s) and not self.features[n:].any())
+
     def weights_of_a_unit_are_1(self, persons: bool) -> bool:
         """Whether each unit's weights add up to 1: each row weighs 1, or a person's rows share 1 equally.
 

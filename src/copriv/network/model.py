@@ -26,7 +26,7 @@ from copriv.data.tables import read_table
 from copriv.errors import DataError, InvalidInput
 from copriv.formatting.cards import Shown
 from copriv.formatting.numbers import counted
-from copriv.formatting.sanitize import reason
+from copriv.formatting.sanitize import printable, reason
 from copriv.losses import OfMargin
 from copriv.network.store import refuse_too_many_owners
 from copriv.problem.personalization import personalized
@@ -72,6 +72,9 @@ class Model(Shown):
     def of(cls, document: Any) -> "Model":
         """Read what stands in a model's file. Raises InvalidInput for anything else."""
         try:
+            if not str(document["schema"]).startswith(_FORMAT.partition("/")[0]):
+                other = printable(str(document["schema"]), 60)
+                raise InvalidInput(f"model: is no model file but {other!r}; give the file that copriv learner wrote")
             if document["schema"] != _FORMAT:
                 raise InvalidInput(
                     f"model: written as {document['schema']!r}, this version reads {_FORMAT!r}; use the copriv that wrote it"
@@ -100,7 +103,13 @@ class Model(Shown):
         unfinished: take a model whose run did not finish as well; it may have learned nothing.
         Raises InvalidInput for what is no model file, and, without `unfinished`, for a model whose run did not finish.
         """
-        model = cls.of(read_document(path))
+        try:
+            model = cls.of(read_document(path))
+        except InvalidInput as error:
+            said = str(error)
+            raise (
+                InvalidInput(f"{path}: {said.removeprefix('model: ')}") if said.startswith("model: ") else error
+            ) from None
         if not (unfinished or model.finished_run):
             raise InvalidInput(
                 f"{path}: the run of this model did not finish ({model.record.get('outcome') or 'it does not say why'}), so "

@@ -13,6 +13,7 @@ the least of which is the plan. Owners that are known to be alike are not planne
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -63,6 +64,10 @@ class Caution:
     def price(self) -> float:
         """ψ of the choice over ψ of `if_alike`, were owners alike after all: what caution costs; 1 is nothing."""
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract of a forecast."""
+        return {"holds_to": self.holds_to, "price": self.price, "if_alike": self.if_alike.describe()}
 
 
 def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, seed: int = 0) -> Plan:

@@ -57,14 +57,11 @@ class NoiseCurve(Shown):
         """
         if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self
-        left, right = -np.log(4.0), np.log(4.0)
-        while right - left > 1e-12:
-            middle = 0.5 * (left + right)
-            if self.at(noise * np.exp(middle)) < value:
-                left = middle
-            else:
-                right = middle
-        fixed, slope = self.fixed, self.slope * float(np.exp(right))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reaches = float(
+                np.nanmax((value - self.fixed) / self.slope)
+            )  # the ν at which the lowest line is at `value`
+        fixed, slope = self.fixed, self.slope * min(max(reaches / noise, 0.25), 4.0)
         here = int(np.argmin(fixed + slope * noise))
         times = np.full(len(fixed), value / float(fixed[here] + slope[here] * noise))
         flattest = int(np.argmin(slope))

@@ -13,14 +13,13 @@ random order, averaged over draws of the order; a regulariser counts as part of 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.rules import UpdateRule, Way
-from copriv.rules.rule import InRounds
 from copriv.schedules import RandomOrder
 from copriv.types import Array
 
@@ -81,25 +80,10 @@ def response(way: Way, answers: int, participants: int) -> Response:
     if way.turns is not None:
         return _in_turns(way, way.turns, answers, min(participants, MOST_PARTICIPANTS))
     assert way.rounds is not None, "a way says how it is priced"
-    return _in_rounds(way, way.rounds(answers), answers)
-
-
-def _in_rounds(way: Way, recursion: InRounds, answers: int) -> Response:
-    """m rounds: a scalar recursion a gain, of the iterate z and the average z̄ together."""
+    recursion = way.rounds(answers)
     unit = float(recursion.steps[0])
-    steps = recursion.steps / unit
-    weights = np.zeros(len(steps)) if recursion.average is None else recursion.average
-    mean, mean_bar = np.ones_like(GAINS), np.ones_like(GAINS)
-    var, cross, var_bar = (np.zeros_like(GAINS) for _ in range(3))
-    for s, w in zip(steps, weights, strict=True):
-        mean_bar = (1 - w) * mean_bar + w * mean
-        var_bar = (1 - w) ** 2 * var_bar + 2 * w * (1 - w) * cross + w**2 * var
-        cross = (1 - w) * cross + w * var
-        decay = 1.0 - s * GAINS
-        mean, var, cross = decay * mean, decay**2 * var + s**2, decay * cross
-    if recursion.average is not None:
-        return Response(way, answers, unit, mean_bar**2, var_bar)
-    return Response(way, answers, unit, mean**2, var)
+    *_, (mean, variance) = replace(recursion, steps=recursion.steps / unit).moments(GAINS)
+    return Response(way, answers, unit, mean**2, variance)
 
 
 def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, participants: int) -> Response:

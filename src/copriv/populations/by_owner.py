@@ -36,7 +36,7 @@ from copriv.populations.law import CLASSES
 from copriv.populations.owner_posterior import posterior
 from copriv.populations.public_sample import PublicSample, kept, nothing_left
 from copriv.populations.targets import varied, with_both_classes
-from copriv.populations.world import World, best_on, psi, weighted
+from copriv.populations.world import World, psi, weighted
 from copriv.problem import Problem
 from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array, Whole
@@ -131,7 +131,7 @@ class OwnerLaws:
                 both = with_both_classes(table.features, one * expit(odds), one * expit(-odds))
                 populations.append(both.taken(both.weight > 1e-9 * one.max()))
         else:
-            common = best_on(problem, self._without_deviations(away, base), near)
+            common = problem.optimum_of(self._without_deviations(away, base), near)
             if common is None:
                 return None
             near, theirs = common.theta, self._deviation_of(away, x, row)
@@ -150,12 +150,12 @@ class OwnerLaws:
         pool = replace(
             problem, unbounded=(whole,) * len(n), stand_in=True, known_optimum=None, strata=None, strata_names=()
         )
-        optimum = best_on(pool, whole, near, 1e-8)
+        optimum = pool.optimum_of(whole, near, 1e-8)
         if optimum is None or optimum.value <= nothing_left(pool):
             return None
         pool = replace(pool, known_optimum=optimum)
-        best = tuple(best_on(pool, one, optimum.theta) for one in populations)
-        apart = np.array([psi(pool, None if one is None else one.theta) for one in best])
+        best = tuple(pool.optimum_of(one, optimum.theta) for one in populations)
+        apart = np.array([psi(pool, one) for one in best])
         bundles, parts = bundles_of(problem.terms), held
         if bundles.number < len(held):
             members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
@@ -235,7 +235,7 @@ class OwnerLaws:
         x, y, whole = law.features, law.target, problem.as_agreed(law).features
         if isinstance(problem.loss, Squared | Huber):
             y = y + whole @ away - theirs
-            now = best_on(problem, replace(law, target=y), common + away)
+            now = problem.optimum_of(replace(law, target=y), common + away)
             if now is not None:
                 y = y + whole @ (common + away - now.theta)
             return replace(law, target=y)
@@ -243,7 +243,7 @@ class OwnerLaws:
             return law
         z = y * (whole @ common)
         weight = law.weight * expit(z + y * (whole @ away)) / expit(z + y * theirs)
-        now = best_on(problem, Records(x, y, weight), common + away)
+        now = problem.optimum_of(Records(x, y, weight), common + away)
         if now is not None:
             weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
         return Records(x, y, weight)

@@ -12,8 +12,7 @@ from jaxtyping import Float, Int
 
 from copriv.agreement import Agreement
 from copriv.agreement.equivalent_owners import bundles_of
-from copriv.errors import NotCertified
-from copriv.model.fitness import Optimum
+from copriv.model.fitness import Fitness, Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.types import Array, Whole
@@ -72,7 +71,7 @@ class World:
         )
         pool = replace(self.pool.under(agreement), known_optimum=None)
         pool = replace(pool, unbounded=(whole,) * len(pool.unbounded))
-        optimum = best_on(pool, whole, self.pool.optimum.theta, 1e-8)
+        optimum = pool.optimum_of(whole, self.pool.optimum.theta, 1e-8)
         if optimum is None or optimum.value <= 0:
             return None
         pool = replace(pool, known_optimum=optimum)
@@ -98,10 +97,14 @@ class World:
 
     def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
         """ψ of models on owner i's own law; HOPELESS where it has no best model."""
-        best, law = self.best[i], self.laws[i]
+        best = self.best[i]
         if best is None:
             return np.full(len(models), HOPELESS)
-        return np.clip(self.pool.fitness_of(self.pool.as_agreed(law)).value(models) / best.value - 1.0, 0.0, HOPELESS)
+        return _above(self.pool.fitness_of(self.pool.as_agreed(self.laws[i])), best, models)
+
+    def on_all(self, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
+        """ψ of models on all records."""
+        return _above(self.pool.fitness, self.pool.optimum, models)
 
 
 def _counts(records: Records) -> Int[Whole, " rows"]:
@@ -131,16 +134,13 @@ def draw_without_replacement(rng: np.random.Generator, counts: Int[Whole, " rows
     return drawn
 
 
-def best_on(problem: Problem, records: Records, near: Float[Array, " p"], accuracy: float = 1e-5) -> Optimum | None:
-    """The best model of records without the intercept's column; None where there is no finite one."""
-    try:
-        return problem.fitness_of(problem.as_agreed(records)).minimum(near, accuracy)
-    except NotCertified:
-        return None
-
-
-def psi(pool: Problem, theta: Float[Array, " p"] | None) -> float:
-    """ψ of a model on all records of a world, at most HOPELESS; HOPELESS where there is no model."""
-    if theta is None:
+def psi(pool: Problem, own: Optimum | None) -> float:
+    """ψ on all records of a world of a model that was fitted to some of them; HOPELESS where there is none."""
+    if own is None:
         return HOPELESS
-    return float(np.clip(float(pool.fitness.value(theta)) / pool.optimum.value - 1.0, 0.0, HOPELESS))
+    return float(_above(pool.fitness, pool.optimum, own.theta))
+
+
+def _above(fitness: Fitness, optimum: Optimum, models: Float[Array, "*models p"]) -> Float[Array, "*models"]:
+    """ψ of models relative to an optimum, between 0 and HOPELESS."""
+    return np.asarray(np.clip(fitness.value(models) / optimum.value - 1.0, 0.0, HOPELESS))

@@ -146,13 +146,6 @@ def _moments(records: Records) -> Float[Array, "p p"]:
     return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean() or 1.0)))
 
 
-def best_shares(held_out: Float[Array, "units candidates"], rng: np.random.Generator) -> Float[Array, " candidates"]:
-    """How often each candidate is best when the units are drawn again (a Bayesian bootstrap); adds up to 1."""
-    share = rng.dirichlet(np.ones(len(held_out)), size=DRAWS)
-    best = np.argmin(share @ held_out, axis=1)
-    return np.asarray(np.bincount(best, minlength=held_out.shape[1]) / DRAWS)
-
-
 @dataclass(frozen=True, eq=False)
 class CrossValidated:
     """Losses of each unit (a row, or a person with all its rows) under models of folds, for each candidate.
@@ -171,16 +164,18 @@ class CrossValidated:
 
 def by_unit(own: Records, losses: Float[Array, "rows candidates"]) -> Float[Array, "units candidates"]:
     """Weighted sums of rows' losses, over each unit: a row, or a person with all its rows."""
-    unit, units = _units(own)
+    unit, units = units_of(own)
     total = np.zeros((units, losses.shape[1]))
     np.add.at(total, unit, losses * own.weight[:, None])
     return total
 
 
-def _units(own: Records) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
+def units_of(own: Records) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
     """The unit of each row, and their number."""
-    unit = np.arange(len(own)) if own.person is None else np.unique(own.person, return_inverse=True)[1]
-    return unit, int(unit.max()) + 1
+    if own.person is None:
+        return np.arange(len(own)), len(own)
+    persons, unit = np.unique(own.person, return_inverse=True)
+    return unit, len(persons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +200,13 @@ class Home:
 
     def personalized(self, own: Records, rng: np.random.Generator) -> Personalized:
         """The mixture over candidates of models fitted on all of the owner's rows."""
-        some = own if len(own) <= ROWS else own.taken(rng.choice(len(own), ROWS, replace=False))
-        weights = best_shares(self.cross_validated(some, self.candidates, rng).out, rng)
+        some = own
+        if len(own) > ROWS:
+            some = own.taken(rng.choice(len(own), ROWS, replace=False))
+        held_out = self.cross_validated(some, self.candidates, rng).out
+        # The share of draws of a Bayesian bootstrap of the units in which each candidate is best.
+        best = np.argmin(rng.dirichlet(np.ones(len(held_out)), size=DRAWS) @ held_out, axis=1)
+        weights = np.bincount(best, minlength=len(self.candidates)) / DRAWS
         theta, model = np.zeros(len(self.centre)), self.centre
         for (k, own_level), weight in reversed(list(zip(self.candidates, weights, strict=True))):
             if weight > 0:
@@ -256,7 +256,7 @@ class Home:
 
         A person is held out with all its rows: the others would say what the held-out one is like.
         """
-        unit, units = _units(own)
+        unit, units = units_of(own)
         out, seen, made = *np.zeros((2, len(own), len(candidates))), []
         if units == 1:
             # One cannot be held out: the common model as it came.

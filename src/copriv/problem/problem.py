@@ -17,7 +17,7 @@ from copriv.data.consortium import Opened, load_consortium
 from copriv.data.from_arrays import as_records, by_owner
 from copriv.data.public import load_sample, public_bound
 from copriv.data.random_features import longest
-from copriv.errors import AgreementError, DataError
+from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label, says_nothing
 from copriv.mechanisms.one_answer import Common
@@ -322,6 +322,13 @@ class Problem(Shown):
         """The agreement's fitness over any records."""
         return Fitness(self.loss, self.regularizer, self.feasible_set, records)
 
+    def optimum_of(self, records: Records, near: Array, accuracy: float = 1e-5) -> Optimum | None:
+        """The best model of records without the intercept's column; None where there is no finite one."""
+        try:
+            return self.fitness_of(self.as_agreed(records)).minimum(near, accuracy)
+        except NotCertified:
+            return None
+
     @cached_property
     def fitness(self) -> Fitness:
         """The pooled fitness over all owners' records, each of equal weight, which ψ is relative to."""
@@ -346,7 +353,7 @@ def _labels(strata: Any, rows: int) -> tuple[Any, tuple[str, ...]]:
     missing = [k for k, one in enumerate(labels.tolist()) if says_nothing(one)]
     if missing:
         raise DataError(
-            f"strata: public row {missing[0]} has none ({len(missing)} in all); leave such rows out, or say it"
+            f"strata: public row {missing[0]} has none, counted from 0 ({len(missing)} in all); leave such rows out, or say it"
         )
     names, index = np.unique([label(one) for one in labels.tolist()], return_inverse=True)
     return index.astype(np.int64), tuple(str(name) for name in names)

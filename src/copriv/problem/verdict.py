@@ -13,13 +13,14 @@ these two are not the same.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from copriv.formatting.cards import Shown
+from copriv.formatting.numbers import mapping
 from copriv.types import Array
 
 Answer = Literal["yes", "no", "open"]
@@ -57,6 +58,10 @@ class OwnerVerdict(Outcome):
     if_unlike: Outcome | None
     """The outcome where owners differ as in the more different half of real tables; None where heterogeneity is known."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract."""
+        return {**vars(self), "if_alike": mapping(self.if_alike), "if_unlike": mapping(self.if_unlike)}
+
 
 @dataclass(frozen=True)
 class Verdict(Shown):
@@ -77,8 +82,7 @@ class Verdict(Shown):
     @property
     def answer(self) -> Answer:
         """ "yes" where joining pays for at least one owner, "no" where it pays for none, else "open"."""
-        said = {owner.answer for owner in self.owners.values()}
-        return "yes" if "yes" in said else "open" if "open" in said else "no"
+        return max((owner.answer for owner in self.owners.values()), key=("no", "open", "yes").index, default="no")
 
     @property
     def probability(self) -> float:
@@ -119,12 +123,17 @@ def verdict_of(
     if asked.alike is None or asked.unlike is None:
         return OwnerVerdict(**vars(whole), by=by, if_alike=None, if_unlike=None)
     alike, unlike = (_outcome(gain[worlds], asked.worthwhile) for worlds in (asked.alike, asked.unlike))
-    said = {**vars(whole), "answer": whole.answer if alike.answer == unlike.answer else "open"}
-    return OwnerVerdict(**said, by=by, if_alike=alike, if_unlike=unlike)
+    if alike.answer != unlike.answer:
+        whole = replace(whole, answer="open")
+    return OwnerVerdict(**vars(whole), by=by, if_alike=alike, if_unlike=unlike)
 
 
 def _outcome(gain: Float[Array, "worlds *runs"], worthwhile: float) -> Outcome:
     probability = float(np.mean(gain >= worthwhile))
-    answer: Answer = "yes" if probability >= YES else "no" if probability <= NO else "open"
+    answer: Answer = "open"
+    if probability >= YES:
+        answer = "yes"
+    elif probability <= NO:
+        answer = "no"
     low, middle, high = (float(q) for q in np.quantile(gain, (0.05, 0.5, 0.95)))
     return Outcome(answer, probability, middle, low, high)

@@ -15,6 +15,8 @@ S = A₀^{−½} A A₀^{−½}, which is near I: it is drawn to I by as much as
 unknown (entries' mean squares, 2(p² + p)/n₀ for the latter), and its eigenvalues are kept in [1/4, 4]. Without A₀,
 eigenvalues of A are raised to the noise's own largest one, 2√p times the spread of an entry of 2H (Wigner's edge).
 
+**A pilot.** An answer begins with W∇f_i(θ₀), W the root of P = W²:  θ = Π_Θ[θ₀ − η (P∇g(θ₀) + W Σ w_i W∇f_i)].
+
 **Models.** An answer is a model θ̂_i (objective perturbation), tied to θ₀ with firmness λ:
 
     θ = Π_Θ[θ₀ + η (Σ_{heard} (n_i/n_heard) θ̂_i − θ₀)]
@@ -122,6 +124,29 @@ class Unmoved(_Averaged):
 
     def _moved(self, state: _State, mean: Float[Array, "runs answer"], heard: Float[Array, " runs"]) -> Points:
         return state.start
+
+
+@dataclass(frozen=True, eq=False)
+class FirstStep(_Averaged):
+    """One step along the mean gradient, which answers have first, in the public metric: W∇f, `root` W the root of P.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN
+    >>> from copriv.rules.one_answer import FirstStep
+    >>> rule = FirstStep(PLAIN, np.array([1.0]), np.eye(2))
+    >>> rule.model(rule.step(rule.start(np.zeros((1, 2))), np.array([0]), np.array([[1.0, -1.0, 0.3, 0.7]])))
+    array([[-1.,  1.]])
+    """
+
+    root: Float[Array, "p p"]
+    step_size: float = 1.0
+
+    def step(self, state: _State, participant: Who, answer: Float[Array, "runs answer"]) -> _State:
+        return super().step(state, participant, answer[:, : state.start.shape[1]])
+
+    def _moved(self, state: _State, mean: Float[Array, "runs answer"], heard: Float[Array, " runs"]) -> Points:
+        public = self.descent.along(self.descent.regularizer.gradient(state.start))
+        return np.asarray(state.start - self.step_size * (public + mean @ self.root))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ three shapes of such a recursion: all answer in each round (`InRounds`), the lea
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -118,6 +118,27 @@ class InRounds:
 
     steps: Float[Array, " updates"]
     average: Float[Array, " updates"] | None = None
+
+    def moments(self, curvature: Float[Array, " p"]) -> Iterator[tuple[Float[Array, " p"], Float[Array, " p"]]]:
+        """Mean and variance of θ − θ* in each eigenvector of the fitness, at the start and after each update.
+
+        The mean is in units of the start's distance, the variance in units of that of Σ ω_i·noise_i.
+        """
+        mean, mean_average = np.ones_like(curvature), np.ones_like(curvature)
+        variance, covariance, variance_average = (np.zeros_like(curvature) for _ in range(3))
+        yield mean, variance
+        for k, step in enumerate(self.steps):
+            if self.average is not None:
+                w = self.average[k]
+                mean_average = (1 - w) * mean_average + w * mean
+                variance_average = (1 - w) ** 2 * variance_average + 2 * w * (1 - w) * covariance + w**2 * variance
+                covariance = (1 - w) * covariance + w * variance
+            decay = 1.0 - step * curvature
+            mean, variance, covariance = decay * mean, decay**2 * variance + step**2, decay * covariance
+            if self.average is None:
+                yield mean, variance
+            else:
+                yield mean_average, variance_average
 
 
 @dataclass(frozen=True)

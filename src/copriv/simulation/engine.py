@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
-from copriv.errors import NotCertified, UsageError
-from copriv.model.fitness import relative_fitness
+from copriv.errors import UsageError
+from copriv.model.fitness import Optimum, relative_fitness
+from copriv.model.objective import ACCURACY
 from copriv.model.threads import one_thread
 from copriv.problem import Problem
 from copriv.schedules import Schedule
@@ -100,19 +101,16 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         )
     if judged is None:
         judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED and not stand_ins
-    public = _public_model(problem) if known and (options.alone or judged) else None
-    owners = [
-        OwnerOutcome(
-            owner.name,
-            owner.records,
-            owner.epsilon,
-            int(answers),
-            float(scale),
-            _alone(problem, i) if options.alone and known else None,
-            on_own_records(problem, i, last, seed, public) if judged and known else None,
-        )
-        for i, (owner, answers, scale) in enumerate(zip(agreement.owner, answered, scales, strict=True))
-    ]
+    public, owners = None, []
+    if known and problem.unbounded_public is not None and (options.alone or judged):
+        public = problem.optimum_of(problem.unbounded_public, problem.optimum.theta, ACCURACY)
+    for i, (owner, answers, scale) in enumerate(zip(agreement.owner, answered, scales, strict=True)):
+        alone = own = None
+        if options.alone and known:
+            alone = _psi_of(problem, problem.optimum_of(problem.unbounded[i], problem.optimum.theta, ACCURACY))
+        if judged and known:
+            own = on_own_records(problem, i, last, seed, public)
+        owners.append(OwnerOutcome(owner.name, owner.records, owner.epsilon, int(answers), float(scale), alone, own))
     return Simulation(
         rule=terms.rule,
         horizon=terms.horizon,
@@ -130,7 +128,7 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         seconds=time.perf_counter() - begun,
         goal=agreement.goal,
         worthwhile=agreement.worthwhile,
-        public_only=None if public is None else float(relative_fitness(problem.fitness.value(public), problem.optimum)),
+        public_only=_psi_of(problem, public),
     )
 
 
@@ -147,23 +145,11 @@ def _psi(problem: Problem, theta: Float[Array, "recorded runs p"], threads: int)
     return psi
 
 
-def _alone(problem: Problem, i: int) -> float | None:
-    """ψ of owner i's own model; None where its records alone have no finite optimum."""
-    try:
-        own = problem.fitness_of(problem.owners[i]).minimum(problem.optimum.theta)
-    except NotCertified:
+def _psi_of(problem: Problem, best: Optimum | None) -> float | None:
+    """ψ of a model that was fitted to some of the records; None where there is none."""
+    if best is None:
         return None
-    return float(relative_fitness(problem.fitness.value(own.theta), problem.optimum))
-
-
-def _public_model(problem: Problem) -> Float[Array, " p"] | None:
-    """The public rows' own model; None where there are none, or they have no finite optimum."""
-    if problem.public is None:
-        return None
-    try:
-        return problem.fitness_of(problem.public).minimum(problem.optimum.theta).theta
-    except NotCertified:
-        return None
+    return float(relative_fitness(problem.fitness.value(best.theta), problem.optimum))
 
 
 def _held_out(problem: Problem, theta: Float[Array, "runs p"]) -> Float[Array, " runs"] | None:

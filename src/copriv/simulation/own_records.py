@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
-from copriv.problem.personalization import DRAWS, Home, personalize
+from copriv.problem.personalization import DRAWS, Home, personalize, units_of
 from copriv.problem.verdict import Asked, OwnerVerdict, verdict_of
 from copriv.types import Array
 
@@ -50,7 +51,7 @@ def on_own_records(
     i: int,
     models: Float[Array, "runs p"],
     seed: int = 0,
-    public_model: Float[Array, " p"] | None = None,
+    public_model: Optimum | None = None,
 ) -> OwnOutcome | None:
     """Compare the models on owner i's records; None where it has too few to hold any out.
 
@@ -62,15 +63,17 @@ def on_own_records(
     loss, agreement, seen = problem.loss, problem.agreement, problem.unbounded_public
     public = None if seen is None else (seen.features, seen.target)
     home = Home(loss, problem.regularizer.strength, models[0], np.eye(len(models[0])))
-    unit = np.arange(len(raw)) if raw.person is None else np.unique(raw.person, return_inverse=True)[1]
-    part = (rng.permutation(int(unit.max()) + 1) % PARTS)[unit]
+    unit, units = units_of(raw)
+    part = (rng.permutation(units) % PARTS)[unit]
     alone, at_home = np.zeros(len(raw)), np.zeros(len(raw))
     for k in range(PARTS):
         out, rest = part == k, raw.taken(part != k)
         x, y, common = records.features[out], records.target[out], models[k % len(models)]
         alone[out] = loss.values(home.fitted(problem.as_agreed(rest), 0.0, models[0]), x, y)
         at_home[out] = loss.values(personalize(agreement, common, rest, public=public, seed=seed), x, y)
-    fixed = [*models] if public_model is None else [*models, public_model]
+    fixed = [*models]
+    if public_model is not None:
+        fixed.append(public_model.theta)
     together = [loss.values(θ, records.features, records.target) for θ in fixed]
     mean, draws = _drawn_again([alone, at_home, *together], records, unit % BLOCKS, rng)
     runs = slice(2, 2 + len(models))

@@ -81,6 +81,8 @@ class Terms(TermsTable):
     """"objective" only: λ, strength of the penalty on the distance from the start; None: the least with the guarantee."""
     reach: Positive | None = None
     """"objective" only: bound on √(xᵀPx), P the preconditioner, beyond which a record counts for less; None: from B."""
+    loss_bound: Positive | None = None
+    """"pilot" only: L, the most that a record's loss counts in the mean loss; without it no mean loss is released."""
     preconditioner: tuple[tuple[Number, ...], ...] | None = None
     """A public p × p matrix that multiplies every direction of descent; the identity when not given."""
     goal: Literal["own", "common"] | None = None

@@ -171,7 +171,7 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
                 )
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
-        "public_mix", "strata_unused", "without_stratum",
+        "public_mix", "strata_unused", "without_stratum", "sampled_by_owner",
     )  # fmt: skip
     inside = [owner["name"] for owner in document["owners"] if owner["in_best_subset"]]
     view |= {name: document[name] for name in kept} | {

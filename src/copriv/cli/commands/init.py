@@ -59,6 +59,12 @@ def command(
             help="With --columns: may anybody read its every row? Of a private table only the names of columns are read.",
         ),
     ] = None,
+    strata: Annotated[
+        str | None,
+        typer.Option(
+            "--strata", metavar="COLUMN", help="With --columns: the one that says which owner's each row is like."
+        ),
+    ] = None,
     days: Annotated[
         int | None, typer.Option(min=1, max=36_500, help="With --network: how long certificates are valid; 365.")
     ] = None,
@@ -78,8 +84,11 @@ def command(
     if network is not None:
         _init_network(network, path, public, days or 365, request or [])
         return
-    if is_public is not None and columns is None:
-        raise UsageError("--is-public and --is-private: go with --columns TABLE")
+    if (is_public is not None or strata is not None) and columns is None:
+        option = "--strata: goes" if is_public is None else "--is-public and --is-private: go"
+        raise UsageError(f"{option} with --columns TABLE")
+    if strata is not None and is_public is False:
+        raise UsageError("--strata: is a column of public rows; does not go with --is-private")
     if path.exists() and not force:
         raise UsageError(f"{path}: is there already; name another file, or replace it with --force")
     if path.is_dir():
@@ -95,8 +104,6 @@ def command(
         def say(text: str) -> None:
             if terminal:
                 typer.echo(_shown(text))
-            elif text.startswith("   "):  # what was found; the rest leads to questions
-                log(text)
 
         def ask(question: str, default: str | None) -> str:
             if not terminal:
@@ -104,7 +111,10 @@ def command(
             usual = "" if default is None else f" [{_shown(default)}]"
             return str(typer.prompt(_shown(question) + usual, default=default, show_default=False, type=str))
 
-        agreement = asked(ask, say, columns, is_public)
+        found = say if terminal else log
+        agreement = asked(ask, say, columns, is_public, found=found, strata=strata or "none")
+        if not terminal and strata is None:
+            log("no column was taken to say which owner's a row is like; if one does, name it: --strata COLUMN")
         save(path.parent, {path.name: written(agreement).encode()})
         needed = agreement.data.public
         if needed is not None and not Path(needed).is_file():

@@ -34,6 +34,8 @@ def _can_be_a_folder(path: Path | None) -> Path | None:
         there = there.parent
     if there is not None and there.exists() and not there.is_dir():
         raise UsageError(f"--out: {there} is a file, so no folder can be made at {path}; choose another one")
+    if there is not None and there.is_dir() and not _can_be_written(there / "any"):
+        raise UsageError(f"--out: nothing can be written to {there}, so not to {path}; choose another folder")
     return path
 
 

@@ -7,6 +7,7 @@ their names.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from copriv.terms import can_be_told_apart
 Ask = Callable[[str, str | None], str]
 """Shows a question with its default (None: there is none), and gives back what was typed."""
 
+Say = Callable[[str], None]
 _T = TypeVar("_T")
 _NOTES = {
     "rule": "planned from public rows: copriv forecast says which is best",
@@ -46,13 +48,17 @@ def taken(question: str, default: str | None) -> str:
     return default
 
 
-def asked(ask: Ask, say: Callable[[str], None], table: Path | None = None, is_public: bool | None = None) -> Agreement:
+def asked(
+    ask: Ask, say: Say, table: Path | None = None, is_public: bool | None = None, *, found: Say | None = None,
+    strata: str = "none",
+) -> Agreement:  # fmt: skip
     """The agreement that the answers make. Raises AgreementError where they contradict each other after all.
 
     table, is_public: where its columns are to be read from, and whether anybody may read that table; None: asked.
-    Raises DataError for a table that cannot be read.
+    found: shows what was proposed of its columns, where that goes elsewhere. strata: the default for the column that names
+    owners. Raises DataError for a table that cannot be read.
     """
-    steps = _Steps(ask, say)
+    steps = _Steps(ask, say, found or say, strata)
     say("Step by step to an agreement. Enter takes what stands in brackets; Ctrl-C leaves, and nothing is written.\n")
     say("1. What is it called?")
     name = ask("Name", "our consortium")
@@ -106,8 +112,8 @@ def written(agreement: Agreement) -> str:
 class _Steps:
     """Questions, each asked again until its answer can stand."""
 
-    def __init__(self, ask: Ask, say: Callable[[str], None]) -> None:
-        self._ask, self._say = ask, say
+    def __init__(self, ask: Ask, say: Say, found: Say, strata: str) -> None:
+        self._ask, self._say, self._found, self._strata = ask, say, found, strata
         self.names: list[str] = []
         """Of owners, where public rows name them."""
 
@@ -161,9 +167,9 @@ class _Steps:
             return self._declared([one for one in found if one.name in (*features, target)], target)
         table = read_table(path)
         found = list(proposals(table))
-        self._say(f"   Proposed from its {len(table):,} rows, ranges rounded outward:")
+        self._found(f"   Proposed from its {len(table):,} rows, ranges rounded outward:")
         for one in found:
-            self._say(f"      {one.name}: {said_of(one) if one.kind else f'left out, for it {one.why_not}'}")
+            self._found(f"      {one.name}: {said_of(one) if one.kind else f'left out, for it {one.why_not}'}")
         return self._chosen(found, str(path))
 
     def _chosen(self, found: Sequence[Proposal], public: str) -> tuple[dict[str, Any], str]:
@@ -174,9 +180,13 @@ class _Steps:
             raise InvalidInput(
                 f"{public}: needs a number or two classes to predict, without missing values, and one more column"
             )
+        naming = ["none", *(one.name for one in found if one.kind != "bounds")]
+        if self._strata not in naming:
+            there = ", ".join(naming[1:13]) or "none"
+            raise InvalidInput(f"--strata: {public} has no column {self._strata!r} of names; of names it has {there}")
         whose = self._until(
-            "Column that says which owner's each row is like, if one does", "none",
-            partial(_among, names=["none", *(one.name for one in found if one.kind != "bounds")]),
+            "Column that says which owner's each row is like, if one does", self._strata,
+            partial(_among, names=naming),
         )  # fmt: skip
         if whose != "none":
             self.names = [str(level) for one in found if one.name == whose for level in one.value]
@@ -210,6 +220,13 @@ class _Steps:
             default = said_of(one, one.name == target) if one.kind else None
             read = partial(read_column, of=one, target=one.name == target)
             made.append(self._until(f"{one.name}: 0..120, or levels such as yes, no", default, read))
+        if any(one.kind in ("bounds", "dates") for one in made):
+            self._say(
+                "   A value out of its range can count as the nearest end; else the owner's whole table is refused."
+            )
+            usual = "yes" if any(one.clamp for one in columns) else "no"
+            clamp = self.one_of("Count values out of range as the nearest end", ("yes", "no"), usual) == "yes"
+            made = [replace(one, clamp=clamp) for one in made]
         data, loss = self._finished(made, target)
         if public is None:
             data["public"] = self._ask(

@@ -96,7 +96,7 @@ export function showVerdict(view, state) {
   if (view.only_as_recommended) said.push(t("join.agreed.worse", { agreed: percent(view.agreed.relative_fitness.median) }));
   if (state.none) said.push(t("join.example"));
   if (view.heterogeneity) said.push(heterogeneity(view.heterogeneity));
-  if (view.public_mix) said.push(t("join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
+  if (view.public_mix) said.push(t(view.sampled_by_owner ? "join.sample.owner" : "join.sample"), ...view.public_mix.filter((mix) => mix.differs).map(mixture));
   if (view.strata_unused) said.push(t("join.strata.unused", { column: view.strata_unused }));
   if (view.without_stratum?.length) said.push(t("join.strata.without", { names: listed(view.without_stratum) }));
   if (view.unlike.length) said.push(t(view.heterogeneity ? "join.unlike.all" : "join.unlike", { names: listed(view.unlike) }));
