@@ -13,7 +13,7 @@ from docs_blocks import PAGES, ROOT, blocks, is_slow, run_page
 
 ALL = [block for page in PAGES for block in blocks(page)]
 WITH_COMMANDS = [page for page in PAGES if any(b.is_commands and "no-run" not in b.said for b in blocks(page))]
-LANGUAGES = {"python", "sh", "console", "toml", "json", "ini", "text", "mermaid"}
+LANGUAGES = {"python", "sh", "console", "toml", "json", "ini", "text", "math", "mermaid"}
 
 
 def name(page):

@@ -131,6 +131,8 @@ def test_the_site_builds_strictly_and_works_offline(tmp_path):
         fetched = re.findall(r'<(?:script|img|iframe)[^>]*?src="(https?://[^"]+)"', html)
         fetched += re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect|icon)"[^>]*href="(https?://[^"]+)"', html)
         assert not fetched, (page.name, fetched)
+        emphasised = re.findall(r"<em>(.*?)</em>", html, re.DOTALL)
+        assert all(one.count("(") == one.count(")") for one in emphasised), (page.name, "stars of docstrings")
     assert (tmp_path / "site" / "search" / "search_index.js").is_file(), "search works from the disk"
 
 

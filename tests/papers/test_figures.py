@@ -55,24 +55,47 @@ def grid_rows(figure, law, mechanisms=("as published", "as written", "sound")): 
     ]
 
 
-@pytest.mark.parametrize("identity", ["sync-fig4", "sync-fig5", "async-fig5", "sync-fig9", "async-fig11"])
+@pytest.mark.parametrize("identity", ["sync-fig4", "sync-fig5", "async-fig5", "sync-fig9"])
 def test_slopes_are_minus_two_or_not(identity: str) -> None:
     figure = BY_ID[identity]
     assert figure.judge(grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 2)).verdict == "reproduced"
-    assert figure.judge(grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 1.5)).verdict == "reproduced in shape"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 1.5)).verdict == "not reproduced"
     assert figure.judge(grid_rows(figure, lambda n, ε: n * ε)).verdict == "not reproduced"
+    along = figure.along[0]
+    held, middle = ("records", 1e4) if along == "epsilon" else ("epsilon", 1.0)
+    rows = grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 2)
+    bent = figure.judge([r | {"mean": r["mean"] ** 0.5} if r[held] > middle else r for r in rows])
+    assert bent.verdict == "reproduced in part"
 
 
-def test_private_panels_are_judged_too() -> None:
-    """Clipping changes the law; a verdict that looked at the paper's own panel alone would not see it."""
+def test_private_panels_are_told_of_and_never_counted() -> None:
+    """No sentence of the papers is of clipped gradients: their slopes are shown, and the verdict is of the paper's own."""
     figure = BY_ID["async-fig5"]
     rows = grid_rows(figure, lambda n, ε: 3e8 / (n * ε) ** 2)
-    rows = [r | {"mean": r["mean"] ** 1.3, "clipped": 0.72} if r["mechanism"] == "sound" else r for r in rows]
+    rows = [
+        r | {"mean": r["mean"] ** 1.3, "clipped": 0.72, "law": r["mean"] ** 1.3 / 7.9}
+        if r["mechanism"] == "sound"
+        else r
+        for r in rows
+    ]
     judged = figure.judge(rows)
-    assert judged.verdict == "reproduced in shape"
-    assert "(sound) have slopes from -2.60 to -2.60: there 72% of all gradients are clipped" in judged.why
-    assert "every slope of the paper's own settings is −2" in judged.why
-    assert any("sound: slope against epsilon" in c.what and "72% clipped" in c.what for c in judged.comparisons)
+    assert judged.verdict == "reproduced"
+    assert "(sound) have slopes from -2.60 to -2.60, with 72% of all gradients clipped" in judged.why
+    assert "points are 7.9 to 7.9 times it" in judged.why
+    (one, *_) = [c for c in judged.comparisons if "sound: slope against epsilon" in c.what]
+    assert (one.paper, one.holds) == ("", None)
+    assert "72% clipped" in one.what
+
+
+def test_what_a_says_of_fraud_is_judged_and_slopes_it_does_not_print_are_not() -> None:
+    figure = BY_ID["async-fig11"]
+    judged = figure.judge(grid_rows(figure, lambda n, ε: 1e6 / n**2.2 / ε ** (1.0 - 0.1 * np.log10(n / 1e3))))
+    assert judged.verdict == "reproduced"
+    assert all(c.holds is None for c in judged.comparisons if "slope against epsilon at" in c.what)
+    power = figure.judge(grid_rows(figure, lambda n, ε: 7.0 * ε**-0.9 * n**-0.6)).comparisons
+    assert [c.ours for c in power if "exponent" in c.what][:2] == pytest.approx([-0.9, -0.6], abs=1e-3)
+    assert {c.paper for c in judged.comparisons if c.holds is not None} == {"1", "above 0", "10", "above 100"}
+    assert figure.judge(grid_rows(figure, lambda n, ε: n * ε)).verdict == "not reproduced"
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
@@ -160,8 +183,8 @@ def test_the_mark_of_what_is_not_private_keeps_its_colour(tmp_path: Path) -> Non
 def test_the_mesh_of_async_fig4_has_a_factor_of_five() -> None:
     figure = BY_ID["async-fig4"]
     assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 4.5)).verdict == "reproduced"
-    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 5.5)).verdict == "reproduced in shape"
-    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 * (n * ε) ** 2)).verdict == "not reproduced"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 2.1e9 / (n * ε) ** 2 * 5.5)).verdict == "reproduced in part"
+    assert figure.judge(grid_rows(figure, lambda n, ε: 1e-5 * (n * ε) ** 2)).verdict == "not reproduced"
 
 
 def test_slope_of_a_power_law() -> None:
@@ -217,7 +240,11 @@ def test_the_region_of_the_paper_is_known_when_met() -> None:
     )
     assert "40 times lower at N = 8" in judgement.why  # √(63/0.04)
     lower = region_rows({"as published": 4.0, "sound": 100.0, "planned": 0.01})
-    assert Region().judge(lower).verdict == "reproduced in shape"
+    assert Region().judge(lower).verdict == "reproduced"  # it pays from less, and so at what the paper names
+    near = region_rows(
+        {"as published": 100.0, "sound": 100.0, "planned": 0.01}
+    )  # pays at N = 128, and not yet at N = 8
+    assert Region().judge(near).verdict == "reproduced in part"
     far = region_rows({"as published": 6.4e5, "sound": 100.0, "planned": 0.01})
     assert Region().judge(far).verdict == "not reproduced"
 
@@ -265,11 +292,47 @@ def transient_rows(figure, ends):  # type: ignore[no-untyped-def]
 def test_transients_are_judged_by_their_ends() -> None:
     figure = BY_ID["async-fig2"]
     assert figure.judge(transient_rows(figure, {0.1: 0.5, 1.0: 0.05, 10.0: 0.005})).verdict == "reproduced"
-    assert figure.judge(transient_rows(figure, {0.1: 50.0, 1.0: 0.05, 10.0: 0.005})).verdict == "reproduced in shape"
-    assert figure.judge(transient_rows(figure, {0.1: 0.5, 1.0: 0.5, 10.0: 0.005})).verdict == "not reproduced"
+    assert figure.judge(transient_rows(figure, {0.1: 50.0, 1.0: 0.05, 10.0: 0.005})).verdict == "reproduced in part"
+    assert figure.judge(transient_rows(figure, {0.1: 0.5, 1.0: 0.5, 10.0: 0.005})).verdict == "reproduced in part"
+    assert figure.judge(transient_rows(figure, {0.1: 1e-3, 1.0: 50.0, 10.0: 5e4})).verdict == "not reproduced"
     fraud = BY_ID["sync-fig7"]
     assert fraud.judge(transient_rows(fraud, {0.1: 0.5, 1.0: 0.09, 10.0: 0.005})).verdict == "reproduced"
-    assert fraud.judge(transient_rows(fraud, {0.1: 0.5, 1.0: 0.11, 10.0: 0.005})).verdict == "reproduced in shape"
+    assert fraud.judge(transient_rows(fraud, {0.1: 0.5, 1.0: 0.11, 10.0: 0.005})).verdict == "reproduced in part"
+
+
+@pytest.mark.parametrize("identity", ["async-fig2", "async-fig7"])
+def test_the_judged_panel_has_what_a_prints(identity: str) -> None:
+    """A, Alg. 1: from 0; §V: g = 10⁻⁵θᵀθ, which is (c/2)‖θ‖² with c = 2·10⁻⁵. Its code has something else in both places."""
+    cells = BY_ID[identity].plan(Effort())
+    printed, code, private = (cells[i].trial.agreement for i in (0, 3, 6))
+    assert not any(printed.agreement.start)
+    assert printed.model.regularization == private.model.regularization == 2e-5
+    assert code.model.regularization == 1e-5
+    assert 0 < min(code.agreement.start) < max(code.agreement.start) < 1
+    said = [" ".join(departures([cells[i].trial])) for i in (0, 3)]
+    assert "§V prints" not in said[0]
+    assert "Alg. 1 prints 0" not in said[0]
+    assert "§V prints 10⁻⁵·θᵀθ" in said[1]
+
+
+def test_transients_have_the_papers_hundred_runs() -> None:
+    for identity in ("sync-fig2", "sync-fig7", "async-fig7"):
+        assert {c.trial.runs for c in BY_ID[identity].plan(Effort())} == {100}
+
+
+def test_legends_take_no_decades_from_the_data() -> None:
+    """Lines filled the lower half of panels whose upper half was kept for a legend."""
+    for identity in ("sync-fig4", "async-fig5", "sync-fig9"):
+        figure = BY_ID[identity]
+        rows = grid_rows(figure, inverse_square)
+        low, high = figure.draw(rows).axes[0].get_ylim()
+        means = [r["mean"] for r in rows]
+        assert np.log10(high / low) < np.log10(max(means) / min(means)) + 1.0
+
+
+def test_the_region_is_run_where_the_paper_says_that_joining_pays() -> None:
+    run = {(c.at["owners"], c.at["epsilon"]) for c in BY_ID["async-fig6"].plan(Effort())}
+    assert any(N > 100 and ε >= 2.5 for N, ε in run)
 
 
 def timing_rows(owners: np.ndarray, waits: np.ndarray, N: int):  # type: ignore[no-untyped-def]
@@ -284,8 +347,8 @@ def test_clocks_that_are_not_poisson_are_found_out() -> None:
     rng = np.random.default_rng(0)
     figure, uniform, waits = TIMINGS[0], rng.integers(3, size=1000), rng.exponential(1 / 3, 1000)
     assert figure.judge(timing_rows(uniform, waits, 3)).verdict == "reproduced"
-    assert figure.judge(timing_rows(uniform, np.full(1000, 1 / 3), 3)).verdict == "not reproduced"
-    assert figure.judge(timing_rows(rng.choice(3, 1000, p=[0.5, 0.3, 0.2]), waits, 3)).verdict == "not reproduced"
+    assert figure.judge(timing_rows(uniform, np.full(1000, 1 / 3), 3)).verdict == "reproduced in part"
+    assert figure.judge(timing_rows(rng.choice(3, 1000, p=[0.5, 0.3, 0.2]), waits, 3)).verdict == "reproduced in part"
 
 
 def inverse_square(n: float, ε: float) -> float:

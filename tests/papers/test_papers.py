@@ -3,6 +3,7 @@
 import json
 import re
 from base64 import b64decode
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from copriv_papers import BEYOND, FIGURES
 from copriv_papers.claims import CLAIMS
 from copriv_papers.pages import write_paper
 from copriv_papers.papers import ASYNCHRONOUS, PAPERS, SYNCHRONOUS, Paper
+from copriv_papers.questions import QUESTIONS
 
 PNG = bytes.fromhex("89504e470d0a1a0a") + b"<picture & all>"
 
@@ -36,13 +38,15 @@ def finished(folder: Path, paper) -> dict[str, object]:  # type: ignore[no-untyp
             "verdict": "not reproduced", "why": f"<b>{n}</b> & because.", "quick": False, "seconds": 3.0, "runs": [100],
             "seeds": [0], "data": [{"description": "Loans: ten.", "source": "real"}], "differences": ["20 runs"],
             "comparison": [{"what": "slope", "paper": "−2", "ours": -1.5 - n, "holds": False}], "held_out": {},
-            "other_tables": [{"comparison": [{"what": "slope", "paper": "−2", "ours": 77.0 + n, "holds": True}]}],
+            "other_tables": [
+                {"verdict": "reproduced", "comparison": [{"what": "slope", "paper": "−2", "ours": 77.0 + n, "holds": True}]}
+            ],
         }  # fmt: skip
         (folder / f"{figure.identity}.json").write_text(json.dumps(document))
         (folder / f"{figure.identity}.png").write_bytes(PNG)
     said = [
         {"place": c.place, "sentence": c.sentence, "paper": c.paper, "ours": [float(k)], "held": "1 of 2",
-         "verdict": "holds in part", "remark": "So.", "command": c.command}
+         "elsewhere": [], "verdict": "reproduced in part", "remark": "So (erratum 5).", "command": c.command}
         for k, c in enumerate(CLAIMS)
     ]  # fmt: skip
     return {"claims": said, "data": ["Loans."], "quick": False}
@@ -55,7 +59,7 @@ def test_a_page_is_whole_and_needs_nothing_else(paper, tmp_path: Path) -> None: 
     text = path.read_text(encoding="utf-8")
     assert path.name == f"{paper.identity}.html"
     assert "<script" not in text
-    assert not re.findall(r'(?:src|href)="(?!data:)', text)
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', text)
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
     assert [b64decode(one) for one in pictures] == [PNG] * len(paper.figures)
     assert "img-src data:" in text
@@ -63,14 +67,50 @@ def test_a_page_is_whole_and_needs_nothing_else(paper, tmp_path: Path) -> None: 
     assert "&lt;b&gt;0&lt;/b&gt; &amp; because." in text
     assert text.count('<span class="fails">not reproduced</span>') == len(paper.figures)
     for n, figure in enumerate(paper.figures):
-        assert f"<td>{-1.5 - n:.3g}</td>" in text
-        assert f'<td>{77 + n}</td><td><span class="holds">yes</span></td>' in text
+        assert f'<td data-what="here">{-1.5 - n:.3g}</td>' in text
+        assert (
+            f"""<td data-what="everybody&#39;s loans">{77 + n}</td><td data-what="met there"><span class="holds">yes<"""
+            in text
+        )
         assert f"<code>copriv reproduce {figure.identity}</code>" in text
     for k, claim in enumerate(CLAIMS):
         mine = claim.place.startswith(f"{paper.letter}, ")
-        assert (f"<td>{k:.3g}</td>" in text) >= mine
+        assert (f'<td data-what="here">{k:.3g}</td>' in text) >= mine
+    for question in QUESTIONS:
+        assert (escape(question.asks) in text) == question.place.startswith(f"{paper.letter}, ")
+    assert "ψ(θ) = f(θ)/f(θ*) − 1" in text
+    assert "<td>" not in text, "on a narrow screen cells stand below each other, and each says what it is"
+    assert '<li id="erratum-5">' in text  # and links lead there
+    assert set(re.findall(r'href="#([^"]+)"', text)) == {"erratum-5"}
     order = [text.index(f"<h2>{section.title}</h2>") for section in paper.sections]
     assert order == sorted(order)
+
+
+def test_every_remark_theorem_and_open_question_of_the_papers_has_its_place() -> None:
+    """Three clicks from the table of claims: the place is named there, with the figure or the page."""
+    places = {one.place for one in (*CLAIMS, *QUESTIONS)}
+    for wanted in (
+        *("S, Thm 1", "S, Thm 2", "S, Thm 3, (11)", "S, Thm 3, (12)", "S, Remark 1", "S, Thm 3; Remark 2", "S, §V"),
+        *(
+            "A, Thm 1",
+            "A, Thm 2, (8)",
+            "A, after (11)",
+            "A, §I",
+            "A, Remark 1",
+            "A, Remark 2",
+            "A, §I; Remark 3",
+            "A, Remark 4",
+        ),
+        "A, §VI",
+    ):
+        assert wanted in places
+    asked = [question.asks for question in QUESTIONS if question.place in ("S, §V", "A, §VI")]
+    for word in ("graph", "network", "market", "adversar", "synchronous", "eneralisation"):
+        assert any(word in one for one in asked)
+    questions = [one for paper in PAPERS for section in paper.sections for one in paper.questions(section)]
+    assert sorted(map(id, questions)) == sorted(map(id, QUESTIONS))
+    for question in QUESTIONS:
+        assert (Path(__file__).parents[2] / "docs" / question.page).is_file()
 
 
 def test_a_figure_that_is_not_there_is_named(tmp_path: Path) -> None:

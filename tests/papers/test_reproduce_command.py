@@ -7,7 +7,7 @@ import pytest
 
 from copriv.cli import run
 from copriv_papers import FIGURES
-from copriv_papers.pages import write_gallery
+from copriv_papers.pages import sentence, write_gallery
 
 
 def test_the_list_names_twenty_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,12 +67,14 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
             "data": [{"description": "Loans: ten.", "source": "real"}], "held_out": {"sound": {"least": 0.1, "most": 2}},
             "comparison": [{"what": "slope", "paper": "−2", "ours": -1.5, "holds": False}],
             "precision_recall_area": {"least": 0.1, "most": 0.6}, "differences": ["20 runs", "θ starts at 0"],
-            "other_tables": [{"comparison": [{"what": "slope", "paper": "−2", "ours": -1.9, "holds": True}]}],
+            "other_tables": [
+                {"verdict": "reproduced", "comparison": [{"what": "slope", "paper": "−2", "ours": -1.9, "holds": True}]}
+            ],
         }  # fmt: skip
         (tmp_path / f"{figure.identity}.json").write_text(json.dumps(document))
         (tmp_path / f"{figure.identity}.png").write_bytes(b"picture")
     page = write_gallery(tmp_path, tmp_path / "docs").read_text(encoding="utf-8")
-    assert page.count("**Verdict**: not reproduced. Because.") == 2
+    assert page.count("- **Verdict**: not reproduced. Because.\n- **On everybody's loans**: reproduced\n") == 2
     assert "| slope | −2 | -1.5 | no | -1.9 | yes |" in page
     assert "- **Not the paper's**: 20 runs; θ starts at 0." in page
     assert "precision–recall" in page
@@ -81,6 +83,11 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
         "sync-fig3.png",
         "verdicts.json",
     ]
+
+
+def test_psi_begins_a_sentence_as_psi() -> None:
+    assert sentence("ψ falls.") == "ψ falls."  # Ψ is another letter
+    assert sentence("because.") == "Because."
 
 
 def test_ctrl_c_says_what_is_kept_and_how_to_go_on(

@@ -178,6 +178,19 @@ def test_a1_makes_up_for_owners_that_drop_out_and_for_clocks_that_are_passed_in(
     assert agreed_rates < 1.5e-3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("begins", "left", "in_hindsight"), [(0.0, 0.11, 0.074), (667.0, 0.010, 0.044)])
+def test_a1_does_not_make_up_for_long_absences(monkeypatch, begins, left, in_hindsight):
+    """docs/explanation/rules.md says these numbers: at the end of an absence of 2,000 answers, and soon after a return."""
+    away = DropOut(Uniform(), {0: [(begins + 2667 * j, begins + 2667 * j + 2000) for j in range(5)]})
+    found, answers = final(away)
+    assert found == pytest.approx(left, rel=0.06)
+    realised = np.array(answers) / sum(answers)
+    monkeypatch.setattr(AsyncCopies, "_share", lambda rule, state, who: realised[who])
+    known, _ = final(away)
+    assert known == pytest.approx(in_hindsight, rel=0.06)
+
+
 def test_a1_makes_up_in_a_short_run(monkeypatch):
     agreement = a1_for_long(horizon=1200, step=0.01 * 1200**2 * 0.01)
     away = DropOut(Uniform(), {0: [(4.0 * j + 1.0, 4.0 * j + 4.0) for j in range(250)]})

@@ -18,7 +18,7 @@ from copriv.errors import CoprivError, UsageError
 from copriv_papers.claims import CLAIMS, answered, check
 from copriv_papers.figure import Effort, Figure
 from copriv_papers.figures import BEYOND, FIGURES
-from copriv_papers.pages import shown, write_claims, write_gallery, write_paper, write_verdicts
+from copriv_papers.pages import sentence, shown, write_claims, write_gallery, write_paper, write_verdicts
 from copriv_papers.papers import PAPERS, Paper
 from copriv_papers.runner import Report, reproduce
 
@@ -204,7 +204,7 @@ def _list(as_json: bool) -> None:
 def _show(reports: list[Report], claims: dict[str, Any] | None, pages: list[Path], directory: Path) -> None:
     console = out()
     for one in reports:
-        console.print(f"{one.identity}: {one.verdict}. {one.document['why'][:1].upper()}{one.document['why'][1:]}")
+        console.print(f"{one.identity}: {one.verdict}. {sentence(one.document['why'])}")
     if reports:
         console.print(f"\n{_many(reports)} in {directory}")
     if claims is not None:

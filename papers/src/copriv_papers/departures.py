@@ -7,7 +7,7 @@ else, and what had to be chosen here. The second and third are listed.
 from collections.abc import Sequence
 
 from copriv.agreement import Agreement
-from copriv_papers.consortia import NOT_PRIVATE
+from copriv_papers.consortia import A_LENDING, NOT_PRIVATE
 from copriv_papers.trials import Trial
 
 RUNS = 100
@@ -64,7 +64,8 @@ def _of_a(agreement: Agreement, mechanism: str) -> list[str]:
         found.append("ρ is chosen on the public rows, since neither A nor its code on cards is at hand")
     else:
         found.append(f"ρ = {agreement.step:,.0f} is A's code's")
-        found.append("g = (10⁻⁵/2)·θᵀθ as in A's code; §V prints 10⁻⁵·θᵀθ")
+        if agreement.model.regularization == A_LENDING.regularization:
+            found.append("g = (10⁻⁵/2)·θᵀθ as in A's code; §V prints 10⁻⁵·θᵀθ")
     if terms.start is not None and any(terms.start):
         found.append("θ starts at one random point of [0, 1]^p, as A's code does; Alg. 1 prints 0")
     return found

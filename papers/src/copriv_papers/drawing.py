@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterMathtext, LogLocator
+from matplotlib.transforms import ScaledTranslation
 from PIL import Image, ImageColor
 
 from copriv.pictures.style import ALARM, ALONE, FAINT, GRID, STYLE, TOGETHER, broken
@@ -145,11 +146,12 @@ def title(axes: Any, text: str, mechanism: str, *, short: bool = False) -> None:
     write_text(*place, words, color=_mark(mechanism), transform=axes.transAxes, fontsize=7.5, va="bottom")
 
 
-def room_above(axes: Any, values: Sequence[float], share: float) -> None:
-    """Limits of a log axis with room over the data, where a legend covers none of it: `share` of the data's height."""
-    positive = [v for v in values if v > 0 and np.isfinite(v)]
-    low, high = 0.5 * min(positive), 2.0 * max(positive)
-    axes.set_ylim(low, high * (high / low) ** share)
+def legend_below(axes: Axes, columns: int = 1) -> None:
+    """A legend under a panel and its label, which takes no room from its data."""
+    under = axes.transAxes + ScaledTranslation(0.0, -0.42, axes.get_figure(root=True).dpi_scale_trans)  # type: ignore[union-attr]
+    axes.legend(
+        loc="upper left", bbox_to_anchor=(0.0, 0.0), bbox_transform=under, fontsize=7, ncols=columns, columnspacing=1.0
+    )
 
 
 def _mark(mechanism: str) -> str:

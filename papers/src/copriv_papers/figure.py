@@ -5,16 +5,16 @@ A figure plans cells (where in the picture, which trial) for an effort; `runner`
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from matplotlib.figure import Figure as Picture
 
 from copriv_papers.consortia import INSIDE
 from copriv_papers.trials import Outcome, Trial
+from copriv_papers.verdict import Verdict, verdict
 
 Row: TypeAlias = dict[str, Any]
 """One line of ID.csv: the cell's coordinates and its results."""
-Verdict = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond the papers"]
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,10 @@ class Judgement:
     comparisons: tuple[Comparison, ...]
 
     @classmethod
-    def of(cls, comparisons: Sequence[Comparison], in_shape: bool, why: str, why_all: str = "") -> "Judgement":
-        """Reproduced where every comparison holds, and there is one; else in shape, or not. `why_all`: where all hold."""
-        judged = [one.holds for one in comparisons if one.holds is not None]
-        if judged and all(judged):
-            return cls("reproduced", why_all or why, tuple(comparisons))
-        return cls("reproduced in shape" if in_shape else "not reproduced", why, tuple(comparisons))
+    def of(cls, comparisons: Sequence[Comparison], why: str, why_all: str = "") -> "Judgement":
+        """By the scale of `verdict`. why_all: what to say in place of `why` where every number that is compared is met."""
+        found = verdict(one.holds for one in comparisons)
+        return cls(found, why_all if found == "reproduced" and why_all else why, tuple(comparisons))
 
 
 @runtime_checkable

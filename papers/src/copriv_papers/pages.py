@@ -24,13 +24,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from copriv import formatting
 from copriv.ui.gallery import SCHEMA, VERDICTS
 from copriv.version import __version__
+from copriv_papers.errata import in_html, in_markdown, named
 from copriv_papers.figures import BEYOND, FIGURES
 from copriv_papers.papers import Paper
+from copriv_papers.questions import QUESTIONS
+from copriv_papers.verdict import BEYOND_THEM, RULES, SCALE
 
 _COLOURS = {
-    "holds": "holds", "reproduced": "holds", "yes": "holds",
-    "does not hold": "fails", "not reproduced": "fails", "no": "fails",
-    "holds in part": "part", "reproduced in shape": "part",
+    "reproduced": "holds", "yes": "holds", "not reproduced": "fails", "no": "fails", "reproduced in part": "part",
 }  # fmt: skip
 """Verdict → how it is coloured; the word always stands there too."""
 
@@ -43,7 +44,7 @@ def write_gallery(figures: Path, docs: Path) -> Path:
     for one in found:
         shutil.copy(one["picture"], pictures)
     write_verdicts(figures, pictures)
-    return _write(docs / "gallery.md", "gallery.md", figures=found)
+    return _write(docs / "gallery.md", "gallery.md", figures=found, scale=SCALE, rules=RULES)
 
 
 def write_verdicts(figures: Path, to: Path) -> None:
@@ -60,7 +61,17 @@ def write_verdicts(figures: Path, to: Path) -> None:
 
 def write_claims(document: Mapping[str, Any], docs: Path) -> Path:
     """Write docs/reference/claims.md from the document of `copriv_papers.claims.check`; return its path."""
-    return _write(docs / "reference" / "claims.md", "claims.md", **document)
+    every = document["claims"]
+    return _write(
+        docs / "reference" / "claims.md",
+        "claims.md",
+        **document,
+        theirs=[one for one in every if one["verdict"] != BEYOND_THEM],
+        ours=[one for one in every if one["verdict"] == BEYOND_THEM],
+        questions=QUESTIONS,
+        scale=SCALE,
+        rules=RULES,
+    )
 
 
 def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
@@ -73,14 +84,19 @@ def write_paper(paper: Paper, figures: Path, claims: Mapping[str, Any]) -> Path:
     sections = []
     for section in paper.sections:
         said = [answers[claim.place, claim.sentence, claim.paper] for claim in paper.claims(section)]
-        sections.append((section, said, [(name, finished.get(name)) for name in section.figures]))
+        drawn = [(name, finished.get(name)) for name in section.figures]
+        sections.append((section, said, paper.questions(section), drawn))
+    claimed = [one for _, said, _, _ in sections for one in said]
+    made = [one for _, _, _, drawn in sections for _, one in drawn if one is not None]
     return _write(
         figures / f"{paper.identity}.html",
         "paper.html",
         paper=paper,
         sections=sections,
-        claims=[one for _, said, _ in sections for one in said],
-        made=[one for _, _, drawn in sections for _, one in drawn if one is not None],
+        claims=claimed,
+        made=made,
+        errata=named([one["remark"] for one in claimed] + [one["why"] for one in made]),
+        scale=SCALE,
         data=claims["data"],
         quick=claims["quick"],
         version=__version__,
@@ -106,7 +122,7 @@ def _told(path: Path) -> dict[str, Any]:
     one: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     trials = one.get("trials", {"all": 0, "run": 0})
     return one | {
-        "why": one["why"][:1].upper() + one["why"][1:],
+        "why": sentence(one["why"]),
         "command": f"copriv reproduce {one['id']}{' --quick' if one['quick'] else ''}",
         "data": [data["description"] for data in one["data"]],
         "runs": ", ".join(map(str, one["runs"])),
@@ -116,6 +132,7 @@ def _told(path: Path) -> dict[str, Any]:
             {row["what"]: (row["ours"], row["holds"]) for row in _compared(other)}
             for other in one.get("other_tables", [])
         ],
+        "others_verdict": ", ".join(other["verdict"] for other in one.get("other_tables", [])),
         "differences": one.get("differences", []),
         # How long it took says nothing where trials were on disk, of an earlier run or of another figure that has them too.
         "fresh": trials["run"] == trials["all"] > 0,
@@ -134,6 +151,11 @@ def _compared(one: Mapping[str, Any]) -> list[dict[str, str]]:
         }
         for row in one["comparison"]
     ]
+
+
+def sentence(words: str) -> str:
+    """With a capital, but for a letter of mathematics: Ψ is not ψ."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
 
 
 def shown(numbers: Sequence[float | None]) -> str:
@@ -162,6 +184,12 @@ def _of_several(claim: Mapping[str, Any]) -> str:
     return "" if claim["held"].endswith((" of 1", " of 0")) else f" ({claim['held']})"
 
 
+def _linked(command: str) -> str:
+    """What makes a number, as a link to its figure where it is one."""
+    name = command.split()[-1]
+    return f"`{command}`" if name == "claims" else f"[`{command}`](../gallery.md#{name})"
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("copriv_papers"),
     autoescape=select_autoescape(["html"]),
@@ -170,4 +198,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_TEMPLATES.filters |= {"inside": _inside, "shown": shown, "counted": _counted, "of_several": _of_several}
+_TEMPLATES.filters |= {
+    "inside": _inside, "shown": shown, "counted": _counted, "of_several": _of_several, "linked": _linked,
+    "errata": in_markdown, "errata_here": in_html,
+}  # fmt: skip

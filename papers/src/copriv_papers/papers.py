@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from copriv_papers.claims import CLAIMS, Claim
 from copriv_papers.figure import Figure
 from copriv_papers.figures import BEYOND, FIGURES
+from copriv_papers.questions import QUESTIONS, Question
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Paper:
         of_it = re.compile(f"{self.letter}, (?:{section.places})")
         return tuple(claim for claim in CLAIMS if of_it.fullmatch(claim.place))
 
+    def questions(self, section: Section) -> tuple[Question, ...]:
+        """Remarks and open questions of one section."""
+        of_it = re.compile(f"{self.letter}, (?:{section.places})")
+        return tuple(one for one in QUESTIONS if of_it.fullmatch(one.place))
+
     @property
     def figures(self) -> tuple[Figure, ...]:
         """All of them, in the order of the sections."""
@@ -52,10 +58,11 @@ SYNCHRONOUS = Paper(
     "All owners answer in each round; a learner descends by their noisy gradients (rules S1 and S2 here).",
     (
         Section("Abstract and introduction", r"abstract.*|§I"),
-        Section("Section II: training on private data of others", r"§II-A|(after )?Thm 1"),
-        Section("Section III: what it will cost", r"Thm [23].*"),
+        Section("Section II: training on private data of others", r"§II-A|(after )?Thm 1|Remark 1"),
+        Section("Section III: what it will cost", r"Thm [23].*|App\. C"),
         Section("Section IV-A: loans", r"§IV-A.*", _figures("sync", 2, 6)),
         Section("Section IV-B: card fraud", r"§IV-B.*", _figures("sync", 7, 11)),
+        Section("Section V: what the paper concludes, and leaves open", r"§V"),
     ),
 )
 ASYNCHRONOUS = Paper(
@@ -65,8 +72,8 @@ ASYNCHRONOUS = Paper(
     "One owner at a time answers, whenever it is ready; the learner keeps a copy of the model for each (rule A1 here).",
     (
         Section("Abstract and introduction", r"abstract.*|§I(;.*)?"),
-        Section("Section III: asynchronous training", r"Thm 1"),
-        Section("Section IV: how good private models are", r"Thm 2.*|after \(11\)|App\. B"),
+        Section("Section III: asynchronous training", r"§III|Thm 1|Remark [12]"),
+        Section("Section IV: how good private models are", r"Thm 2.*|after \(11\)|Remark 4|App\. B"),
         Section("Section V-A: loans", r"§V-A.*", _figures("async", 2, 6)),
         Section("Section V-B: hospitals", r"§V-B.*", _figures("async", 7, 10)),
         Section("Section V-C: card fraud", r"§V-C.*", _figures("async", 11, 11)),

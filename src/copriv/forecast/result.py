@@ -72,7 +72,7 @@ class Forecast(Shown, Framed, Drawn):
     n_parameters: int
     bounds: tuple[Bound, ...]
     optimum: float
-    """f(θ*) on the public rows: bounds are on the cost, ψ·f(θ*)."""
+    """f(θ*) on the public rows; ψ times it is the cost, which bounds are on."""
     owners: tuple[OwnerForecast, ...]
     consortium: Consortium
     best_subset: float

@@ -16,7 +16,7 @@ is a martingale of mean 1 where owners keep to π, which passes a million in les
 owners there are and whenever one looks (Ville 1939). Once it does, shares are what was realised of late: counts fade by
 1/e over a tenth of the run, or ten answers an owner where that is longer, for who was away at first is there now. So owners
 that keep to what was agreed are left exactly as they were, and forecasts of them stay exact; owners that drop out are made
-up for, tenfold at most.
+up for, tenfold at most, if they are away for less than θ_L takes to forget: long absences are not made up for.
 """
 
 import math

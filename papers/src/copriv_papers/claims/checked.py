@@ -3,15 +3,20 @@
 import csv
 import json
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from copriv_papers.claims.claim import Claim, Found
+from copriv.errors import CoprivError
+from copriv_papers.claims.claim import Answer, Claim, Found
 from copriv_papers.claims.runs import cells
 from copriv_papers.figure import Effort
 from copriv_papers.figures import BEYOND, FIGURES
 from copriv_papers.runner import outcomes_of, reproduce
+from copriv_papers.verdict import BEYOND_THEM
+
+_FETCH = re.compile(r"copriv data fetch \w+")
 
 
 def check(
@@ -28,12 +33,18 @@ def answered(
 ) -> dict[str, Any]:
     """Each claim with our numbers and the verdict. Figures and trials that are finished are not run again.
 
-    finished: told of each figure's report. how: workers, backend and progress, as `reproduce` takes them. Raises DataError
-    where a data set cannot be had.
+    finished: told of each figure's report. how: workers, backend and progress, as `reproduce` takes them. A figure whose data
+    are not here is left out: its claims are not testable, and `missing` has the command that gets the data.
     """
     read = {name for claim in claims for name in (claim.source, *claim.needs) if name != "claims"}
-    figures, rows = {}, {}
-    for report in reproduce([one for one in (*FIGURES, *BEYOND) if one.identity in read], out, effort, **how):
+    figures, rows, missing = {}, {}, {}
+
+    def without(identity: str, error: CoprivError) -> None:
+        command = _FETCH.search(str(error))
+        missing[identity] = str(error) if command is None else command[0]
+
+    asked = [one for one in (*FIGURES, *BEYOND) if one.identity in read]
+    for report in reproduce(asked, out, effort, failed=without, **how):
         figures[report.identity] = report.document
         rows[report.identity] = _rows(out / f"{report.identity}.csv")
         if finished is not None:
@@ -46,19 +57,22 @@ def answered(
         "schema": "copriv.claims/1",
         "quick": effort.quick,
         "data": sorted(data),
-        "claims": [_told(claim, found) for claim in claims],
+        "missing": missing,
+        "claims": [_told(claim, found, missing) for claim in claims],
     }
 
 
-def _told(claim: Claim, found: Found) -> dict[str, Any]:
-    answer = claim.answer(found)
+def _told(claim: Claim, found: Found, missing: Mapping[str, str]) -> dict[str, Any]:
+    gone = [missing[name] for name in (claim.source, *claim.needs) if name in missing]
+    answer = Answer((), (), f"Not here: {gone[0]}.") if gone else claim.answer(found)
     return {
         "place": claim.place,
         "sentence": claim.sentence,
         "paper": claim.paper,
         "ours": [one if math.isfinite(one) else None for one in answer.numbers],
         "held": f"{sum(answer.held)} of {len(answer.held)}",
-        "verdict": answer.verdict,
+        "elsewhere": [one if math.isfinite(one) else None for one in answer.elsewhere],
+        "verdict": BEYOND_THEM if claim.beyond else answer.verdict,
         "remark": answer.remark,
         "command": claim.command,
     }

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from copriv_papers.figure import Row
 from copriv_papers.trials import Outcome
-
-Verdict: TypeAlias = Literal["holds", "holds in part", "does not hold", "not to be had here"]
+from copriv_papers.verdict import Verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,14 @@ class Found:
         """A figure's rows at these coordinates."""
         return [row for row in self.rows[identity] if all(row[k] == v for k, v in at.items())]
 
-    def compared(self, identity: str, start: str) -> list[float]:
-        """Our numbers of a figure's comparisons whose text begins so; infinite where there is none."""
-        found = [
-            float("inf") if one["ours"] is None else float(one["ours"])
-            for one in self.figures[identity]["comparison"]
-            if one["what"].startswith(start)
-        ]
-        if not found:
-            raise LookupError(f"{identity}: nothing compared begins with {start!r}")
-        return found
+    def compared(self, identity: str, *starts: str) -> tuple[list[Any], list[Any]]:
+        """A figure's comparisons whose text begins so: on its own table, and on everybody's loans where it was run on them."""
+        document = self.figures[identity]
+        tables = [document["comparison"], *(one["comparison"] for one in document.get("other_tables", []))]
+        here, *others = [[one for one in lines if one["what"].startswith(starts)] for lines in tables]
+        if not here:
+            raise LookupError(f"{identity}: nothing compared begins with {starts!r}")
+        return here, [one for lines in others for one in lines]
 
     def psi(self, name: str) -> float:
         """E ψ at the end of one of the claims' own trials."""
@@ -51,8 +48,10 @@ class Answer:
 
     numbers: tuple[float, ...]
     held: tuple[bool, ...]
-    """One for each thing that was compared."""
+    """One for each thing that was compared, on either table."""
     remark: str = ""
+    elsewhere: tuple[float, ...] = ()
+    """The numbers on everybody's loans, where the figure was also run on them."""
 
     @classmethod
     def of(cls, numbers: Sequence[float] | float, holds: Callable[[float], bool], remark: str = "") -> "Answer":
@@ -62,10 +61,8 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """By how many hold."""
-        if not self.held:
-            return "not to be had here"
-        return "holds" if all(self.held) else "holds in part" if any(self.held) else "does not hold"
+        """By the one scale."""
+        return verdict(self.held)
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,8 @@ class Claim:
     """The figure that the number is read from; "claims": from trials or formulas of this table's own."""
     needs: tuple[str, ...] = field(default=())
     """Other figures that it reads."""
+    beyond: bool = False
+    """Whether the question is ours: no sentence of the papers asks it."""
 
     @property
     def command(self) -> str:

@@ -76,7 +76,7 @@ class Alone:
         ]
 
     def draw(self, rows: Sequence[Row]) -> Picture:
-        figure, axes = drawing.picture(len(MECHANISMS), len(SETTINGS), height=3.0, sharex=True, sharey=True)
+        figure, axes = drawing.picture(len(MECHANISMS), len(SETTINGS), height=3.6, sharex=True, sharey=True)
         dashes = ("-", "--", "-.")
         for line, setting in enumerate(SETTINGS):
             for column, mechanism in enumerate(MECHANISMS):
@@ -110,10 +110,7 @@ class Alone:
                 one.xaxis.set_minor_locator(NullLocator())
                 one.label_outer()
                 drawing.title(one, NAMES[setting.dataset], mechanism)
-                one.legend(loc="upper left", fontsize=6.5, ncols=2, columnspacing=0.8, handlelength=1.6, borderpad=0.1)
-        drawing.room_above(
-            one, [r[key] for r in rows for key in ("together", "alone", "alone_held_out", "alike")], 0.42
-        )
+                drawing.legend_below(one, 2)
         return figure
 
     def judge(self, rows: Sequence[Row]) -> Judgement:
@@ -147,7 +144,7 @@ class Alone:
             "Plans start at the model of the learner's public rows, a fair sample of all hospitals: its own ψ is "
             f"{max(public):.2g}. Hollow marks are the same models on new records (A, Remark 1)."
         )
-        return Judgement.of(found, real[0] <= real[1] <= real[2] and 0 < real[2] < 43, why)
+        return Judgement.of(found, why)
 
 
 def _on_new_records(rows: Sequence[Row], dataset: str) -> list[Comparison]:

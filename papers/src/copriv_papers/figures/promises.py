@@ -15,6 +15,7 @@ from copriv_papers import drawing
 from copriv_papers.consortia import S_LENDING
 from copriv_papers.figure import Cell, Comparison, Effort, Figure, Judgement, Row
 from copriv_papers.trials import Outcome, Trial, loaded
+from copriv_papers.verdict import BEYOND_THEM
 
 DELTA = 1e-6
 HORIZONS = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -115,11 +116,12 @@ class Promises:
         ratio = at[PURE, last] / at[NORMAL, last]
         why = (
             f"the variance of Laplace noise is {ratio:.0f} times that of normal noise at T = {last:,}, ε = 1 and δ = 10⁻⁶, and "
-            "the ratio grows with T: in ε it is a constant, in T it is not. So (ε, δ) pays where many answers are given; with "
+            "the ratio grows with T and falls with ε (the table of claims has both), so it is a constant in neither. (ε, δ) "
+            "pays where many answers are given and budgets are small; with "
             f"the best T of each, {best[PURE]['horizon']} and {best[NORMAL]['horizon']}, the least E ψ is "
             f"{best[PURE]['exact']:.2g} pure and {best[NORMAL]['exact']:.2g} with δ."
         )
-        return Judgement("beyond the papers", why, tuple(found))
+        return Judgement(BEYOND_THEM, why, tuple(found))
 
 
 PROMISES: Figure = Promises()

@@ -72,9 +72,11 @@ class Timing:
             Comparison("p-value of waits being exponential of rate N", "above 0.01", exponential, exponential > 0.01),
             Comparison("mean wait times N", "1", wait, abs(wait - 1) < 0.15),
         )
-        if all(one.holds for one in found):
-            return Judgement("reproduced", "one owner at a time, uniformly at random, after exponential waits.", found)
-        return Judgement("not reproduced", "the clocks are not those of the paper.", found)
+        return Judgement.of(
+            found,
+            "the clocks are not those of the paper.",
+            "one owner at a time, uniformly at random, after exponential waits.",
+        )
 
 
 TIMINGS: tuple[Figure, ...] = (

@@ -30,7 +30,7 @@ function curve(now, before, scale, room) {
   return svg("svg", { class: "chart", viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": label }, parts);
 }
 
-const VERDICTS = { reproduced: "✓", "reproduced in shape": "≈", "not reproduced": "✗", "beyond the papers": "+" };
+const VERDICTS = { reproduced: "✓", "reproduced in part": "≈", "not reproduced": "✗", "not testable": "?", "beyond the papers": "+" };
 
 function outcome({ verdict, why }) {
   if (!verdict) return h("dd", {}, t("gallery.none"));

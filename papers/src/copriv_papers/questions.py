@@ -1,0 +1,55 @@
+"""What the papers remark or leave open, in their order, and what is made of it here: built, in part, or not."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["built", "built in part", "not built"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A remark or an open question."""
+
+    place: str
+    """The paper's letter, and where: "S, §V"."""
+    asks: str
+    """In the paper's words, shortened."""
+    status: Status
+    here: str
+    """What there is of it, or in its place."""
+    page: str
+    """The page that tells of it, below docs/."""
+
+
+_GRAPH = "One learner with one model, or a model for each owner from one answer of all; owners talk to no neighbours."
+_MARKET = "What joining is worth to each owner, Shapley values and break-even budgets are forecast; nobody is paid."
+_LIARS = "Owners are honest but curious. What is signed and verified is on the page; a false answer is not found out."
+
+QUESTIONS: tuple[Question, ...] = (
+    Question("S, §I", "Finding records that owners have in common, without telling of the others.", "not built",
+             "How many owners may hold one record is agreed, and noise is made for it.", "reference/agreement-file.md"),
+    Question("S, Remark 1", "Regression, support vector machines and neural networks are all of form (1).", "built in part",
+             "Squared, logistic, hinge and Huber losses of linear models; no networks.", "reference/agreement-file.md"),
+    Question("S, §V", "Owners can be learners themselves, each with a model of its own and no noise on its own part.", "built",
+             "`copriv own-learners`, `copriv owner learn`: from one private answer of each.", "reference/command-line.md"),
+    Question("S, §V", "Multiple learners over an arbitrary connected communication network.", "not built", _GRAPH,
+             "explanation/rules.md"),
+    Question("S, §V", "A data market: learners compensate owners for larger budgets.", "built in part", _MARKET,
+             "explanation/cost-of-privacy.md"),
+    Question("S, §V", "Asynchronous updates by a subset of the owners.", "built", "Rules A1 and A2.", "explanation/rules.md"),
+    Question("S, §V", "More general adversaries than curious-but-honest ones.", "not built", _LIARS, "explanation/security.md"),
+    Question("A, §I", "(ε, δ) and its trade-off.", "built", "Three mechanisms with δ, and a figure of T, ε and both noises.",
+             "explanation/mechanisms.md"),
+    Question("A, Remark 1", "Noise and generalisation error, with data that are not i.i.d.", "built",
+             "ψ on new records is forecast, and each figure has it on held-out records.", "explanation/cost-of-privacy.md"),
+    Question("A, §III", "Broadcast by the learner, or requests by owners.", "built in part",
+             "Over the network, by an option of the learner; no key of the agreement.", "how-to/run-a-consortium.md"),
+    Question("A, Remark 2", "Fixed sets of owners that answer together are one larger fictitious owner.", "built",
+             "`group` and `group_size`, with an exact forecast.", "decisions/0012-groups-of-a-size.md"),
+    Question("A, §VI", "Generalisation error, with data that are not i.i.d. or unbalanced.", "built",
+             "Forecast for owners that differ, and measured on real tables.", "reference/unlike-owners.md"),
+    Question("A, §VI", "Multiple learners on arbitrary connected graphs.", "not built", _GRAPH, "explanation/rules.md"),
+    Question("A, §VI", "Behaviour in a data market, and compensation for larger budgets.", "built in part", _MARKET,
+             "explanation/cost-of-privacy.md"),
+    Question("A, §VI", "More sophisticated adversaries.", "not built", _LIARS, "explanation/security.md"),
+)  # fmt: skip
