@@ -74,7 +74,7 @@ def main() -> None:
     running = server(pages.app, place)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [place.socket]})
     thread.start()
-    root = f"http://127.0.0.1:{place.door.port}"
+    root = f"http://127.0.0.1:{place.access.port}"
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

@@ -30,12 +30,12 @@ def in_thread(app=None, place=None):
 
 def ask(place, method="GET", path="/join", body=None, *, token=True, **headers):
     """(status, headers, text) of one request; a name such as sec_fetch_site stands for Sec-Fetch-Site."""
-    connection = http.client.HTTPConnection("127.0.0.1", place.door.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", place.access.port, timeout=30)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token:
-        sent["cookie"] = f"{place.door.cookie}={place.door.token}"
+        sent["cookie"] = f"{place.access.cookie}={place.access.token}"
     if method == "POST":
-        sent.setdefault("origin", f"http://127.0.0.1:{place.door.port}")
+        sent.setdefault("origin", f"http://127.0.0.1:{place.access.port}")
     connection.request(method, path, body, sent)
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -45,7 +45,7 @@ def ask(place, method="GET", path="/join", body=None, *, token=True, **headers):
 
 def again(place):
     """The same place once more, with its token, after its server has ended."""
-    return Place(take_place(port=place.door.port).socket, place.door)
+    return Place(take_place(port=place.access.port).socket, place.access)
 
 
 @contextmanager

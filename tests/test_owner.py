@@ -108,6 +108,19 @@ def test_every_draw_is_fresh() -> None:
     assert len(np.unique(draws)) == draws.size
 
 
+def test_rows_are_a_copy_whose_memory_nobody_can_write_to() -> None:
+    """A row that grew after its clipping limit was worked out counted for more than its bound."""
+    x = np.full((10, 1), 0.1)
+    x.flags.writeable = False
+    held = Records.of(x, np.ones(10))
+    x.flags.writeable = True
+    x[0] = 1e4
+    assert held.features[0, 0] == 0.1
+    for array in (held.features, held.target, held.weight, held.taken(slice(3)).features):
+        with pytest.raises(ValueError, match="WRITEABLE"):
+            array.flags.writeable = True
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process")
 def test_forked_processes_draw_other_noise() -> None:

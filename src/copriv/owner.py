@@ -15,7 +15,7 @@ Source: A, Thm 1; S, Thm 1; errata 1, 7 and 8.
 import math
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import copy
 from fractions import Fraction
 
@@ -25,10 +25,11 @@ from jaxtyping import Float
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError, BudgetRefused, QueryRefused
 from copriv.formatting.cards import Card, Shown
+from copriv.formatting.numbers import counted
 from copriv.mechanisms.mechanism import Phase, start_of
 from copriv.model.records import InBlocks, Records
 from copriv.privacy.ledger import Ledger, MemoryLedger, overspent
-from copriv.privacy.release_time import ReleaseTime, rehearsed, rounded_slot, timed
+from copriv.privacy.release_time import ReleaseTime, measured_seconds, rounded_slot, timed
 from copriv.protocol import Answer, Query
 from copriv.types import Array, Loss, is_linear
 
@@ -40,10 +41,11 @@ class Owner(Shown):
     DataError when the loss cannot take the targets, and InvalidInput when the bound is so small that no noise can be
     certified: all before anything is spent.
 
-    times: when answers leave, and draws ahead end (`copriv.privacy.release_time`). Without, an answer takes as long as it
-    takes, which tells who can measure it something of the records and the noise; over a network `OwnerAgent` always gives one.
+    times: the slots at whose ends answers are released and draws ahead end (`copriv.privacy.release_time`). Without them
+    the time that an answer takes depends on the records and the noise, for whoever can measure it; over a network
+    `OwnerAgent` always passes them.
 
-    Records that are not in memory (`InBlocks`) are passed over once here, to be checked, and once for each answer.
+    Records that are not in memory (`InBlocks`) are read once here, to be checked, and once for each answer.
 
     >>> problem = copriv.Problem.of(agreement, data)
     >>> north = copriv.Owner(agreement, "north", problem.owners[0], problem.loss)
@@ -74,19 +76,20 @@ class Owner(Shown):
         mechanism.check_delta(agreement)
         if records.units != self._terms.records:
             raise AgreementError(
-                f"owner.records: {name} agreed to {self._terms.records} "
-                f"{'persons' if self._terms.unit else 'records'}, "
-                f"its data has {records.units}; the noise depends on it: correct the agreement"
+                f"owner.records: {name} agreed to {self._terms.records} {self._units}, its data has {records.units}; the "
+                "noise depends on it: correct the agreement"
             )
-        begun = time.perf_counter()
+        self._seconds_to_read, begun = 0.0, time.perf_counter()
         self._check_records(agreement, name, records, loss)
-        self._seconds_to_read = 0.0 if isinstance(records, Records) else time.perf_counter() - begun
+        if not isinstance(records, Records):
+            self._seconds_to_read = time.perf_counter() - begun
         self._times = times
         self._draws: ReleaseTime | None = None
-        """When draws ahead end: slots of their own, which no record and no noise that is used has a part in."""
+        """Slots of the draws ahead, whose length depends neither on the records nor on noise that is used."""
         self.name, self._agreement, self._records, self._loss = name, agreement, records, loss
         self._fingerprint = agreement.fingerprint
-        # A ledger's own cap may be higher, and with δ answers after the first cost nothing: count and charge are one step.
+        # The cap is checked and the charge made in one step: a ledger's own cap may be higher, and with δ answers after the
+        # first cost nothing.
         self._one_at_a_time = threading.Lock()
         self._start = start_of(agreement, records.n_parameters)
         self._phase: Phase = mechanism.phase(agreement, self._terms, records.n_parameters, loss)
@@ -97,12 +100,12 @@ class Owner(Shown):
         self.ledger: Ledger = ledger
 
     def charging(self, ledger: Ledger, times: ReleaseTime) -> "Owner":
-        """This owner for another run: the same records and terms, with that run's ledger.
+        """This owner with another run's ledger, and the same records and terms.
 
-        Records in memory were checked, and are not looked at again: whoever names a run cannot measure how long that
-        takes. Others are read anew, in a slot of `times`. Raises as the class does.
+        Records in memory were checked before and are not read again, so that the learner, who names the run, cannot measure
+        how long that takes. Others are read again, within a slot of `times`. Raises as the class does.
         """
-        owner = copy(self)  # with the same mechanism: noise in waiting is taken once, whatever the run
+        owner = copy(self)  # with the same mechanism, so that noise drawn ahead is used once over all runs
         owner._one_at_a_time, owner._times, owner.ledger = threading.Lock(), times, ledger
         ledger.open_for(self._fingerprint, Fraction(self._terms.delta))
         if not isinstance(self._records, Records):
@@ -113,9 +116,9 @@ class Owner(Shown):
     def _card(self) -> Card:
         m, ε = self._agreement.answers, self._terms.epsilon
         return Card(
-            f"Owner {self.name!r}: {self._terms.records:,} {'persons' if self._terms.unit else 'records'}",
+            f"Owner {self.name!r}: {self._terms.records:,} {self._units}",
             (
-                f"{self.ledger.answers:,} of {m:,} answer{'s' if m > 1 else ''} given; "
+                f"{self.ledger.answers:,} of {counted(m, 'answer')} given; "
                 f"epsilon {float(self.ledger.spent):.6g} of {ε:g} spent.",
                 f"Agreement {self._agreement.agreement.name!r}, {self._fingerprint[:16]}…",
             ),
@@ -139,24 +142,24 @@ class Owner(Shown):
         return Answer(query.identity, query.fingerprint, self.name, stored, self.ledger.answers, self.ledger.head)
 
     def release_time(self) -> ReleaseTime:
-        """Times for this owner's answers, long enough for any records of this shape: measured on made-up ones.
+        """Slots that are long enough for an answer on any records of this shape, measured on made-up ones.
 
-        The time that it takes to read records that are not in memory is that of reading these.
+        For records that are not in memory the time of reading them is added.
         """
-        n, most = self._records.units, self._terms.unit_records
-        rows = n if self._terms.unit is None else n * (most or 1)
-        if self._terms.unit is not None and most is None and isinstance(self._records, Records):
-            rows = n * 2 ** math.ceil(
-                math.log2(max(len(self._records) / n, 1.0))
-            )  # how many a person has is not public
-        seconds = rehearsed(self._phase.private, self._loss, rows, self._start)
+        rows = self._records.units
+        if self._terms.unit is not None:
+            rows *= self._terms.unit_records or 1
+            if self._terms.unit_records is None and isinstance(self._records, Records):
+                # The number of rows per person is not public: it is rounded up to a power of 2.
+                rows *= 2 ** math.ceil(math.log2(max(len(self._records) / rows, 1.0)))
+        seconds = measured_seconds(self._phase.private, self._loss, rows, self._start)
         return ReleaseTime(rounded_slot(seconds + self._seconds_to_read))
 
     def draw_ahead(self) -> None:
-        """Draw the noise of the next answer now, while nobody waits for it, where the mechanism allows it.
+        """Draw the noise of the next answer while no query waits for it, where the mechanism allows it.
 
-        It is used once, and soon, or not at all; call `drop_noise` when a connection ends. `copriv.privacy.laplace` says
-        what it is safe against, and what not.
+        The noise is used for at most one answer, within `copriv.privacy.laplace.LASTS` seconds; call `drop_noise` when a
+        connection ends. `copriv.privacy.laplace` states the guarantee and its limits.
         """
         ahead = self._phase.private.ahead
         if ahead is None or self.ledger.answers >= self._phase.answers:
@@ -172,21 +175,24 @@ class Owner(Shown):
 
             self._draws = ReleaseTime(rounded_slot(max(timed(rehearse))))
             ahead.drop()
-        # Whoever speaks meanwhile hears back when it ends, and would learn how long the draw took.
+        # A message that arrives meanwhile is handled when the draw ends, which would reveal how long it took.
         with self._draws.held():
             ahead.draw()
 
     def drop_noise(self) -> None:
-        """Forget what `draw_ahead` drew."""
+        """Discard the noise that `draw_ahead` drew."""
         if self._phase.private.ahead is not None:
             self._phase.private.ahead.drop()
 
     def _private(self, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        with self._held():
+        """A private answer, computed and held within a slot."""
+        with self._times.held() if self._times is not None else nullcontext():
             return self._phase.private.answer(self._loss, self._records, theta)
 
-    def _held(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._times is None else self._times.held()
+    @property
+    def _units(self) -> str:
+        """What the agreement counts as this owner's records."""
+        return "persons" if self._terms.unit else "records"
 
     def _check_records(self, agreement: Agreement, name: str, records: Records | InBlocks, loss: Loss) -> None:
         if isinstance(records, Records):
@@ -195,19 +201,15 @@ class Owner(Shown):
             # Rows of zeros stay so only without an intercept, and have no gradient only where that is φ′·x.
             shares = not persons and not agreement.model.intercept and is_linear(loss) and records.are_shares
             if not shares and not records.weights_of_a_unit_are_1(persons):
-                raise AgreementError(
-                    f"owner.records: {name}'s rows have weights that no unit proves; "
-                    + (
-                        "a person's rows share 1 equally: make them with Records.of_persons"
-                        if persons
-                        else "every record weighs 1: make them with Records.of, without weights"
-                    )
-                )
+                rule = "every record weighs 1: make them with Records.of, without weights"
+                if persons:
+                    rule = "a person's rows share 1 equally: make them with Records.of_persons"
+                raise AgreementError(f"owner.records: {name}'s rows have weights that no unit proves; {rule}")
             return
         if agreement.one_answer or self._terms.unit is not None:
-            what = (
-                f'mechanism "{agreement.agreement.mechanism}"' if agreement.one_answer else "a unit of several records"
-            )
+            what = "a unit of several records"
+            if agreement.one_answer:
+                what = f'mechanism "{agreement.agreement.mechanism}"'
             raise AgreementError(f"owner: {what} needs {name}'s records in memory; raise the limit (--memory)")
         for block in records.blocks():
             loss.check_target(block.target)

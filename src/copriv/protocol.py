@@ -1,6 +1,6 @@
-"""What goes between learner and owner: a query and an answer. Frozen values, no I/O, no code.
+"""What learner and owner exchange: a query and an answer. Frozen values, no I/O, no code.
 
-A query is a point θ and a name for it; an answer is a noisy mean gradient under that name. Nothing else is ever sent.
+A query is a point θ and an identity; an answer is a noisy mean gradient of the same identity.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from copriv.types import Array
 class Query(Shown):
     """The learner asks one owner for the mean gradient at θ.
 
-    `identity` names the query for ever: the same identity is answered once, and asked again it returns the same answer.
+    An `identity` is answered once; a repeated query gets the same answer.
 
     >>> copriv.Query("first", agreement.fingerprint, "north", np.zeros(3)).owner
     'north'
@@ -23,13 +23,13 @@ class Query(Shown):
 
     identity: str
     fingerprint: str
-    """Of the agreement that both sides signed up to."""
+    """Fingerprint of the agreement."""
     owner: str
     theta: Float[Array, " p"]
     head: str = ""
-    """What the learner's record of the run stood at when it asked: answering says that it was so; "" without a record."""
+    """The head of the learner's record of the run before the query, which the answer confirms; "" without a record."""
     signature: str = ""
-    """By the learner's key, hex."""
+    """Signature by the learner's key, hex."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,6 @@ class Answer(Shown):
     gradient: Float[Array, " p"]
     answered: int
     chain_head: str = ""
-    """The head of the owner's ledger: the learner hands it back, so that a ledger put back is noticed."""
+    """The head of the owner's ledger, which the learner returns, so that an older copy of the ledger is detected."""
     signature: str = ""
-    """Over the query and this answer, by the owner's key, hex."""
+    """Signature of the query and this answer by the owner's key, hex."""

@@ -229,7 +229,7 @@ class Replay(Shown):
 
 
 def shares_of(schedule: Schedule, owners: int) -> Float[Array, " owners"] | None:
-    """How often each owner talks while all are there, under a schedule that knows; None: it does not (a trace).
+    """Share of each owner in the events while no owner is away; None for schedules without fixed shares (a trace).
 
     >>> shares_of(PoissonClocks((3.0, 1.0)), 2)
     array([0.75, 0.25])
@@ -265,7 +265,7 @@ def run_events(schedule: Schedule, rng: np.random.Generator, owners: int, horizo
 
 
 def _ticks(rates: tuple[float, ...], rng: np.random.Generator, owners: int, length: int) -> tuple[Index, Array]:
-    """Whose clock ticks first, and after which wait, `length` times."""
+    """The owner of each of `length` ticks, and the wait before it."""
     owner = rng.choice(owners, size=length, p=_shares(rates, owners))
     return owner, rng.exponential(1.0 / np.sum(rates), size=length)
 

@@ -37,9 +37,9 @@ def test_a_demonstration_that_takes_too_long_says_so(monkeypatch):
     """It was a traceback on a machine with much else to do."""
     monkeypatch.setattr(demo, "PATIENCE", 0.2)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        assert demo._how_it_ended(process) == "was not over after 0 seconds"
+        assert demo._failure(process) == "was not over after 0 seconds"
         process.kill()
-    assert demo._how_it_ended(process) == "failed"
+    assert demo._failure(process) == "failed"
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         monkeypatch.setattr(demo, "PATIENCE", 60.0)
-        assert demo._how_it_ended(process) is None
+        assert demo._failure(process) is None

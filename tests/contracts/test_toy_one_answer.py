@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import copriv
+import copriv.plan
 from copriv import mechanisms
 from copriv.mechanisms.gradients import ClippedGradient
 from copriv.mechanisms.one_answer import Draft

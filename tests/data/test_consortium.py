@@ -18,7 +18,6 @@ from copriv.data import (
     open_dataset,
     prepare_owner,
 )
-from copriv.data.consortium import Opened
 from copriv.errors import DataError, InvalidInput
 
 SCHEMA = Schema(
@@ -283,7 +282,7 @@ def test_paths_may_be_text_or_path(load, tmp_path):
 
 def test_a_table_at_hand_is_dealt_as_if_it_were_read(load, tmp_path, monkeypatch):
     read = load([50, 30], held_out=20)
-    at_hand = Opened.of(open_dataset("table", path=tmp_path / "table.parquet", schema=SCHEMA))
+    at_hand = open_dataset("table", path=tmp_path / "table.parquet", schema=SCHEMA)
     monkeypatch.setattr(DataSpecification, "open", lambda *_, **__: pytest.fail("read again"))
     dealt = load([50, 30], held_out=20, opened=at_hand)
     for one, other in zip(

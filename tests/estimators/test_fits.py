@@ -1,9 +1,11 @@
 """What estimators fit, held against plain scikit-learn, and what may not reach it."""
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,6 +153,16 @@ def numbers(X, y):
 
 def classes(X, y):
     return PrivateClassifier(bounds=BOUNDS, classes=(0, 1)).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [np.array, polars.Series, list])
+@pytest.mark.parametrize("cell", ["HIV positive", 10**400, Decimal("sNaN")])
+def test_no_message_quotes_a_target(kind, cell) -> None:
+    """Texts alone, which NumPy and polars give a type of their own, and numbers that no float is."""
+    y = kind(["0.1", cell, "0.3"]) if isinstance(cell, str) else [0.1, cell, 0.3]
+    with pytest.raises(ValueError, match=r"^X or y: a cell cannot be read as a number") as refused:
+        PrivateRegressor(bounds=(0, 1), target_bounds=(0, 1)).fit([[0.1], [0.2], [0.3]], y)
+    assert refused.value.__suppress_context__
 
 
 @pytest.mark.parametrize("fit", [numbers, classes])

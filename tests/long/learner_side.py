@@ -51,8 +51,8 @@ class Watched(Learner):
         self.handled = dict.fromkeys((*NAMES, ""), 0)
         self.something = asyncio.Event()
 
-    async def _hear(self, owner: str, link: Link) -> None:
-        await super()._hear(owner, link)  # where that raises, the session ends, and counts
+    async def _receive_one(self, owner: str, link: Link) -> None:
+        await super()._receive_one(owner, link)  # where that raises, the session ends, and counts
         self._count(owner)
 
     async def _session(self, link: Link) -> None:
@@ -162,7 +162,7 @@ class LearnerSide:
         self._clock.now += 6.0  # an owner that comes often waits for as long
         return link
 
-    def _hear(self, name: str, link: Link) -> None:
+    def _receive_one(self, name: str, link: Link) -> None:
         async def hearing() -> None:
             try:
                 while True:
@@ -193,7 +193,7 @@ class LearnerSide:
         if not isinstance(welcome, Welcome):
             raise Finding(f"an honest owner is not let in: {welcome}")
         self._links[name] = link
-        self._hear(name, link)
+        self._receive_one(name, link)
         return link
 
     async def _left(self, name: str, link: Link) -> None:
@@ -242,7 +242,7 @@ class LearnerSide:
                 if old := self._links.get(name):
                     await self._left(name, old)
                 self._links[name] = link
-                self._hear(name, link)
+                self._receive_one(name, link)
             else:
                 await link.close()
             return

@@ -77,9 +77,9 @@ def takes_anything(self: Conductor, answer: Answer, query: Any) -> str:
 @pytest.mark.parametrize(
     ("party", "where", "name", "wrong"),
     [
-        ("owner", OwnerAgent, "_reply", signs_anything),
+        ("owner", OwnerAgent, "_signed_reply", signs_anything),
         ("owner", Owner, "_check", lambda self, query: None),
-        ("learner", Conductor, "_wrong", takes_anything),
+        ("learner", Conductor, "_invalid", takes_anything),
         ("learner", Conductor, "ready", lambda self, owner, number, now: 1 / 0),
     ],
     ids=["an owner that asks for no signature", "an owner that checks nothing", "a learner that asks for no signature",

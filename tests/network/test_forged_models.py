@@ -277,7 +277,7 @@ def test_a_learner_that_tells_owners_another_dictionary_is_found(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first line and its model have one dictionary, and its owners answered under another."""
-    monkeypatch.setattr(Conductor, "_wrong", lambda *_: "")
+    monkeypatch.setattr(Conductor, "_invalid", lambda *_: "")
     lying = conducted(tmp_path, made.keys, "b" * 64)
     assert "it is not what bank-" in lying.wrong(lying.text)[0]
 

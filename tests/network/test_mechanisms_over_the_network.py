@@ -14,6 +14,7 @@ from copriv.errors import AgreementError, NotCertified
 from copriv.losses import Squared
 from copriv.mechanisms.objective import perturbation
 from copriv.mechanisms.objective_noise import ObjectiveAnswer
+from copriv.mechanisms.pilot import PilotNumbers
 from copriv.mechanisms.statistics import Moments
 from copriv.network.agent import respond
 from copriv.network.messages import Refusal
@@ -45,6 +46,7 @@ ONCE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "objective": ({"mechanism": "objective", "step": "auto"}, {}),
     "objective, preconditioned": ({"mechanism": "objective", "preconditioner": P, "anchor": 2.0, "step": 1.4}, {}),
     "objective, delta": ({"mechanism": "objective", "step": "auto"}, {"delta": δ}),
+    "pilot": ({"mechanism": "pilot", "preconditioner": P, "loss_bound": 4.0, "step": 0.7}, {}),
 }
 QUICK = Conduct(deadline=2.0, patience=5.0)
 
@@ -171,6 +173,9 @@ def noise_of_run(agreed: Agreement, folder: Path, drawn: Drawn) -> list[list[np.
         if agreed.agreement.moments_share > 0:
             exact = np.concatenate([exact, mean_moments(records(i), 1.0, False)])
         scales = Moments.agreed(agreed, 3, 1.0).noise(terms)
+        if agreed.agreement.mechanism == "pilot":
+            numbers = PilotNumbers.agreed(agreed, 3)
+            exact, scales = numbers.of(Squared(), records(i), start), 2 / (200 * 1.0) * numbers.unit
         made_of.append([(given[terms.name] - exact) / scales])
     return made_of
 

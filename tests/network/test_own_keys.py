@@ -230,6 +230,17 @@ def test_a_key_that_other_accounts_can_read_is_refused(parties: tuple[Agreement,
     Keys.load(key.parent)
 
 
+def test_a_folder_of_keys_that_everybody_may_write_to_is_refused(parties: tuple[Agreement, Held, Path]) -> None:
+    """Who may write to it puts another key there, or takes the list of ledgers away."""
+    folder = parties[2].parent / "bank-1"
+    mode = folder.stat().st_mode
+    folder.chmod(0o777)
+    with pytest.raises(KeysRefused, match=rf"chmod o-w {folder}"):
+        Keys.load(folder)
+    folder.chmod(mode)
+    Keys.load(folder)
+
+
 def test_wherever_making_a_key_is_killed_the_same_command_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

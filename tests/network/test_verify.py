@@ -4,7 +4,7 @@ import json
 import random
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,10 +18,11 @@ from copriv.agreement import Agreement
 from copriv.cli import run as copriv
 from copriv.errors import InvalidInput
 from copriv.losses import Squared
+from copriv.model.records import Records
 from copriv.network import store
 from copriv.network.agent import respond
 from copriv.network.keys import Certified, Keys, issue
-from copriv.network.messages import Refusal, query_content, signed_answer
+from copriv.network.messages import Refusal, model_content, query_content, signed_answer
 from copriv.network.model import Model
 from copriv.network.run import Run, Trajectory, Turn, query_identity
 from copriv.network.run_state import Conductor
@@ -31,6 +32,7 @@ from copriv.network.verify import Verdict, verify_run
 from copriv.owner import Owner
 from copriv.privacy.ledger import MemoryLedger
 from copriv.protocol import Answer, Query
+from copriv.types import Array
 from network_parties import NAMES, agreement, keys, records
 from signed_run import signed_run
 from unsigned import unsigned
@@ -819,3 +821,46 @@ def test_a_name_that_stands_twice_in_a_line_is_found(tmp_path: Path, monkeypatch
     found = verify_run(path, None, held["learner"].authority)
     assert not found.ok
     assert "stands twice" in found.problems[0].what
+
+
+SMALL, LARGE = 1e-10, 1e10
+
+
+@pytest.mark.parametrize("features", [np.full(3, LARGE), np.array([1.0, 1.0, LARGE])])
+@pytest.mark.parametrize("cheats", ["model", "query"])
+def test_a_theta_of_small_numbers_is_compared_in_their_size(tmp_path: Path, features: Array, cheats: str) -> None:
+    """Columns of 1e10 have θ of 1e-10, which a tolerance of 1e-9 lets a learner choose."""
+    agreed = agreement("A2", horizon=60, answers=20, records=2000).replace(
+        agreement={"step": 0.5 / LARGE**2},
+        model={"theta_max": 10.0, "gradient_bound": LARGE, "regularization": 0.0},
+        owner={"epsilon": 50.0},
+    )
+    held, little = keys(tmp_path), np.array([0.0, 0.0, SMALL])
+    rows = {name: records(i, 2000) for i, name in enumerate(NAMES)}
+    owners = {
+        name: Owner(agreed, name, Records.of(rows[name].features * features, rows[name].target), Squared())
+        for name in NAMES
+    }
+    path = tmp_path / "run.db"
+    with closing(RunStore.create(path, agreed, 3)) as lines:
+        conductor = Conductor(lines, None, 0.0, held["learner"])
+        follows = conductor.run.trajectory.query
+        if cheats == "query":
+            conductor.run.trajectory.query = lambda j: follows(j) + little
+        for name in NAMES:
+            conductor.joined(name, 0.0, held[name].certificate.decode())
+        while queries := [message for _, message in conductor.take_outbox() if isinstance(message, Query)]:
+            for query in queries:
+                answer = respond(owners[query.owner], query)[0]
+                conductor.answered(signed_answer(held[query.owner], lines.run, query, answer), 1.0)
+        model = conductor.signed_model(None)
+        if cheats == "model":
+            model = replace(model, theta=model.theta + little, record=conductor.run.record())
+            content = model_content(lines.run, lines.head, model.digest)
+            lines.event("model", sha256=model.digest, signature=held["learner"].sign(content))
+            lines.commit()
+    file = path.with_suffix(".json")
+    file.write_text(model.to_json())
+    verdict = verify_run(path, agreed, held["learner"].authority, file)
+    said = "is not the one to which" if cheats == "model" else "to which the agreed rule does not lead"
+    assert any(said in str(problem) for problem in verdict.problems), verdict.problems

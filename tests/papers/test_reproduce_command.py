@@ -85,6 +85,16 @@ def test_the_page_shows_every_finished_figure(tmp_path: Path) -> None:
     ]
 
 
+def test_the_claims_of_a_bare_clone_say_what_fetches_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetch = "copriv data fetch creditcard"
+    missing = {"sync-fig7": fetch, "sync-fig9": fetch}
+    monkeypatch.setattr("copriv_papers.command.check", lambda *_, **__: {"claims": [], "missing": missing})
+    assert run(["reproduce", "claims", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(fetch) == 1
+
+
 def test_psi_begins_a_sentence_as_psi() -> None:
     assert sentence("ψ falls.") == "ψ falls."  # Ψ is another letter
     assert sentence("because.") == "Because."

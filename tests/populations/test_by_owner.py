@@ -187,7 +187,7 @@ def test_an_owner_of_no_public_row_has_a_population_that_no_model_fits() -> None
     X[:, 0] = np.repeat(np.linspace(-1.6, 1.6, 4), 100) + 0.2 * X[:, 0]
     public, labels = (X, X @ TRUTH + rng.normal(size=400)), np.repeat([f"o{i}" for i in range(4)], 100)
     laws = OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))
-    assert laws._of_features < 1.5
+    assert laws._alpha < 1.5
     worth = [one.weight.sum() ** 2 / np.sum(one.weight**2) for one in (w.laws[4] for w in laws.drawn(8, 0))]
     assert np.median(worth) > 5.0  # 3 rows a parameter, under Dirichlet weights: about 10
 
@@ -237,7 +237,7 @@ def test_a_world_deals_what_was_agreed_and_each_law_has_the_best_model_that_was_
     away, squared = np.zeros((5, P)), loss == "squared"
     away[0] = [1.5, 0.0, 0.0]
     laws = _laws(1, away, each, loss)
-    assert laws._classes_of_a_law is (each == 50)
+    assert laws._models_classes is (each == 50)
     for k, world in enumerate(laws.drawn(3, 0)):
         for own, held in zip(world.problem(_terms(loss)).owners, world.held, strict=True):
             assert own.features is held.features
@@ -391,7 +391,7 @@ def test_how_far_features_lie_apart_is_the_same_in_any_unit() -> None:
 
     def found(unit: float) -> float:
         public = (x * [unit, 1.0, 1.0], y)
-        return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))._of_features
+        return OwnerLaws(PublicSample.of(Problem.forecasting(_terms(), public, strata=labels)))._alpha
 
     assert found(1.0) < 2.0
     assert found(1e-6) == pytest.approx(found(1.0), rel=1e-6)
@@ -461,8 +461,8 @@ def test_owners_apart_in_one_direction_of_many_are_given_few_of_everybodys_rows(
         return OwnerLaws(PublicSample.of(Problem.forecasting(terms, (x, y), strata=labels)))
 
     # Nearly all of that feature's variance is between owners: 1/α is 1, less what is left within them.
-    assert laws(1.6)._of_features == pytest.approx(1.1, abs=0.15)
-    alike = [laws(0.0)._of_features for _ in range(3)]
+    assert laws(1.6)._alpha == pytest.approx(1.1, abs=0.15)
+    alike = [laws(0.0)._alpha for _ in range(3)]
     assert min(alike) > 50
     # Each keeps its own width, 0.3, and a little for what its rows do not show; everybody's is 1.
     wide = [np.cov(one.features[:, 0], aweights=one.weight) for world in laws(1.6).drawn(3, 0) for one in world.laws]

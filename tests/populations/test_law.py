@@ -472,7 +472,7 @@ def test_rows_beside_a_constant_column_are_moved_apart_without_a_warning():
     X[:, 1] = 0.1
     features = Law(problem_of(X, y, loss="hinge")).features
     with np.errstate(all="raise", under="ignore"):
-        moved = features.little_apart(np.random.default_rng(0), X)
+        moved = features.perturbed(np.random.default_rng(0), X)
     assert (moved[:, 1] == 0.1).all()
     assert (moved[:, 0] != X[:, 0]).any()
 

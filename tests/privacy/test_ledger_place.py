@@ -403,6 +403,27 @@ def test_a_book_that_is_a_link_stays_one(place: tuple[Path, Path]) -> None:
     assert len(shared.read_bytes().splitlines()) == 2
 
 
+@pytest.mark.parametrize("linked", ["the list", "the list of a linked key"])
+def test_a_book_that_leads_to_a_disk_that_is_away_makes_no_ledger(place: tuple[Path, Path], linked: str) -> None:
+    path, keys = place
+    disk, witness = keys.with_name("disk"), keys.with_name("witness")
+    disk.mkdir()
+    witness.mkdir()
+    (keys / "ledgers.jsonl").rename(disk / "ledgers.jsonl")
+    if linked == "the list of a linked key":
+        (disk / "key.pem").write_bytes(b"a key")
+        (keys / "key.pem").symlink_to(disk / "key.pem")
+        (disk / "ledgers.jsonl").rename(keys.with_name("away.jsonl"))
+        (disk / "ledgers.jsonl").symlink_to(keys.with_name("away.jsonl"))
+        keys.with_name("away.jsonl").unlink()
+    else:
+        (keys / "ledgers.jsonl").symlink_to(disk / "ledgers.jsonl")
+        disk.rename(keys.with_name("unplugged"))
+        disk.mkdir()
+    with pytest.raises(LedgerFailed, match="is not there, so nobody can tell what was spent"):
+        create_ledger(path.with_name("lund"), "bank", witness, keys=keys)
+
+
 LATER = b'", "since": "2027"}'
 
 

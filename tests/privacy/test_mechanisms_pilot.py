@@ -6,12 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.special import expit
 
 import copriv
 from copriv.errors import AgreementError, InvalidInput
 from copriv.losses import Logistic, Squared
 from copriv.mechanisms import pilot
-from copriv.mechanisms.pilot import EDGES, PilotAnswer, PilotNumbers
+from copriv.mechanisms.pilot import EDGES, PilotNumbers
+from copriv.mechanisms.statistics import StatisticsAnswer
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.protocol import Query
@@ -41,7 +43,7 @@ def oracle(n: PilotNumbers, records: Records, θ: Array, slope, value) -> Array:
 
 
 SQUARED = (lambda z, y: 2 * (z - y), lambda z, y: (z - y) ** 2)
-LOGISTIC = (lambda z, y: -y / (1 + np.exp(y * z)), lambda z, y: np.log1p(np.exp(-y * z)))
+LOGISTIC = (lambda z, y: -y * expit(-y * z), lambda z, y: np.logaddexp(0.0, -y * z))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_what_is_spent_by_audit(kind: str) -> None:
     """
     n, ε, draws = 5, 1.0, 7000
     numbers = PilotNumbers(0.8, 1.0, 0.5, False, 1)
-    made = PilotAnswer(numbers, Fraction(ε), n)
+    made = StatisticsAnswer(numbers, Fraction(ε), n)
     x = np.zeros((n, 1))
     pair = []
     for last, y in ((1e4, 1e-3), (1.0, -1.0)):
@@ -188,4 +190,4 @@ def test_what_cannot_be_kept_is_refused_before_anything_is_spent() -> None:
     with pytest.raises(AgreementError, match="loss_bound"):
         agreement(loss_bound=0.0)
     with pytest.raises(InvalidInput, match="gradient_bound"):
-        PilotAnswer(replace(NUMBERS, bound=0.0), Fraction(1), 5)
+        StatisticsAnswer(replace(NUMBERS, bound=0.0), Fraction(1), 5)

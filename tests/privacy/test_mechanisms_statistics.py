@@ -63,10 +63,10 @@ def test_the_sensitivity_is_reached_and_never_passed(share: float, intercept: bo
 
 
 def test_wrong_versions_pass_the_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
-    unscaled = moments.into_reach
-    monkeypatch.setattr(moments, "into_reach", lambda x, bound, intercept: x)
+    unscaled = moments.scaled_rows
+    monkeypatch.setattr(moments, "scaled_rows", lambda x, bound, intercept: x)
     assert spread(mechanism(), 3) > 10
-    monkeypatch.setattr(moments, "into_reach", unscaled)
+    monkeypatch.setattr(moments, "scaled_rows", unscaled)
     real = module.clipped_mean_gradient
     monkeypatch.setattr(module, "clipped_mean_gradient", lambda loss, r, theta, bound: real(loss, r, theta, 1e9))
     assert spread(mechanism(), 3) > 10  # a target that nobody clipped

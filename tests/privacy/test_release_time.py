@@ -197,7 +197,7 @@ def test_drawing_ahead_takes_a_slot_whatever_was_drawn(monkeypatch: pytest.Monke
     begun = time.perf_counter()
     owner.draw_ahead()
     assert time.perf_counter() - begun < 30.0, "a draw's slot is not that of an answer over many records"
-    assert len(drawn) > 1, "rehearsed with draws that nobody uses"
+    assert len(drawn) > 1, "measured_seconds with draws that nobody uses"
     assert owner._draws is not None
     assert owner._draws.slot >= 1e-3
     owner._draws = ReleaseTime(1.0, clock.read, clock.sleep)

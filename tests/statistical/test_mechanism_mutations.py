@@ -18,7 +18,7 @@ from copriv.mechanisms import gradients, mechanism, moments, objective_noise, ob
 from copriv.mechanisms.lengths import BINS, Histograms, LengthsAnswer
 from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
-from copriv.mechanisms.pilot import PilotAnswer, PilotNumbers
+from copriv.mechanisms.pilot import PilotNumbers
 from copriv.mechanisms.statistics import Moments, StatisticsAnswer
 from copriv.model.records import Records
 from copriv.privacy.approximate import GaussianAnswer
@@ -115,21 +115,13 @@ def sensitivity_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(gradients, "mean_sensitivity", lambda bound, units: bound / units)
 
 
-@mutation(("statistics",), "noise")
+@mutation(("statistics", "pilot"), "noise")
 def statistics_of_a_record_added_not_replaced(patch: Patch) -> None:
     patch.setattr(
         StatisticsAnswer,
         "_noise",
         property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self.moments.unit))),
     )
-
-
-@mutation(("pilot",), "noise")
-def a_pilot_of_a_record_added_not_replaced(patch: Patch) -> None:
-    patch.setattr(
-        PilotAnswer, "_noise",
-        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, len(self.numbers.unit))),
-    )  # fmt: skip
 
 
 @mutation(("pilot",), "noise")

@@ -30,21 +30,21 @@ def test_nothing_without_the_token(place, path):
     status, headers, text = ask(place, path=path, token=False)
     assert status == 403
     assert "copriv showed" in text
-    assert place.door.token not in text + str(headers)
+    assert place.access.token not in text + str(headers)
 
 
 def test_the_token_moves_from_the_address_into_a_cookie_that_scripts_cannot_read(place):
-    status, headers, _ = ask(place, path=f"/agreement?token={place.door.token}", token=False)
+    status, headers, _ = ask(place, path=f"/agreement?token={place.access.token}", token=False)
     assert (status, headers["location"]) == (303, "/agreement")
-    assert all(part in headers["set-cookie"] for part in ("HttpOnly", "SameSite=Strict", place.door.token))
+    assert all(part in headers["set-cookie"] for part in ("HttpOnly", "SameSite=Strict", place.access.token))
 
 
 def test_a_link_in_another_page_goes_on_from_a_page_of_this_server(place):
     way = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
-    status, headers, text = ask(place, path=f"/agreement?token={place.door.token}", token=False, **way)
+    status, headers, text = ask(place, path=f"/agreement?token={place.access.token}", token=False, **way)
     assert status == 200
     assert "SameSite=Strict" in headers["set-cookie"]
-    assert place.door.token not in text
+    assert place.access.token not in text
     assert '<script type="module" src="/static/enter.js">' in text
     assert ask(place, path="/agreement?token=wrong", token=False, **way)[0] == 403
 
@@ -54,36 +54,36 @@ def test_a_link_in_another_page_goes_on_from_a_page_of_this_server(place):
     [("//evil.example/x", "/evil.example/x"), ("/%E2%82%AC", "/%E2%82%AC"), ("/%0D%0Aa:%20b", "/%0D%0Aa%3A%20b")],
 )
 def test_the_token_leads_to_this_server_alone(place, path, leads):
-    status, headers, _ = ask(place, path=f"{path}?token={place.door.token}", token=False)
+    status, headers, _ = ask(place, path=f"{path}?token={place.access.token}", token=False)
     assert (status, headers["location"]) == (303, leads)
 
 
 def test_what_the_browser_is_started_with_opens_once(place):
     """Others on this machine can read with what a program was started."""
-    ticket = place.once().split("?token=")[1]
-    assert ticket != place.door.token
+    ticket = place.one_time_address().split("?token=")[1]
+    assert ticket != place.access.token
     status, headers, _ = ask(place, path=f"/join?token={ticket}", token=False)
     assert status == 303
-    assert place.door.token in headers["set-cookie"]
+    assert place.access.token in headers["set-cookie"]
     assert ask(place, path=f"/join?token={ticket}", token=False)[0] == 403
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "x" * 32, "é"])
 def test_a_wrong_token_opens_nothing(place, token):
-    assert ask(place, token=False, cookie=f"{place.door.cookie}={token}".encode().decode("latin-1"))[0] == 403
+    assert ask(place, token=False, cookie=f"{place.access.cookie}={token}".encode().decode("latin-1"))[0] == 403
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "127.0.0.1:{port}.evil"]
 )
 def test_another_name_for_this_machine_is_refused(place, host):
-    assert ask(place, host=host.format(port=place.door.port))[0] == 421
+    assert ask(place, host=host.format(port=place.access.port))[0] == 421
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_another_page_is_refused(place, method, origin):
-    assert ask(place, method, "/api/join/quick", "{}", origin=origin.format(port=place.door.port))[0] == 403
+    assert ask(place, method, "/api/join/quick", "{}", origin=origin.format(port=place.access.port))[0] == 403
 
 
 def test_a_change_must_say_from_which_page_it_comes(place):

@@ -73,8 +73,8 @@ def test_the_estimate_of_a_long_run_is_a_few_thousand_points():
 
 def test_a_server_that_is_closed_while_somebody_listens_fills_no_log(caplog):
     with in_thread(application(Watch("run"))) as place:
-        connection = http.client.HTTPConnection("127.0.0.1", place.door.port, timeout=30)
-        connection.request("GET", "/api/live", headers={"cookie": f"{place.door.cookie}={place.door.token}"})
+        connection = http.client.HTTPConnection("127.0.0.1", place.access.port, timeout=30)
+        connection.request("GET", "/api/live", headers={"cookie": f"{place.access.cookie}={place.access.token}"})
         answer = connection.getresponse()
         assert answer.read1(5)
     assert [record for record in caplog.records if record.exc_info] == []

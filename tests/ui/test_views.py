@@ -41,7 +41,7 @@ def test_a_full_view_says_what_the_forecast_says(made):
     said = {owner["name"]: owner for owner in json.loads(found.to_json())["owners"]}
     for row in view["owners"]:
         owner = said[row["name"]]
-        for ours, theirs in views.SAID.items():
+        for ours, theirs in views.FORECAST_KEYS.items():
             if ours == "probability":
                 assert row[ours] == (1.0 - owner[theirs] if owner["verdict"] == "no" else owner[theirs])
             elif not ours.startswith("break_even"):

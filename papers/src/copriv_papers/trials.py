@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from copriv.agreement import Agreement
-from copriv.data.consortium import Opened
+from copriv.data.source import Source
 from copriv.data.specification import open_dataset
 from copriv.model.fitness import Optimum, relative_fitness
 from copriv.model.records import Records
@@ -270,13 +270,13 @@ def loaded(data: str) -> Problem:
     of, seed = agreement.data, agreement.agreement.seed
     # Only what is drawn from a seed is of so many rows.
     rows = of.public_count + held_out + int(agreement.records.sum()) if of.path is None else 0
-    return Problem.load(agreement, held_out=held_out, opened=_opened(of.named, of.path, seed, rows))
+    return Problem.load(agreement, held_out=held_out, opened=_source(of.named, of.path, seed, rows))
 
 
 @lru_cache(maxsize=2)
-def _opened(dataset: str, path: str | None, seed: int, rows: int) -> Opened:
+def _source(dataset: str, path: str | None, seed: int, rows: int) -> Source:
     """The table of all trials on one data set, whoever holds which of its rows."""
-    return Opened.of(open_dataset(dataset, path=path, seed=seed, rows=rows))
+    return open_dataset(dataset, path=path, seed=seed, rows=rows)
 
 
 def _precision_recall(problem: Problem, theta: Array) -> Array:

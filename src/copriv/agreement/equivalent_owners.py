@@ -137,7 +137,7 @@ def as_few(agreement: Agreement) -> Agreement:
     for j in range(few):
         table = agreement.owner_tables[member[j]]
         b, κ = mechanism.scale(agreement, table), table.overlap
-        # b ∝ κ/(nε): n is scaled and rounded, and ε corrects the rounding, but not with δ, whose ε sets the noise otherwise.
+        # b ∝ κ/(nε): n is scaled and rounded, and ε corrects the rounding, but not with δ, where the noise is not ∝ 1/ε.
         ratio, rounding = 1.0, 1.0
         if noise[j] > 0:
             ratio = b / float(noise[j])

@@ -13,8 +13,8 @@ An option beats its COPRIV_* variable, which beats the file, which beats the def
 | 5         | owner or learner unreachable   |
 | 130       | interrupted                    |
 
-Whatever copriv raises on purpose becomes one line on standard error and its exit code. `commands` holds one file a command
-or group, `show` what they share to write. All are in docs/reference/command-line.md, and a test fails where one is not.
+An error of copriv becomes one line on standard error and its exit code. `commands` has one file per command or group,
+`show` their common output. All commands are in docs/reference/command-line.md, which a test checks.
 """
 
 import errno
@@ -37,6 +37,7 @@ from copriv.formatting.sanitize import printable
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 _INTERRUPTED = 130
+"""Exit code of an interrupted command, 128 + SIGINT, as shells use it."""
 
 app = typer.Typer(
     name="copriv",
@@ -68,19 +69,19 @@ def _copriv(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code; `arguments` are those of the process when None."""
+    """Run one command and exit with its code; `arguments` are those of the process when None."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """One command, from its arguments to its exit code. Errors that are not ours are bugs and keep their traceback."""
-    sys.unraisablehook = _unraised
-    if not sys.warnoptions:  # what overflows is said in words where it is shown: "unbounded"
+    """Run one command and return its exit code. Errors that copriv does not raise are bugs and keep their traceback."""
+    sys.unraisablehook = _raise_interrupt_again
+    if not sys.warnoptions:  # an overflow is shown as "unbounded"
         warnings.simplefilter("ignore", RuntimeWarning)
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="copriv", standalone_mode=False)
-        if sys.stdout is not None:  # as it is where standard output is closed
-            sys.stdout.flush()  # a full disk must not go unheard
+        code = app(args=arguments, prog_name="copriv", standalone_mode=False)
+        if sys.stdout is not None:  # None where standard output is closed
+            sys.stdout.flush()  # raises where the disk is full
         code = code if isinstance(code, int) else 0
     except CoprivError as error:
         if isinstance(error, AgreementError) and len(error.problems) > 1:
@@ -91,19 +92,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except _UsageError as error:
         said: str = error.format_message()  # type: ignore[attr-defined]
         context = getattr(error, "ctx", None)
-        if context is not None and said == context.get_help():  # a group without a command: no mistake, but no command
+        if context is not None and said == context.get_help():  # a group without a command
             typer.echo(said, err=True)
         else:
-            _complain(f"{_in_words(said)} See `{context.command_path if context is not None else 'copriv'} --help`.")
+            _complain(f"{_in_words(said)} See `{getattr(context, 'command_path', 'copriv')} --help`.")
         return 2
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
     except BrokenPipeError:
-        _silence()  # whoever read the result has seen enough
+        _silence()  # the reader of the result has closed the pipe
         return 1
-    except OSError as error:  # a disk, a pipe or a folder that refuses
-        on_a_full_disk = "standard output: " if error.errno == errno.ENOSPC else ""
-        what = f"{printable(str(error.filename), 200)}: " if error.filename else on_a_full_disk
+    except OSError as error:
+        what = ""
+        if error.filename:
+            what = f"{printable(str(error.filename), 200)}: "
+        elif error.errno == errno.ENOSPC:
+            what = "standard output: "
         _silence()
         _complain(f"{what}{error.strerror or error}; nothing more was written")
         return 1
@@ -112,21 +116,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 1
     if code == _INTERRUPTED:
         if sys.stderr is not None and sys.stderr.isatty():
-            typer.echo(err=True)  # the question that was not answered keeps its line
+            typer.echo(err=True)  # after the line of an unanswered question
         _complain("interrupted")
     return code
 
 
-def _unraised(unraisable: Any) -> None:
-    """A Ctrl-C that a library in another language was given, and dropped, is given to the command once more."""
+def _raise_interrupt_again(unraisable: Any) -> None:
+    """Send SIGINT again after a library in another language received a KeyboardInterrupt and dropped it."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()  # a real one: it ends a wait for a key
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()  # a real signal also ends a wait for a key
     else:
         sys.__unraisablehook__(unraisable)
 
 
 def _silence() -> None:
-    """Nothing that is left in standard output's buffer is tried again when the process ends."""
+    """Discard the buffer of standard output, so that it is not written again when the process ends."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
@@ -134,14 +138,16 @@ def _silence() -> None:
 
 
 def _in_words(said: str) -> str:
-    """What the parser of options says, as a sentence about the option."""
+    """A message of the parser of options, as a sentence about the option."""
     said = re.sub(r"Input should be (a valid )?", "it must be ", said)
     said = re.sub(r", unable to (parse|interpret)[^.]*", "", said)
     said = said.replace("it must be integer", "it must be a whole number")
-    return said if said.endswith((".", "?")) else f"{said}."
+    if not said.endswith((".", "?")):
+        said += "."
+    return said
 
 
 def _complain(message: str, *more: str) -> None:
-    from copriv.cli.show.console import complain  # rich, which a command that went well may not need
+    from copriv.cli.show.console import complain  # imports rich, which a successful command may not need
 
     complain(message, *more)

@@ -48,7 +48,7 @@ class Cells:
     problems: list[str]
     """One line for each kind of fault."""
     moved: int = 0
-    """How many numbers were outside their bounds and counted as a bound."""
+    """Number of values outside the bounds that count as a bound."""
 
 
 def quoted(value: object) -> str:

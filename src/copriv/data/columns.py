@@ -37,7 +37,7 @@ OnViolation: TypeAlias = Literal["refuse", "clamp"]
 Scaling: TypeAlias = Literal["declared", "none"]
 """Numbers over their declared sizes; or, as in the papers, numbers as they are and levels 0, 1, 2, …, ordered or not."""
 Scale: TypeAlias = Literal["size", "centred", "log"]
-"""How a number becomes a feature: x/size; (x − middle)/half the range; or log(1 + x − low)/log(1 + high − low)."""
+"""Scaling of a number: x/size; (x − middle)/half the range; or log(1 + x − low)/log(1 + high − low)."""
 
 
 class Column:
@@ -198,7 +198,7 @@ class Category(Column, Shown):
     missing: str | None = None
     """The level that a missing value counts as; None: a missing value is refused."""
     ordered: bool = False
-    """The levels stand in an order that means something, such as grades."""
+    """Whether the levels are in a meaningful order, such as grades."""
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) != len(self.levels) or len(self.levels) < 2:

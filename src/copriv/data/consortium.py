@@ -21,7 +21,7 @@ from copriv.data.cells import persons
 from copriv.data.dealing import Rows, deal
 from copriv.data.dictionary import PublicDictionary
 from copriv.data.public import PUBLIC_ROWS, Preparation, Sample, load_sample, public_table
-from copriv.data.schema import EncodedTable, OnViolation, Schema
+from copriv.data.schema import OnViolation, Schema
 from copriv.data.source import Source
 from copriv.data.specification import DataSpecification
 from copriv.data.tables import Table
@@ -62,25 +62,12 @@ class Consortium(Shown):
     """Rows that no owner holds and that are not public; None where none were asked for."""
 
 
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """A table that is read and encoded once, to be divided among owners several times."""
-
-    source: Source
-    encoded: EncodedTable
-
-    @classmethod
-    def of(cls, source: Source) -> "Opened":
-        """Encode a table that `open_dataset` opened. Raises DataError, naming column and row."""
-        return cls(source, source.schema.encode(source.table))
-
-
 def load_consortium(
     dataset: str | DataSpecification,
     records: Sequence[int],
     *,
     held_out: int = 0,
-    opened: Opened | None = None,
+    opened: Source | None = None,
     **options: Any,
 ) -> Consortium:
     """Cut owners with `records[i]` records each (persons where `unit` is given) from one table.
@@ -88,7 +75,7 @@ def load_consortium(
     dataset: one of `datasets.names()`, or a whole specification.
     held_out: number of private rows, or persons, that no owner gets. Owners get no row of a person who has a public or a
         held-out one.
-    opened: the same data set, read before.
+    opened: the table of this data set, where it was opened before (`open_dataset`).
     Where a table of one's own gives only a file of public rows, all owners' records are drawn from these.
     options: fields of the specification (`DataSpecification`), such as `components`, `public_rows` and `unit`.
 
@@ -110,17 +97,18 @@ def load_consortium(
     if agreed.public is not None:
         public_rows = 0
     stand_in = agreed.public is not None and agreed.path is None and own_columns
-    if opened is None and stand_in:
-        opened = Opened.of(public_table(agreed))
-    elif opened is None:
-        opened = Opened.of(agreed.open(public_rows + held_out + sum(sizes)))
+    if opened is not None:
+        source = opened
+    elif stand_in:
+        source = public_table(agreed)
+    else:
+        source = agreed.open(public_rows + held_out + sum(sizes))
+    encoded, known = source.encoded, None
     if agreed.public is None and agreed.public_rows is None and own_columns:
         raise DataError(
             'data.public: which rows are public? give a file of them, public = "public.csv", or say how many of the last '
             "rows of the table are: public_rows = 500"
         )
-    source, encoded = opened.source, opened.encoded
-    known = None
     if agreed.public is not None:
         sample = load_sample(agreed)
         which = f"public are {sample.words}"

@@ -72,12 +72,12 @@ class RandomFeatures(Shown):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the features are called: wave1, wave2, …"""
+        """Names of the features: wave1, wave2, …"""
         return tuple(f"wave{k + 1}" for k in range(self.features))
 
     @property
     def longest(self) -> float:
-        """√(2D): no row's ‖φ(x)‖₁ is above it."""
+        """√(2D), the bound on ‖φ(x)‖₁."""
         return longest(self.features)
 
     def apply(self, features: Float[Array, "records columns"]) -> Float[Array, "records features"]:

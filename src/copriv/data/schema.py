@@ -1,8 +1,7 @@
-"""The schema: what a table must hold, declared before anybody looks at the records.
+"""The schema of a table: its columns and target, declared before anybody looks at the records.
 
-A schema is public and part of what the parties agree on. It turns a row into numbers without any other row: bounds,
-levels and scales are declared, never measured, so nothing about private records can leak through an encoding.
-What a column can be is said in `columns`.
+A schema is public, and part of the agreement. It encodes each row without any other row: bounds, levels and scales are
+declared, never measured, so an encoding reveals nothing about private records. The kinds of columns are in `columns`.
 
 `scaling = "none"` encodes as the papers did (A, §V-A; S, §IV-A): numbers in their own units, levels 0, 1, 2, ....
 Columns of dollars then outweigh all others in a dictionary; "declared" gives models that predict far better.

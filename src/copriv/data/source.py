@@ -1,4 +1,4 @@
-"""What a data set is and hands over (a table, its schema, how its rows are dealt out), and files known by their SHA-256."""
+"""Data sets, the table and schema that each opens, and files that are identified by their SHA-256."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from copriv.data.schema import Schema
+from copriv.data.schema import EncodedTable, Schema
 from copriv.data.tables import Table
 from copriv.errors import DataError
 
@@ -35,6 +35,11 @@ class Source:
     """Which organisation a row belongs to: owners are cut from rows sorted by it, so that owners differ."""
     least_group: int = 0
     """Private rows of groups with fewer rows than this are left out."""
+
+    @cached_property
+    def encoded(self) -> EncodedTable:
+        """The table as numbers. Raises DataError, naming column and row."""
+        return self.schema.encode(self.table)
 
     @cached_property
     def words(self) -> str:

@@ -11,7 +11,7 @@ from copriv.forecast.forecaster import NOTICEABLE
 from copriv.forecast.own_learners import LearnerForecast, OwnLearnersForecast
 from copriv.forecast.result import AtHeterogeneity
 from copriv.formatting.cards import Card, Table
-from copriv.formatting.numbers import counted, percent, percent_range, plain_number, times
+from copriv.formatting.numbers import counted, estimated, percent, percent_range, plain_number, times
 from copriv.formatting.sanitize import printable
 from copriv.simulation import NOT_PRIVATE
 
@@ -324,7 +324,7 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
         lines.append("That hardly changes what the recommended terms cost, even if it is twice as much.")
     elif at:
         told = ", ".join(
-            f"{percent(one.median)} ({percent(one.low)} to {percent(one.high)}) {name}"
+            f"{estimated(one.median, one.low, one.high)} {name}"
             for one, name in zip(at, ("if they are alike", "at that", "at twice that"), strict=True)
         )
         lines.append(f"Together the model would be worse than the best by: {told}.")
@@ -333,11 +333,10 @@ def about_heterogeneity(outlook: Forecast) -> list[str]:
         price = f"it would be {times(caution.price)} times the cost without that caution"
         if caution.price < 1.05:
             price = "that caution costs nothing"
-        lines.append(
-            f"The recommended terms would be the same for owners known to be alike, and {holds}."
-            if caution.choices[caution.chosen] is caution.if_alike
-            else f"The recommended terms {holds}; were the owners alike after all, {price}."
-        )
+        line = f"The recommended terms {holds}; were the owners alike after all, {price}."
+        if caution.choices[caution.chosen] is caution.if_alike:
+            line = f"The recommended terms would be the same for owners known to be alike, and {holds}."
+        lines.append(line)
     return lines
 
 

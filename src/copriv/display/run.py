@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from copriv.display import Table
-from copriv.formatting.numbers import counted, listed, percent, percent_range
+from copriv.formatting.numbers import counted, estimated, listed, percent, percent_range
 from copriv.formatting.sanitize import printable
 from copriv.network.verify import Verdict
 
@@ -74,7 +74,7 @@ def interval(low: float, high: float) -> str:
 
 
 def _range(estimate: dict[str, Any]) -> str:
-    return f"{percent(estimate['value'])} ({percent(estimate['low'])} to {percent(estimate['high'])})"
+    return estimated(estimate["value"], estimate["low"], estimate["high"])
 
 
 def verdict_fields(verdict: Verdict) -> dict[str, Any]:

@@ -26,11 +26,9 @@ def answer(outlook: Forecast) -> str:
 def qualified(outlook: Forecast) -> list[str]:
     """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
-    terms = (
-        ""
-        if outlook.comparison.same
-        else f" by the recommended terms ({terms_in_short(outlook.recommended.agreement)})"
-    )
+    terms = ""
+    if not outlook.comparison.same:
+        terms = f" by the recommended terms ({terms_in_short(outlook.recommended.agreement)})"
     said = [
         f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
@@ -84,7 +82,7 @@ def _not_paying(verdict: Verdict, rest: Sequence[str], worthwhile: float, alone:
 
 
 def _remedy(outlook: Forecast) -> str:
-    """Whether a larger budget would make joining pay for somebody, where it pays for nobody."""
+    """Say whether joining would pay for an owner with a larger budget, where it pays for nobody."""
     least = {}
     for owner in outlook.owners:
         enough = owner.break_even_epsilon_own if outlook.goal == "own" else owner.break_even_epsilon
@@ -213,7 +211,7 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
 
 
 def terms_in_short(agreement: Agreement) -> str:
-    """The rule and how often each owner answers."""
+    """Describe terms by their rule and the number of answers of each owner."""
     return f"{agreement.rule_in_words}, {counted(agreement.answers, 'answer')} of each owner"
 
 

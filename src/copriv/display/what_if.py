@@ -31,16 +31,14 @@ def about_target(outlook: Forecast, found: Target) -> list[str]:
     if found.reached_by == "nobody":
         records, epsilon = found.like
         like = f"of {records:,} records and a budget of {plain_number(epsilon)}"
-        said.append(
-            "More records alone do not do it."
-            if found.records is None
-            else f"Or, at the agreed budgets, {times(found.records)} times the records of everybody."
-        )
-        said.append(
-            f"More owners {like} do not do it."
-            if found.more_owners is None
-            else f"Or {counted(found.more_owners, 'more owner')} {like}."
-        )
+        if found.records is None:
+            said.append("More records alone do not do it.")
+        else:
+            said.append(f"Or, at the agreed budgets, {times(found.records)} times the records of everybody.")
+        if found.more_owners is None:
+            said.append(f"More owners {like} do not do it.")
+        else:
+            said.append(f"Or {counted(found.more_owners, 'more owner')} {like}.")
     elif found.records is not None and found.records < 1:
         said.append(f"Or, at the agreed budgets, {found.records:.2g} times the records would be enough.")
     return said

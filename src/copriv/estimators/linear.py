@@ -32,7 +32,16 @@ from copriv.estimators.declared import (
 from copriv.estimators.in_process import answered, train
 from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
-from copriv.estimators.rows import dense, has_days, repeated, shares_of, whose_rows, with_level, without_values
+from copriv.estimators.rows import (
+    NO_NUMBER,
+    dense,
+    has_days,
+    repeated,
+    shares_of,
+    whose_rows,
+    with_level,
+    without_values,
+)
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
 from copriv.model.records import Records
 from copriv.problem import Problem
@@ -222,7 +231,7 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 "X or y: has days or durations, alone or as days beside numbers, in a unit that one row may change for "
                 "all; make them numbers before"
             )
-        if self._regressor and isinstance(y, list | tuple):
+        if self._regressor and (isinstance(y, list | tuple) or np.asarray(y).dtype.kind in "US"):
             y = np.array(y, dtype=object)  # cell by cell: one text in a list would make texts of all numbers
         X, y = self._validated(X, y, reset=reset, y_numeric=self._regressor, ensure_min_samples=2)
         return dense(X), y
@@ -233,6 +242,8 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             return validate_data(self, *given, dtype=np.float64, accept_sparse="csr", **how)
         except (TypeError, ValueError) as error:
             raise type(error)(without_values(str(error))) from None
+        except ArithmeticError:  # 10**400 overflows, and a Decimal may signal
+            raise ValueError(NO_NUMBER) from None
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)

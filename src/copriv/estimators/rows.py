@@ -17,6 +17,8 @@ from copriv.model.records import Records, labels_of
 DENSE = 2**30
 """Bytes of a sparse table made dense, at most: owners read dense rows, and a fit holds a few copies of them."""
 
+NO_NUMBER = "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
+
 
 def dense(X: Any) -> Any:
     """A table of which all cells are stored. Raises InvalidInput for a sparse one that would take more than `DENSE`."""
@@ -91,5 +93,5 @@ def without_values(message: str) -> str:
         return f"{before.strip().rstrip(':')}. {advice}".rstrip()
     for start in ("could not convert", "invalid literal", "Unable to convert"):
         if start in message:
-            return "X or y: a cell cannot be read as a number; encode texts before (a value is not quoted here)"
+            return NO_NUMBER
     return message

@@ -1,14 +1,14 @@
-"""A1 and A2: E f(θ_k) exactly, over the noise and over who happens to talk, where that is within reach.
+"""E f(θ_k) of A1 and A2, exactly over the noise and over the order of owners.
 
 **A1 without caps** (`_copies_sums`). Owners of equal weight are exchangeable and the choice is uniform, so the recursion
 closes on the first and second moments of θ_L and of X = Σ x_i over each kind, and on B = E Σ x_i²: an owner drawn from
 a kind has E x_i = E X/N and E x_i² = B/N. One kind costs the same for 3 owners and for a million.
 
-**A2, and caps** (`by_counts`). What a step does depends on how many owners of each kind have answered how
-often. All those counts are followed, which takes few kinds without caps, and few owners with them.
+**A2, and caps** (`by_counts`). A step depends on how many owners of each kind have answered how often. The recursion is over
+all such counts, which is feasible for few kinds without caps, and for few owners with caps.
 
-Noise scales may differ within a kind: new noise is independent of everything before and of who talks, so only the mean
-of 2b_i² enters. Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
+Noise scales may differ within a kind: new noise is independent of the past and of the order, so only the mean of 2b_i²
+enters. Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
 from collections.abc import Callable
@@ -119,7 +119,7 @@ def _copies_sums(d: Directions, owners: OwnerKinds, recursion: WithCopies, horiz
 def _repeated(
     event: Callable[..., tuple[Array, ...]], moments: tuple[Array, ...], times: int
 ) -> Float[Array, "k directions moments"]:
-    """The moments of one kind after 0 … `times` events, by the matrix of one: a product in place of sixty small ones."""
+    """The moments of one kind after 0 … `times` events, by powers of the matrix of one event."""
     p, size = len(moments[0]), len(moments)
     columns = []
     for j in range(size):

@@ -1,7 +1,7 @@
-"""E f(θ_k) of A1 and A2, from every vector of counts that a run can meet: how many owners have answered how often.
+"""E f(θ_k) of A1 and A2, by recursion over vectors of counts: how many owners have answered how often.
 
-What an event does depends on those counts alone: given them owners of a class are exchangeable, and the rule is linear.
-So the moments of y = (1, θ, S), S the sum of a_i over each class, obey an exact recursion.
+Given the counts, owners of a class are exchangeable, and the rule is linear. So the moments of y = (1, θ, S), S the sum of a_i
+over each class, obey an exact recursion.
 Source: A, Alg. 1 and erratum 2; algorithms "A2, our own asynchronous rule".
 """
 
@@ -16,7 +16,7 @@ from copriv.exact.linear_system import Directions, Integers, Order, OwnerKinds
 from copriv.types import Array
 
 NEGLIGIBLE = 1e-20
-"""Counts less likely than this are dropped: they cannot move a moment by more than rounding does."""
+"""Probability below which a vector of counts is dropped, as it changes moments by less than rounding errors."""
 MODEL, SUMS = 1, 2
 """Indices in y of θ, and of the first entry of S."""
 
@@ -69,9 +69,9 @@ class Counts:
         return int(self.slot.max()) + 1
 
     def work(self, directions: int, most: float) -> float:
-        """About how many nanoseconds `by_counts` takes; infinite above `most`.
+        """Approximate time of `by_counts` in nanoseconds; infinite above `most`.
 
-        It is the vectors of counts that a whole run meets, each time that it does, times what an event of one takes.
+        It is the number of vectors of counts over all events, times the time of one event.
         """
         states = 1.0
         for κ, N in enumerate(self.owners.counts.tolist()):
@@ -87,7 +87,7 @@ class Counts:
         return states * min(len(self.kind), self.owners.number) * directions * (1000.0 + 4.0 * (SUMS + self.slots) ** 2)
 
     def choices(self, states: Integers) -> Iterator[tuple[int, Integers, Array, Integers]]:
-        """For each class that can talk: the states where it can, with what probability it does, and the states after."""
+        """For each class: the states in which it can answer, its probability to answer next, and the states after that."""
         likely = states * np.where(self.successor >= 0, self.preference, 0.0)
         chance = likely / likely.sum(axis=1, keepdims=True)
         for c in range(states.shape[1]):

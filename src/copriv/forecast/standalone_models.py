@@ -184,7 +184,7 @@ def enough(own: float, public: float, worthwhile: float) -> float:
 
 def _own(world: World, records: int) -> float:
     """ψ of a model fitted to so many records of the pool."""
-    hand = world.hand(records)
-    if hand is None:
+    drawn = world.some_of(records)
+    if drawn is None:
         return 0.0
-    return psi(world.pool, world.pool.optimum_of(hand, world.pool.optimum.theta))
+    return psi(world.pool, world.pool.optimum_of(drawn, world.pool.optimum.theta))

@@ -33,6 +33,11 @@ def percent_range(low: float, high: float) -> str:
     return f"{first} to {last}"
 
 
+def estimated(value: float, low: float, high: float) -> str:
+    """Format an estimated ratio with its range, as "1.2 % (0.5 % to 3.4 %)"."""
+    return f"{percent(value)} ({percent(low)} to {percent(high)})"
+
+
 def axis_percent(ratio: float) -> str:
     """Format a tick of a log axis in percent: as a power of ten where it is very large or small."""
     value = 100.0 * ratio

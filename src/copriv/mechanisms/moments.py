@@ -30,7 +30,7 @@ from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words
 from copriv.mechanisms.one_answer import Common, Draft, Setting, feature_bound_of, in_memory
 from copriv.mechanisms.statistics import OfSquaredLoss
 from copriv.model.records import BLOCK, InBlocks, Records
-from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity
+from copriv.privacy.clipping import ROUNDING, exact_sum, multiplicity, row_norms, slope_limits
 from copriv.privacy.noise import Law, Noise, Order, Releases
 from copriv.rules.one_answer import SolveStatistics
 from copriv.rules.rule import Descent, UpdateRule
@@ -69,10 +69,7 @@ class BoundedMoments:
 
     def shares(self, features: Float[Array, "records p"]) -> Float[Array, " records"]:
         """ω of each row, whose intercept is 1: such that ω‖x‖₂ ≤ r."""
-        tiny = np.finfo(float).tiny
-        return np.asarray(
-            np.minimum(1.0, self.reach * (1 - 1e-12) / np.maximum(np.hypot.reduce(features, axis=1), tiny))
-        )
+        return np.asarray(np.minimum(1.0, slope_limits(row_norms(features, 2), self.reach * (1 - 1e-12))))
 
     def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
         """The numbers themselves. Private."""

@@ -169,7 +169,7 @@ def in_memory(records: Records | InBlocks) -> Records:
 def feature_bound_of(agreed: AgreedTerms, feature_bound: float | None = None) -> float:
     """B as a number. Raises AgreementError where it is still to be planned."""
     bound = agreed.data.feature_bound if feature_bound is None else feature_bound
-    if not isinstance(bound, float) or not bound > 0:
+    if not isinstance(bound, float) or not bound >= 1e-30:  # its square must keep all digits
         raise AgreementError(
             f'data.feature_bound: mechanism "{agreed.agreement.mechanism}" needs the number that bounds the '
             f"features, not {bound!r}; the learner finds it on its public rows (copriv forecast)"

@@ -17,22 +17,21 @@ the rows beside it, a person with one row more could move another's record to th
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from copriv.mechanisms.mechanism import Guarantee, measured_over, noise_in_words, start_of
-from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, feature_bound_of, in_memory
-from copriv.model.records import InBlocks, Records
-from copriv.privacy.clipping import ROUNDING, clip_rows, exact_sum, row_norms
-from copriv.privacy.noise import Law, Noise, Order, Releases
+from copriv.mechanisms.one_answer import Common, Draft, OneAnswer, feature_bound_of
+from copriv.mechanisms.statistics import StatisticsAnswer
+from copriv.model.records import Records
+from copriv.privacy.clipping import clip_rows, exact_sum, row_norms
+from copriv.privacy.noise import Law, Noise, Order
 from copriv.rules.one_answer import FirstStep
 from copriv.rules.rule import Descent, UpdateRule
 from copriv.terms import AgreedTerms, OwnerTerms
 from copriv.types import Array, Loss, is_linear
-from copriv.validation import count, positive
 
 EDGES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths between bins, over Ξ or B. The last bin is open; what is not finite is in it."""
@@ -122,33 +121,6 @@ def root_of(matrix: Float[Array, "p p"]) -> Float[Array, "p p"]:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-@dataclass(frozen=True)
-class PilotAnswer:
-    """`PilotNumbers` with Laplace noise for all of ε. Raises InvalidInput where the noise cannot be certified."""
-
-    numbers: PilotNumbers
-    epsilon: Fraction
-    units: int
-
-    ahead = None
-
-    def __post_init__(self) -> None:
-        positive("gradient_bound", self.numbers.bound)
-        positive("feature_bound", self.numbers.feature_bound)
-        count("records", self.units)
-        _ = self._noise.scale
-
-    @cached_property
-    def _noise(self) -> Releases:
-        from copriv.privacy.laplace import LaplaceAnswer  # imports OpenDP, which a simulation never needs
-
-        return LaplaceAnswer(2.0 / self.units + 2.0 * ROUNDING, self.epsilon, len(self.numbers.unit))
-
-    def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        exact, unit = self.numbers.of(loss, in_memory(records), theta), self.numbers.unit
-        return self._noise.release(exact / unit) * unit
-
-
 class Pilot(OneAnswer):
     """Pure ε, one answer, for any loss: what terms are best planned from. Its model is one step along the gradient."""
 
@@ -173,8 +145,8 @@ class Pilot(OneAnswer):
     def length(self, agreed: AgreedTerms, n_parameters: int) -> int:
         return n_parameters + 2 * (len(EDGES) + 1) + (agreed.agreement.loss_bound is not None)
 
-    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> PilotAnswer:
-        return PilotAnswer(PilotNumbers.agreed(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
+    def in_earnest(self, agreed: AgreedTerms, owner: OwnerTerms, n_parameters: int, loss: Loss) -> StatisticsAnswer:
+        return StatisticsAnswer(PilotNumbers.agreed(agreed, n_parameters), self.cost(agreed, owner)[0], owner.records)
 
     def draft(self, agreed: AgreedTerms, owner: OwnerTerms, records: Records, common: Common) -> Draft:
         numbers = PilotNumbers.agreed(agreed, common.n_parameters, common.feature_bound)

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -49,6 +50,26 @@ from copriv.types import Array, Loss
 from copriv.validation import count, positive
 
 
+@runtime_checkable
+class Numbers(Protocol):
+    """Means over an owner's units, released once with Laplace noise."""
+
+    @property
+    def bound(self) -> float:
+        """Ξ, in L1, of a unit's gradient."""
+
+    @property
+    def feature_bound(self) -> float:
+        """B, in L1, of a record's features without the intercept."""
+
+    @property
+    def unit(self) -> Float[Array, " answer"]:
+        """Divisor of each number before noise, by which a unit replaced moves the mean by at most 2/n in L1."""
+
+    def of(self, loss: Loss, records: Records, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
+        """The numbers themselves. Private."""
+
+
 @dataclass(frozen=True)
 class Moments:
     """What is released of an owner's records: their mean gradient and, with `share` τ > 0, their second moments.
@@ -64,6 +85,10 @@ class Moments:
     intercept: bool
     share: float
     n_parameters: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise InvalidInput(f"moments_share: must be at least 0 and below 1, not {self.share!r}")
 
     @classmethod
     def agreed(cls, agreed: AgreedTerms, n_parameters: int, feature_bound: float | None = None) -> "Moments":
@@ -94,12 +119,12 @@ class Moments:
 
 @dataclass(frozen=True)
 class StatisticsAnswer:
-    """The whole ε of a run in one answer: `moments` with Laplace noise.
+    """The whole ε of a run in one answer: numbers with Laplace noise.
 
-    Raises InvalidInput where a bound is not positive, the share not in [0, 1), or the noise cannot be certified.
+    Raises InvalidInput where a bound is not positive, or the noise cannot be certified.
     """
 
-    moments: Moments
+    moments: Numbers
     epsilon: Fraction
     units: int
 
@@ -109,8 +134,6 @@ class StatisticsAnswer:
         positive("gradient_bound", self.moments.bound)
         positive("feature_bound", self.moments.feature_bound)
         count("records", self.units)
-        if not 0 <= self.moments.share < 1:
-            raise InvalidInput(f"moments_share: must be at least 0 and below 1, not {self.moments.share!r}")
         _ = self._noise.scale
 
     @property

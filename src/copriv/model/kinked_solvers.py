@@ -93,7 +93,7 @@ def _solved(P: Any, q: Array, A: Any, b: Array, tolerance: float) -> Any:
 
 
 def programme_minimum(f: Objective, unit: float) -> Optimum:
-    """min (c/2)θᵀθ + Σ w ξ/n with ξ ≥ 0, ξ ≥ 1 − y xᵀθ, θ in Θ: a quadratic programme, by Clarabel's interior point.
+    """Minimise (c/2)θᵀθ + Σ w ξ/n with ξ ≥ 0, ξ ≥ 1 − y xᵀθ, θ in Θ, a quadratic programme, by Clarabel's interior point.
 
     θ is in units of 1/std of its feature and the objective in `unit`, so that the solver's tolerances mean the same for every
     data set: 1 = f(0), or about f(θ*) where nearly separable records make that far smaller than f(0).

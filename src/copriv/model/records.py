@@ -44,15 +44,13 @@ class InBlocks(Protocol):
 
 
 def _sealed(array: Any) -> Any:
-    """Return the array where it and its bases are read-only, otherwise a read-only copy."""
-    base: object = array
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap) and not base.flags.writeable:
-        base = base.base
-    if base is None:
+    """Return the array in memory that nobody can write to: that of `bytes`, since a read-only flag can be taken back."""
+    at: object = array
+    while isinstance(at, np.ndarray):
+        at = at.base
+    if isinstance(at, bytes):
         return array
-    copy = np.array(array, order="C")
-    copy.flags.writeable = False
-    return copy
+    return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 def _shares(person: Integer[Whole, " records"]) -> Float[Array, " records"]:

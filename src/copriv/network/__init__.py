@@ -1,4 +1,4 @@
-"""Owners and learner as processes of their own: the same owner, rules and agreement, with a wire between them.
+"""Owners and learner as separate processes that communicate over a network, with the owner, rules and agreement of copriv.
 
     owner's process                                     learner's process
     agent ── Owner ── ledger ── records                 learner ── run_state ── rule
@@ -6,21 +6,21 @@
 
 | file           | what it holds                                                                                  |
 | -------------- | ---------------------------------------------------------------------------------------------- |
-| messages       | the few things that can be said, their bytes, and what is signed of them                       |
-| transport      | the seam: a link that carries frames, and how fast parties speak on it                         |
-| grpc_transport | the links between machines, with mutual TLS; owners dial out, the learner listens              |
-| keys           | a small certificate authority, and reasons why a certificate is refused                        |
-| policy         | what an owner's own side allows, whatever was agreed                                           |
+| messages       | the messages, their encoding, and the contents that are signed                                 |
+| transport      | protocols of links, an owner's Poisson clock, and the learner's rate limit                     |
+| grpc_transport | links between machines, with mutual TLS; owners dial, the learner listens                      |
+| keys           | a small certificate authority, and the reasons why a certificate is refused                    |
+| policy         | an owner's limits on the agreements that it answers under                                      |
 | agent          | the owner's process                                                                            |
 | learner        | the learner's process                                                                          |
-| run_state      | what it does with an answer, a refusal, a silence: no I/O, no clock; `turns`: whom to ask now  |
-| store          | every line of a run, a chain of hashes, durable before the next query leaves                   |
-| run            | where a run and its model stand after its lines: the fold that learner and verify share        |
-| verify         | does a run's file lead to its model, and did everybody sign? Line by line: `verify_lines`      |
-| model          | what a run gives: the model, and predictions from it; `exports`: for other tools               |
-| own_model      | what an owner learns for itself from a run's file                                              |
-| setup          | the files that every party of a consortium needs                                               |
-| flower_app     | where the parties run Flower already: one of its messages starts an owner's session            |
+| run_state      | the learner's state machine, without I/O and clock; `turns`: which participants to ask         |
+| store          | the lines of a run, a chain of hashes, on the disk before the next query is sent               |
+| run            | the state of a run and its model after its lines, for the learner and for `verify`             |
+| verify         | verification of a run's file against its model and signatures, line by line in `verify_lines`  |
+| model          | the model of a run and its predictions; `exports` and `portable`: for other tools              |
+| own_model      | an owner's own model from a run's file                                                         |
+| setup          | the files of all parties of a consortium, and each party's records                             |
+| flower_app     | apps for parties that run Flower: one of its messages starts an owner's session                |
 
-Nothing is pickled, and no code is ever received.
+Nothing is pickled, and no code is received.
 """

@@ -1,7 +1,7 @@
-"""Where a run's model goes besides its own file: scikit-learn, ONNX for any language, MLflow for teams that keep runs there.
+"""Exports of a run's model: a scikit-learn pipeline (skops), ONNX, and a run in MLflow.
 
-Everything that is written is in the model file already, and public: the agreement, θ, and how the run went. A model that an
-owner made at home is not public, and is not logged.
+All that is written is public and in the model's file: the agreement, θ, and the summary of the run. A model that an owner
+made at home is not public, and is not logged.
 """
 
 import tempfile
@@ -14,21 +14,23 @@ from copriv.network.model import Model
 from copriv.network.portable import Portable
 
 TABLE_READ = 'pandas.read_csv("rows.csv", dtype=str)'
-"""How a table is read for scikit-learn: all of it as text. For ONNX also keep_default_na=False, which leaves NA a text."""
+"""Call that reads a table for the pipeline, all as text. For ONNX add keep_default_na=False, which keeps NA as a text."""
 
 
 def pipeline_of(model: Model) -> Any:
     """A fitted scikit-learn Pipeline that predicts from tables of text (`TABLE_READ`), as `copriv predict` does.
 
-    It raises ValueError for what copriv refuses. Where the agreement declares no columns of its own, `Model.to_sklearn`, for
-    features as `Model.features` gives them.
+    It raises ValueError for values that copriv refuses. Where the agreement declares no columns of its own, it is
+    `Model.to_sklearn`, for features as in `Model.features`.
     """
     found = Portable.of(model)
-    return model.to_sklearn() if found is None else found.pipeline()
+    if found is None:
+        return model.to_sklearn()
+    return found.pipeline()
 
 
 def need_skops() -> Any:
-    """Raises CoprivError without the extra [model]: said before a run, and not after it."""
+    """The module skops.io. Raises CoprivError without the extra [model], so that a run can check for it at its beginning."""
     try:
         import skops.io
     except ImportError:
@@ -37,12 +39,12 @@ def need_skops() -> Any:
 
 
 def save_skops(model: Model, path: str | Path) -> None:
-    """Write `pipeline_of` in skops' format, which runs no code when it is read. Raises CoprivError as `need_skops`."""
+    """Write `pipeline_of` in the format of skops, which runs no code when it is read. Raises as `need_skops` does."""
     need_skops().dump(pipeline_of(model), path, compression=ZIP_DEFLATED)
 
 
 def save_onnx(model: Model, path: str | Path) -> None:
-    """Write the same as ONNX (`onnx_graph`): each column's text in, `prediction` and `score` out.
+    """Write the model as an ONNX graph from the columns' texts to `prediction` and `score` (`onnx_graph`).
 
     Raises CoprivError without the extra [onnx], and where the agreement declares no columns of its own.
     """
@@ -60,11 +62,11 @@ def save_onnx(model: Model, path: str | Path) -> None:
 
 
 def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, report: str | Path | None = None) -> str:
-    """Log a run with MLflow, and give MLflow's name of it.
+    """Log a run with MLflow; returns the identity of MLflow's run.
 
-    Parameters are the agreement's; metrics are what was answered, spent and, where it is known, expected and realised;
-    artifacts are the agreement (a file that can be read back), the model file, and the report. Raises CoprivError
-    without the extra [mlflow], where MLflow cannot write at `uri`, and for a model that an owner made at home.
+    Parameters are the agreement's; metrics are the numbers of answers, the budgets spent and, where known, the expected and
+    realised fitness; artifacts are the agreement's file, the model's file, and the report. Raises CoprivError without the
+    extra [mlflow], where MLflow cannot write at `uri`, and for a model that an owner made at home.
     """
     if model.at_home:
         raise CoprivError(
@@ -76,21 +78,20 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
         from mlflow.exceptions import MlflowException
     except ImportError:
         raise CoprivError("mlflow is not installed; pip install 'copriv[mlflow]'") from None
-    told, found = parameters(model), metrics(model)
+    logged_parameters, logged_metrics = parameters(model), metrics(model)
     try:
         client = mlflow.MlflowClient(tracking_uri=uri)
         known = client.get_experiment_by_name(experiment)
         if known is None:
-            home = client.create_experiment(experiment)
+            experiment_id = client.create_experiment(experiment)
         else:
-            home = known.experiment_id
+            experiment_id = known.experiment_id
         name = str(model.record.get("run", ""))[:8] or None
-        run = client.create_run(
-            home, run_name=name, tags={"copriv.fingerprint": model.agreement.fingerprint}
-        ).info.run_id
-        for key, value in told.items():
+        tags = {"copriv.fingerprint": model.agreement.fingerprint}
+        run = client.create_run(experiment_id, run_name=name, tags=tags).info.run_id
+        for key, value in logged_parameters.items():
             client.log_param(run, key, value)
-        for key, number in found.items():
+        for key, number in logged_metrics.items():
             client.log_metric(run, key, number)
         with tempfile.TemporaryDirectory() as made:
             agreed = Path(made) / "agreement.toml"
@@ -104,7 +105,7 @@ def log_to_mlflow(model: Model, uri: str, experiment: str, file: str | Path, rep
 
 
 def parameters(model: Model) -> dict[str, Any]:
-    """What was agreed, as MLflow's parameters."""
+    """The agreement's terms, as MLflow's parameters."""
     terms = model.agreement
     said, fitted = terms.agreement, terms.model
     return {
@@ -124,7 +125,7 @@ def parameters(model: Model) -> dict[str, Any]:
 
 
 def metrics(model: Model) -> dict[str, float]:
-    """What came of it, as MLflow's metrics: of the run, of each owner by its place, and of its forecast.
+    """MLflow's metrics of the run, of each owner by its position, and of the forecast.
 
     Raises InvalidInput where the file's record of the run is damaged.
     """

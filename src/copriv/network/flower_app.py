@@ -1,15 +1,16 @@
-"""Where a consortium runs Flower already: one Flower message to an owner opens its session. Needs the extra [flower].
+"""Apps for a consortium that runs Flower: one Flower message to an owner starts its session. Needs the extra [flower].
 
     SuperLink ── ServerApp ── copriv learner ◄─────┐
         │ one message: fingerprint, address        │ gradients: copriv's own stream, mutual TLS
     SuperNode ── ClientApp ── copriv owner serve ──┘
 
-Both apps start the command that their own side has installed and wait for it to end. What a Flower app of a consortium
-ships is its pyproject.toml, which names `server_app` and `client_app` of this module; docs/how-to/run-with-flower.md.
+Both apps run the copriv that is installed on their own side, and wait for it to end. The Flower app that a consortium
+ships consists of a pyproject.toml, which names `server_app` and `client_app` of this module; docs/how-to/run-with-flower.md.
 
 The learner's options are the run's configuration; an owner's are those of its SuperNode (`--node-config`) and its own
-COPRIV_* variables. The message may say two things, and an owner checks both against its own: it never says which file
-to read, what to spend or where to send. The reply is an exit code; the reasons stay in the owner's log.
+COPRIV_* variables. The message contains the agreement's fingerprint and the learner's address, both of which an owner
+compares with its own; it cannot say which file to read, what to spend or where to send. The reply is an exit code; the
+reasons are in the owner's log.
 """
 
 import os
@@ -30,8 +31,8 @@ from copriv.network.policy import PolicyRefused
 __all__ = ["client_app", "server_app"]  # noqa: F822 (Flower finds them here without importing; made in __getattr__)
 
 _ACTION, _RECORD = "serve", "copriv"
-# Flower may end an app's process at once (os._exit, SIGKILL). Whatever ends it closes the pipe that is this command's
-# standard input, and that ends the command as Ctrl-C would.
+# Flower may end an app's process without warning (os._exit, SIGKILL). That closes the pipe to this command's standard
+# input, which ends the command as Ctrl-C would.
 _BELOW = """
 import os, signal, threading
 def watch():
@@ -41,7 +42,7 @@ threading.Thread(target=watch, daemon=True).start()
 from copriv.cli import main
 main()
 """
-# -P: a file in the working folder is not taken for a module of copriv.
+# -P: files in the working folder are not imported as modules.
 _COPRIV = (sys.executable, "-P", "-c", _BELOW)
 _LOOK_SECONDS, _REPLY_SECONDS = 1.0, 30.0
 
@@ -49,7 +50,7 @@ Options = Mapping[str, str | int | float | bool]
 
 
 def __getattr__(name: str) -> Any:
-    """`server_app` and `client_app`, made when Flower asks: the rest of copriv does without Flower."""
+    """`server_app` and `client_app`, made on access, because copriv does not depend on Flower."""
     if name == "server_app":
         from flwr.serverapp import ServerApp
 
@@ -66,26 +67,26 @@ def __getattr__(name: str) -> Any:
 
 
 def lead(grid: Any, context: Any) -> None:
-    """The ServerApp: start the learner, tell each node once where it listens, wait until the run is over.
+    """The ServerApp: start the learner, invite each node once, also later ones, and wait until the run is over.
 
-    Nodes that come later are told when they come. Raises Unreachable where the learner does not finish its run.
+    Raises Unreachable where the learner does not finish its run.
     """
     from flwr.app import ConfigRecord, Message, RecordDict
 
     command, invitation = learner_command(context.run_config)
-    told: set[int] = set()
+    invited: set[int] = set()
     waiting: set[str] = set()
     with _running(command, subprocess.PIPE) as learner:
-        # Flower shows what its own process prints (`flwr log`), and drops what a process below it does.
+        # Flower shows what its own process prints (`flwr log`), but not the output of child processes.
         printer = threading.Thread(target=_print_lines, args=(learner.stdout,), daemon=True)
         printer.start()
         while learner.poll() is None:
-            new = sorted(set(grid.get_node_ids()) - told)
+            new = sorted(set(grid.get_node_ids()) - invited)
             content = RecordDict({_RECORD: ConfigRecord(invitation)})
             sent = list(grid.push_messages([Message(content, node, f"query.{_ACTION}") for node in new]))
-            taken = {node: identity for node, identity in zip(new, sent, strict=True) if identity}
-            told |= set(taken)
-            waiting |= set(taken.values())
+            accepted = {node: identity for node, identity in zip(new, sent, strict=True) if identity}
+            invited |= set(accepted)
+            waiting |= set(accepted.values())
             waiting -= _replies(grid, waiting)
             time.sleep(_LOOK_SECONDS)
         printer.join(_REPLY_SECONDS)
@@ -104,7 +105,7 @@ def serve(message: Any, context: Any) -> Any:
     try:
         command = owner_command(dict(message.content.config_records.get(_RECORD, {})), context.node_config)
         with _running(command) as owner:
-            # Flower stops an app by a signal that it raises in another thread: this one must not sleep in the system.
+            # Flower stops an app by a signal that it raises in another thread, which a blocking wait would not see.
             while (code := owner.poll()) is None:
                 time.sleep(_LOOK_SECONDS)
     except CoprivError as error:
@@ -114,10 +115,10 @@ def serve(message: Any, context: Any) -> Any:
 
 
 def learner_command(options: Options, environment: Mapping[str, str] = os.environ) -> tuple[list[str], dict[str, str]]:
-    """The learner's command, and what each owner is told.
+    """The learner's command, and the invitation to each owner.
 
-    options: those of `copriv learner`, without --; besides `agreement`, and `address` for the learner's address as
-    owners see it, where that is not the one of `listen`. Raises UsageError, and AgreementError as `Agreement.load`.
+    options: those of `copriv learner`, without --, with `agreement`, and with `address`, the learner's address for owners
+    where it is not that of `listen`. Raises UsageError, and AgreementError as `Agreement.load`.
     """
     agreement = _own("agreement", options, environment)
     listen = _own("listen", options, environment)
@@ -132,11 +133,11 @@ def learner_command(options: Options, environment: Mapping[str, str] = os.enviro
 def owner_command(
     invitation: Mapping[str, object], options: Options, environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """The owner's command, made of its own options alone.
+    """The owner's command, made from its own options alone.
 
-    invitation: what the Flower message says: the agreement's `fingerprint` and the `learner`'s address.
+    invitation: the content of the Flower message, which is the agreement's `fingerprint` and the `learner`'s address.
     options: those of `copriv owner serve`, without --.
-    Raises PolicyRefused for an invitation to anything else than this owner's own agreement and learner.
+    Raises PolicyRefused for an invitation to another agreement or learner than this owner's.
     """
     if set(invitation) != {"fingerprint", "learner"}:
         raise PolicyRefused(
@@ -159,7 +160,7 @@ def owner_command(
 
 
 def _own(key: str, options: Options, environment: Mapping[str, str]) -> str:
-    """An option from this side's own configuration, or its variable."""
+    """An option from this side's own configuration, or from its environment variable."""
     value = str(options.get(key) or environment.get(f"COPRIV_{key.upper()}", ""))
     if not value:
         raise UsageError(f"{key}: not in this side's Flower configuration, and COPRIV_{key.upper()} is not set")
@@ -167,7 +168,7 @@ def _own(key: str, options: Options, environment: Mapping[str, str]) -> str:
 
 
 def _words(options: Options) -> list[str]:
-    """Options as words of a command: true is a flag, and what is empty or false is left out."""
+    """Options as arguments of a command: true gives a flag; empty and false ones are omitted."""
     given = [(key, value) for key, value in options.items() if value is not False and value != ""]
     return [f"--{key}" if value is True else f"--{key}={value}" for key, value in given]
 
@@ -175,7 +176,7 @@ def _words(options: Options) -> list[str]:
 @contextmanager
 def _running(command: list[str], output: int | None = None) -> Iterator["subprocess.Popen[str]"]:
     """A process that does not outlive this block, nor this process."""
-    errors = None if output is None else subprocess.STDOUT
+    errors = output and subprocess.STDOUT  # to the same pipe
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True) as process:
         try:
             yield process
@@ -189,9 +190,11 @@ def _print_lines(stream: Iterable[str]) -> None:
 
 
 def _replies(grid: Any, waiting: set[str]) -> set[str]:
-    """The messages that are answered; says how."""
-    answered = set()
-    for reply in grid.pull_messages(waiting) if waiting else ():
+    """The messages that have a reply; prints each reply."""
+    answered: set[str] = set()
+    if not waiting:
+        return answered
+    for reply in grid.pull_messages(waiting):
         answered.add(reply.metadata.reply_to_message_id)
         how = reply.error.reason if reply.has_error() else f"exit code {reply.content[_RECORD]['exit']}"
         print(f"node {reply.metadata.src_node_id}: its session is over ({printable(how)})", flush=True)

@@ -2,7 +2,7 @@
 
 There is no protobuf: gRPC carries the frames of `messages` as they are. Both sides must show a certificate of the
 consortium's own authority. The learner takes an owner's name from its certificate; an owner checks that the other side
-is certified as the learner, whatever the host is called. Without keys nothing is dialled and nothing listens.
+is certified as the learner, under any host name. Without keys neither side opens a connection.
 """
 
 import asyncio
@@ -26,45 +26,46 @@ from copriv.network.transport import Link, Serve
 
 SERVICE, METHOD = "copriv.Consortium", "Session"
 CONNECT_SECONDS = 10.0
+"""Time limit of a TLS connection, as long as the learner waits for a hello (`HELLO_SECONDS`)."""
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", MAX_FRAME),
     ("grpc.max_send_message_length", MAX_FRAME),
-    # A peer that is stopped, or a cable that is cut, is noticed in 15 s even when there is nothing to say.
+    # A peer that stopped, or a broken connection, is detected within 15 s, also while nothing is sent.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # Both sides ask; without these each would take the other's asking for an attack, and hang up.
+    # Both sides ping; without these options each would take the other's pings for an attack and close the connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
 ]
 _SERVER_OPTIONS = [
-    # Else a second learner could have the same port, and owners would come to either.
+    # Otherwise a second learner could listen at the same port, and owners would reach either.
     ("grpc.so_reuseport", 0),
-    # Whoever connects and does not show a certificate within this time makes room for others.
+    # A connection without a certificate after this time is closed, to make room for others.
     ("grpc.server_handshake_timeout_ms", 5_000),
-    # An owner has one stream. What is compressed could be a thousand times as long once it is read: nothing is.
+    # An owner has one stream. Compression is off: a compressed message could grow a thousandfold when it is read.
     ("grpc.max_concurrent_streams", 2),
     ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.max_metadata_size", 8_192),
 ]
 _BROKEN = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
-"""What a stream meets with whose other end is gone."""
+"""Errors of a stream whose other end is gone."""
 _CLIENT_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),  # each dial is a connection of its own, with no memory of failures
+    ("grpc.use_local_subchannel_pool", 1),  # each dial opens a new connection, without back-off from earlier failures
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
 ]
 
 
 class _StreamLink:
-    """A stream, seen from either side: both have `read` and `write`."""
+    """A link over a gRPC stream, of either side: both have `read` and `write`."""
 
     def __init__(self, peer: str, stream: Any, channel: Any = None, certificate: str = "") -> None:
         self.peer, self.certificate, self.closed = peer, certificate, asyncio.Event()
         self._stream, self._channel = stream, channel
-        self._writing = asyncio.Lock()  # gRPC takes one message of a stream at a time
+        self._writing = asyncio.Lock()  # gRPC writes one message of a stream at a time
 
     async def send(self, frame: bytes) -> None:
         async with self._writing:
@@ -83,7 +84,7 @@ class _StreamLink:
         except _BROKEN as error:
             raise Unreachable(f"the link broke ({_details(error)})") from None
         except asyncio.CancelledError:
-            # gRPC cancels the reader of a stream that is cancelled; that is not this task being cancelled.
+            # gRPC cancels the reader of a cancelled stream, which is not a cancellation of this task.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -110,11 +111,12 @@ class GrpcListener:
     @asynccontextmanager
     async def listening(self, serve: Serve) -> AsyncIterator[str]:
         async def session(_: Any, context: Any) -> None:
-            link = _StreamLink(_shown(context, "x509_common_name"), context, None, _shown(context, "x509_pem_cert"))
+            name, certificate = (_of_certificate(context, what) for what in ("x509_common_name", "x509_pem_cert"))
+            link = _StreamLink(name, context, certificate=certificate)
             try:
-                await context.send_initial_metadata(())  # tells the owner that it was let in
+                await context.send_initial_metadata(())  # tells the owner that it was admitted
             except (grpc.aio.InternalError, grpc.aio.UsageError):
-                return  # it is gone, or sends what is not taken
+                return  # the owner is gone, or its call is not valid
             serving = asyncio.ensure_future(serve(link))
             closing = asyncio.ensure_future(link.closed.wait())
             try:
@@ -156,7 +158,7 @@ class GrpcDialer:
 
     async def dial(self) -> Link:
         self._keys.check()
-        # The certificate names a party, not a machine: that is the name to hold it against.
+        # The certificate names a party, not a machine: the party's name is compared.
         named = ("grpc.ssl_target_name_override", self._learner)
         credentials = grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
         channel = grpc.aio.secure_channel(self._address, credentials, options=[*_OPTIONS, *_CLIENT_OPTIONS, named])
@@ -179,7 +181,7 @@ class GrpcDialer:
 
 
 def _diagnosed(address: str, keys: Keys, learner: str) -> str:
-    """Why the learner at `address` cannot be reached with these keys, in a sentence: asked of TLS itself."""
+    """A sentence that says why the learner at `address` cannot be reached with these keys, from a TLS handshake."""
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=keys.authority.decode())
@@ -194,7 +196,7 @@ def _diagnosed(address: str, keys: Keys, learner: str) -> str:
             socket.create_connection((host.strip("[]"), int(port)), timeout=3) as plain,
             context.wrap_socket(plain, server_hostname=learner) as secure,
         ):
-            # With TLS 1.3 the verdict on our certificate comes after the handshake: the learner speaks, or hangs up.
+            # In TLS 1.3 the learner checks our certificate after the handshake: it then sends data, or closes.
             if secure.recv(1):
                 return f"the learner at {address} let {keys.name} in and then closed the connection"
             return f"the learner at {address} refused the certificate of {keys.name}: foreign, expired or no owner's"
@@ -210,7 +212,7 @@ def _diagnosed(address: str, keys: Keys, learner: str) -> str:
 
 
 def _open_many_files() -> None:
-    """As many connections as the system allows, not as many as an account begins with: a thousand is soon reached."""
+    """Raise the limit of open files from the account's default (often 1,024) to the most that the system allows."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -226,12 +228,16 @@ def _needed(keys: Keys | None) -> Keys:
     return keys
 
 
-def _shown(context: Any, what: str) -> str:
-    """What the other side's certificate says, once."""
+def _of_certificate(context: Any, what: str) -> str:
+    """An entry of the other side's certificate; "" where there are none or several."""
     values = context.auth_context().get(what, [])
-    return values[0].decode() if len(values) == 1 else ""
+    if len(values) != 1:
+        return ""
+    return str(values[0].decode())
 
 
 def _details(error: BaseException) -> str:
-    details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
-    return " ".join(str(details or type(error).__name__).split())[:200]
+    details = str(error)
+    if isinstance(error, grpc.aio.AioRpcError):
+        details = error.details() or ""
+    return " ".join((details or type(error).__name__).split())[:200]

@@ -1,18 +1,19 @@
-"""Keys of a consortium: a small authority that certifies each party under its own name, and why one is refused.
+"""Keys and certificates of a consortium (elliptic curve P-256), and the reasons why one is refused.
 
-Each party has a folder with three files: `ca.pem` (the authority, public), `certificate.pem` (public) and `key.pem`
-(secret, readable by its owner alone). A party makes its key itself (`make_key`: its SHA-256 stays beside it, in
-`own-key.txt`) and sends a signing request; the coordinator, who has made the authority (`make_authority`), certifies it
-(`certify`). For trying things out the coordinator can make a key and its certificate at once (`issue`).
+Each party has a folder with three files: `ca.pem` (the authority's certificate, public), `certificate.pem` (public) and
+`key.pem` (secret, readable by its owner alone). A party makes its key itself (`make_key`, which keeps the key's SHA-256 in
+`own-key.txt`) and sends a signing request; the coordinator, who made the authority (`make_authority`), certifies it
+(`certify`). To try things out, the coordinator can make a key and its certificate at once (`issue`).
 
-Whoever has the authority's key can certify any key under any name. So the agreement names the keys that their owners made
-(SHA-256 of the public key), and a certificate of another key is refused, whoever certified it.
+Whoever has the authority's key can certify any key under any name. The agreement therefore names the keys that the owners
+made (SHA-256 of the public key), and a certificate of another key is refused even if the authority issued it.
 
-A certificate names a party and its role: only the learner's can serve, only an owner's can dial. Elliptic curve P-256.
+A certificate names a party and its role: only the learner's can serve, only an owner's can dial.
 """
 
 import hashlib
 import os
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -36,7 +37,7 @@ _NONE_OF_OURS = (
     ValueError, TypeError, IndexError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion,
     x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType,
 )  # fmt: skip
-"""What a certificate of others may be met with while it is read: it never ends a party."""
+"""Errors that reading another party's certificate can raise, whatever it contains."""
 
 
 class KeysRefused(InvalidInput):
@@ -45,13 +46,13 @@ class KeysRefused(InvalidInput):
 
 @dataclass(frozen=True)
 class Keys:
-    """What one party needs to speak: PEM texts. `key` is secret."""
+    """The key and certificates of one party, in PEM. `key` is secret."""
 
     authority: bytes
     certificate: bytes
     key: bytes = field(repr=False)
     own: bool = False
-    """Whether the party made the key itself: its folder says so, and which key (`own-key.txt`)."""
+    """Whether the party made the key itself, as `own-key.txt` in its folder states."""
 
     @classmethod
     def load(cls, folder: str | Path) -> "Keys":
@@ -72,6 +73,12 @@ class Keys:
                 f"{folder / KEY}: other accounts of this machine may read or replace it, and so answer or sign in this party's "
                 f"name; take that away (chmod 600 {folder / KEY}), and make a new key if somebody may have read it"
             )
+        home = Path(os.path.realpath(folder / KEY)).parent
+        if os.name == "posix" and home.stat().st_mode & 0o002:
+            raise KeysRefused(
+                f"{home}: any account of this machine may replace what is in it, {KEY} and the list of its ledgers too; take "
+                f"that away (chmod o-w {home})"
+            )
         own = (folder / OWN_KEY).exists()
         keys = cls(authority, certificate, key, own)
         if own and (folder / OWN_KEY).read_bytes().strip() != key_fingerprint(keys._private).encode():
@@ -83,7 +90,7 @@ class Keys:
         return keys
 
     def check(self) -> None:
-        """Raise KeysRefused if these cannot be used: expired, foreign, or a key that belongs to another certificate."""
+        """Raise KeysRefused for a certificate that is expired, of another authority, or of another key."""
         now = datetime.now(UTC)
         for what, certificate in (("authority", self._authority), ("certificate", self.party.certificate)):
             if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
@@ -104,9 +111,9 @@ class Keys:
             )
 
     def check_agreed(self, agreed: str | None) -> None:
-        """Raise KeysRefused where the agreement names another key for this party, or does not name its own one.
+        """Raise KeysRefused where the agreement names another key for this party, or does not name one that it made.
 
-        agreed: the SHA-256 that stands in the agreement.
+        agreed: SHA-256 of the party's public key in the agreement; None where it names none.
         """
         if agreed is None and self.own:
             raise KeysRefused(
@@ -127,7 +134,7 @@ class Keys:
 
     @cached_property
     def party(self) -> "Certified":
-        """This party as others know it. Raises KeysRefused where the certificate is no party's."""
+        """The party that the certificate certifies. Raises KeysRefused where it is not a party's certificate."""
         certificate = _certificate(self.certificate)
         try:
             return Certified(certificate)
@@ -135,7 +142,7 @@ class Keys:
             raise KeysRefused("keys: certificate.pem is no party's; ask the coordinator for it again") from None
 
     def certified(self, certificate: str) -> "Certified":
-        """Who a certificate (PEM) of this party's authority names. Raises KeysRefused for any other."""
+        """The party of a certificate (PEM) by this party's authority. Raises KeysRefused for any other certificate."""
         return Certified.by(self.authority, certificate)
 
     def sign(self, content: bytes) -> str:
@@ -152,7 +159,7 @@ class Keys:
 
 
 class Certified:
-    """A party as others know it: by a certificate of the consortium's authority."""
+    """A party, as a certificate of the consortium's authority names it."""
 
     def __init__(self, certificate: x509.Certificate) -> None:
         key = certificate.public_key()
@@ -160,16 +167,16 @@ class Certified:
             raise TypeError
         self.certificate, self._key = certificate, key
         self.name, self.fingerprint = _common_name(certificate), certificate.fingerprint(hashes.SHA256()).hex()
-        """The SHA-256 of the certificate is how a policy names it."""
+        """SHA-256 of the certificate, by which a policy names it."""
         self.key_fingerprint = key_fingerprint(certificate)
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         self.role: Role = "learner" if ExtendedKeyUsageOID.SERVER_AUTH in usage else "owner"
-        """What the certificate may be used for."""
+        """The use that the certificate allows."""
 
     @classmethod
     @lru_cache(maxsize=256)
     def by(cls, authority: bytes, certificate: str) -> "Certified":
-        """Who a certificate names, both as PEM. Raises KeysRefused where the authority did not issue it."""
+        """The party of a certificate, both in PEM. Raises KeysRefused where the authority did not issue it."""
         try:
             held = x509.load_pem_x509_certificate(certificate.encode())
             held.verify_directly_issued_by(_certificate(authority))
@@ -178,7 +185,7 @@ class Certified:
             raise KeysRefused("a certificate is not of this consortium's authority") from None
 
     def signed(self, signature: str, content: bytes) -> bool:
-        """Whether this party signed this."""
+        """Whether this is this party's signature of the content."""
         try:
             self._key.verify(bytes.fromhex(signature), content, ec.ECDSA(hashes.SHA256()))
         except (ValueError, InvalidSignature, UnsupportedAlgorithm):
@@ -187,11 +194,11 @@ class Certified:
 
     @property
     def valid(self) -> tuple[datetime, datetime]:
-        """From when and until when, in UTC."""
+        """First and last time of the certificate's validity, in UTC."""
         return self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
 
     def valid_at(self, when: datetime) -> bool:
-        """Whether the certificate was valid then."""
+        """Whether the certificate is valid at a time."""
         first, last = self.valid
         return first <= when <= last
 
@@ -208,48 +215,40 @@ def make_authority(folder: str | Path, consortium: str, days: int = 365) -> None
         digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
         key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
     )  # fmt: skip
-    begun = _begun(name, name, key.public_key(), days, None)
-    begun = begun.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    certificate = begun.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+    builder = _builder(name, name, key.public_key(), days, None)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
     _write(folder / AUTHORITY, certificate.public_bytes(_PEM))
     _write_key(folder / AUTHORITY_KEY, key)
 
 
 def make_key(folder: str | Path, name: str) -> str:
-    """Write a new key of the party `name`, and its signing request for the coordinator; the key's fingerprint.
+    """Write a new key of the party `name` and its signing request for the coordinator; returns the key's fingerprint.
 
-    A key with its mark (`own-key.txt`), without a request and a certificate, is what a call that was killed left: its
-    request is written. Raises KeysRefused where the folder holds another key already, which somebody else may have made,
-    InUse while another process makes one there.
+    Where a call was killed between the two, another call writes the request of the key that is there. Raises KeysRefused
+    where the folder holds any other key, which somebody else may have made, InUse while another process makes one there.
     """
-    folder, _ = Path(folder), _subject(name)  # a name that no certificate can have leaves no folder
+    folder, subject = Path(folder), _subject(name)  # raises before the folder is made
     folder.mkdir(parents=True, exist_ok=True)
-    writer = OneWriter.claim(folder / KEY, "key")
-    try:
-        return _made_key(folder, name)
-    finally:
-        writer.release()
+    with closing(OneWriter.claim(folder / KEY, "key")):
+        if (folder / REQUEST).exists() or (folder / CERTIFICATE).exists() or not _made_here(folder):
+            _new_key(folder, name, own=True)
+        key = _private_key((folder / KEY).read_bytes())
+        request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+        _write(folder / REQUEST, request.public_bytes(_PEM))  # last: without it the call is repeated
+        return key_fingerprint(key)
 
 
-def _made_key(folder: Path, name: str) -> str:
-    if (folder / REQUEST).exists() or (folder / CERTIFICATE).exists() or not _is_marked(folder):
-        _new_key(folder, name, own=True)
-    key = _private_key((folder / KEY).read_bytes())
-    request = x509.CertificateSigningRequestBuilder().subject_name(_subject(name)).sign(key, hashes.SHA256())
-    _write(folder / REQUEST, request.public_bytes(_PEM))  # last: without it the call is repeated
-    return key_fingerprint(key)
-
-
-def _is_marked(folder: Path) -> bool:
-    """Whether the folder's key is one that was made there: its mark is written before it."""
+def _made_here(folder: Path) -> bool:
+    """Whether the folder holds a key that `make_key` made: its fingerprint is written before the key."""
     if not ((folder / KEY).exists() and (folder / OWN_KEY).exists()):
         return False
-    made = key_fingerprint(_private_key((folder / KEY).read_bytes()))
-    return (folder / OWN_KEY).read_bytes().strip() == made.encode()
+    key = _private_key((folder / KEY).read_bytes())
+    return (folder / OWN_KEY).read_bytes().strip() == key_fingerprint(key).encode()
 
 
 def read_request(path: str | Path) -> tuple[str, ec.EllipticCurvePublicKey]:
-    """Who asks for a certificate, and for which key. Raises KeysRefused for what is no request."""
+    """The party and key of a signing request. Raises KeysRefused for any other file."""
     try:
         request = x509.load_pem_x509_csr(Path(path).read_bytes())
         key = request.public_key()
@@ -271,22 +270,22 @@ def certify(
     days: float = 365,
     begins: datetime | None = None,
 ) -> None:
-    """Certify the key of the party `name`, and write its folder, which has everything but the secret key.
+    """Certify the key of the party `name` and write its folder, without the secret key.
 
-    begins: five minutes ago when not given.
+    begins: start of the validity; five minutes ago when None.
     """
     authority, folder = Path(authority), Path(folder)
     issuer = _certificate((authority / AUTHORITY).read_bytes())
     signer = _private_key((authority / AUTHORITY_KEY).read_bytes())
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if role == "learner" else ExtendedKeyUsageOID.CLIENT_AUTH
-    begun = _begun(_subject(name), issuer.subject, key, days, begins)
-    begun = begun.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    begun = begun.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
+    usage = {"learner": ExtendedKeyUsageOID.SERVER_AUTH, "owner": ExtendedKeyUsageOID.CLIENT_AUTH}[role]
+    builder = _builder(_subject(name), issuer.subject, key, days, begins)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
     if role == "learner":
-        begun = begun.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / AUTHORITY, issuer.public_bytes(_PEM))
-    _write(folder / CERTIFICATE, begun.sign(signer, hashes.SHA256()).public_bytes(_PEM))
+    _write(folder / CERTIFICATE, builder.sign(signer, hashes.SHA256()).public_bytes(_PEM))
 
 
 def issue(
@@ -297,7 +296,7 @@ def issue(
 
 
 def _new_key(folder: Path, name: str, own: bool = False) -> ec.EllipticCurvePrivateKey:
-    _subject(name)  # a name that no certificate can have leaves no key
+    _subject(name)  # raises before a key is made
     if (folder / KEY).exists():
         raise KeysRefused(f"{folder}: already holds a key; move it away to make a new one")
     folder.mkdir(parents=True, exist_ok=True)
@@ -309,18 +308,20 @@ def _new_key(folder: Path, name: str, own: bool = False) -> ec.EllipticCurvePriv
 
 
 def key_fingerprint(holder: x509.Certificate | ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey) -> str:
-    """SHA-256 of a public key, or of that of a certificate or of a secret key, hex: how an agreement names it."""
-    key: Any = holder if isinstance(holder, ec.EllipticCurvePublicKey) else holder.public_key()
+    """SHA-256 of a public key, or of the public key of a certificate or a secret key, hex, as an agreement names it."""
+    key: Any = holder
+    if not isinstance(holder, ec.EllipticCurvePublicKey):
+        key = holder.public_key()
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
 def fingerprint_of(pem: bytes) -> str:
-    """SHA-256 of a certificate in PEM, hex. Raises KeysRefused for what is none."""
+    """SHA-256 of a certificate in PEM, hex. Raises KeysRefused for any other content."""
     return _certificate(pem).fingerprint(hashes.SHA256()).hex()
 
 
-def _begun(
+def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
@@ -372,7 +373,7 @@ def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
     made.unlink(missing_ok=True)
     made.touch(mode=mode, exist_ok=False)
     made.write_bytes(content)
-    made.replace(path)  # it is there whole, or not at all
+    made.replace(path)  # atomic
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:

@@ -1,8 +1,8 @@
-"""The learner's process: it listens for owners, carries the conductor's messages, and keeps the time.
+"""The learner's process: it listens for owners, transports the conductor's messages, and calls its clock.
 
-Every link is one owner's. Who it is comes from its certificate, what it signed up to from the agreement's fingerprint;
-one that does not fit is told why and let go. All sessions and the clock run in one event loop, so nothing here needs a
-lock, and a message leaves only after `Conductor.take_outbox` has made durable what led to it.
+Every link belongs to one owner, which is identified by its certificate and must name the agreement's fingerprint; any
+other link is refused with a reason and closed. All sessions and the clock run in one event loop, so that no lock is
+needed. A message is sent only after `Conductor.take_outbox` has committed the events that led to it.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from copriv.network.messages import (
 )
 from copriv.network.run_state import Conductor, Outcome
 from copriv.network.store import StoreFailed
-from copriv.network.transport import Allowance, CertifiedLink, Link, Listener
+from copriv.network.transport import CertifiedLink, Link, Listener, RateLimit
 from copriv.protocol import Answer
 
 HELLO_SECONDS = 10.0
-"""How long a link may take to say who it is."""
+"""Time limit for the first message of a link."""
 STOPPED = "stopped: "
-"""How the reason begins by which owners hear that a run was stopped, and may be resumed."""
+"""Prefix of the reason that owners are sent when a run was stopped and may be resumed."""
 GOODBYE_SECONDS = 2.0
-"""How long owners have to hear that the run is over."""
-_MESSAGES = (400.0, 200.0)
-"""What an owner may send without being asked: so many at once, and so many a second."""
-_COMINGS = (20.0, 0.2)
-"""How often an owner may come: so many times, and one every five seconds after that."""
-_MOST_SESSIONS = 3
-"""Of one owner, that wait to be let in."""
+"""Time limit for owners to acknowledge the end of the run."""
+_MESSAGE_RATE = (400.0, 200.0)
+"""Unsolicited messages of an owner: the largest burst, and the number per second."""
+_CONNECTION_RATE = (20.0, 0.2)
+"""Connections of an owner: the largest burst, and the number per second."""
+_MOST_WAITING_SESSIONS = 3
+"""Sessions of one owner that may wait for admission at the same time."""
 
 
 class Learner:
@@ -60,22 +60,22 @@ class Learner:
         self._pace, self._on_listening = pace, on_listening
         self._links: dict[str, Link] = {}
         names, self._fingerprint = conductor.agreement.owner_names, conductor.agreement.fingerprint
-        self._messages = {name: Allowance(*_MESSAGES) for name in names}
-        self._comings = {name: Allowance(*_COMINGS) for name in names}
-        self._at_the_door = dict.fromkeys(names, 0)
+        self._message_limits = {name: RateLimit(*_MESSAGE_RATE) for name in names}
+        self._connection_limits = {name: RateLimit(*_CONNECTION_RATE) for name in names}
+        self._waiting_sessions = dict.fromkeys(names, 0)
         self._sending: set[asyncio.Future[None]] = set()
         self._over = asyncio.Event()
         self._failure: BaseException | None = None
 
     async def run(self) -> Outcome:
-        """Conduct the run to its end; what it ended with. Raises StoreFailed where the store cannot be written."""
+        """Conduct the run to its end and return its outcome. Raises StoreFailed where the store cannot be written."""
         conductor = self._conductor
         conductor.tick(time.monotonic())
         async with self._listener.listening(self._session) as address:
             if self._on_listening is not None:
                 self._on_listening(address)
             while conductor.outcome is None and self._failure is None:
-                # The clock only matters for those who are late; an eighth of the deadline is near enough.
+                # The clock only serves to detect late owners; an eighth of the deadline is precise enough.
                 pause = min(conductor.next_deadline() - time.monotonic(), conductor.conduct.deadline / 8, 1.0)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._over.wait(), max(pause, 0.01))
@@ -96,19 +96,19 @@ class Learner:
             if hello is None:
                 return
             owner, old = hello.owner, self._links.pop(hello.owner, None)
-            if old is not None:  # the owner dialled again before this side noticed that the old link is dead
+            if old is not None:  # the owner dialled again before this side detected that the old link is dead
                 await old.close()
             self._links[owner] = link
             self._conductor.joined(owner, time.monotonic(), hello.certificate)
             await self._flush(link)
             while self._conductor.outcome is None:
-                await self._hear(owner, link)
+                await self._receive_one(owner, link)
             self._over.set()
             while not self._conductor.has_closed(owner):
-                await self._hear(owner, link)
-            await link.receive()  # until the owner has heard that the run is over, and leaves
+                await self._receive_one(owner, link)
+            await link.receive()  # until the owner has received the end of the run and closes the link
         except StoreFailed as error:
-            self._failure = error  # nothing more may leave
+            self._failure = error  # nothing more may be sent
             self._over.set()
         except (Unreachable, InvalidInput):
             return
@@ -119,14 +119,14 @@ class Learner:
                     self._conductor.left(owner, time.monotonic())
                     await asyncio.shield(self._flush(None))
 
-    async def _hear(self, owner: str, link: Link) -> None:
-        """One message of an owner, and what follows from it."""
+    async def _receive_one(self, owner: str, link: Link) -> None:
+        """Receive and handle one message of an owner."""
         message = decode(await link.receive())
         try:
             expected = self._take(owner, message)
         except (StoreFailed, Unreachable, InvalidInput):
             raise
-        except Exception as error:  # a defect, which must not let one owner end the run of all
+        except Exception as error:  # a defect here must not let one owner end everybody's run
             self._conductor.failed(owner, error, time.monotonic())
             await self._flush(None)
             raise Unreachable(f"{owner} sent what could not be handled") from None
@@ -134,7 +134,7 @@ class Learner:
         if self._conductor.parties[owner].barred:
             raise Unreachable(f"{owner} is out of the run")
         if not expected:
-            await asyncio.sleep(self._messages[owner].take(time.monotonic()))
+            await asyncio.sleep(self._message_limits[owner].take(time.monotonic()))
 
     async def _hello(self, link: Link) -> Hello | None:
         try:
@@ -142,11 +142,11 @@ class Learner:
         except (InvalidInput, TimeoutError) as error:
             await link.send(encode(Refusal("", "connection", f"no hello: {error}"[:500])))
             return None
-        why = self._unfit(hello, link)
+        why = self._refusal_reason(hello, link)
         if why or not isinstance(hello, Hello):
             await link.send(encode(Refusal("", "connection", why)))
             return None
-        if not await self._let_in(hello.owner):
+        if not await self._admit(hello.owner):
             return None
         party = self._conductor.parties[hello.owner]
         run, talk = self._conductor.store.run, self._conductor.conduct.talk
@@ -155,18 +155,19 @@ class Learner:
         await link.send(encode(welcome))
         return hello
 
-    async def _let_in(self, owner: str) -> bool:
-        """Wait until this owner may come again; whether it may at all."""
-        if self._at_the_door[owner] >= _MOST_SESSIONS:
+    async def _admit(self, owner: str) -> bool:
+        """Wait until the rate limit admits this owner; returns False where too many of its sessions wait already."""
+        if self._waiting_sessions[owner] >= _MOST_WAITING_SESSIONS:
             return False
-        self._at_the_door[owner] += 1
+        self._waiting_sessions[owner] += 1
         try:
-            await asyncio.sleep(self._comings[owner].take(time.monotonic()))
+            await asyncio.sleep(self._connection_limits[owner].take(time.monotonic()))
         finally:
-            self._at_the_door[owner] -= 1
+            self._waiting_sessions[owner] -= 1
         return True
 
-    def _unfit(self, hello: Message, link: Link) -> str:
+    def _refusal_reason(self, hello: Message, link: Link) -> str:
+        """Why a session is refused; "" where it is admitted."""
         agreement = self._conductor.agreement
         if not isinstance(hello, Hello):
             return f"the first message must be a hello, not a {type(hello).__name__}"
@@ -174,7 +175,7 @@ class Learner:
             return f"{hello.owner!r} is not an owner in the agreement"
         if hello.owner != link.peer:
             return f"the certificate is that of {link.peer!r}, not of {hello.owner!r}"
-        if not self._is_that_of(hello, link):
+        if not self._has_certificate_of(hello, link):
             return f"the certificate in the hello is not that of {hello.owner!r}"
         if hello.fingerprint != self._fingerprint:
             return "the agreements differ (their fingerprints do); exchange the agreement file again"
@@ -186,8 +187,8 @@ class Learner:
             return f"its records give {hello.parameters} parameters, the run has {self._conductor.store.n_parameters}"
         return ""
 
-    def _is_that_of(self, hello: Hello, link: Link) -> bool:
-        """Whether a hello has a certificate of its owner, for the key that dialled and that was agreed on."""
+    def _has_certificate_of(self, hello: Hello, link: Link) -> bool:
+        """Whether a hello has its owner's certificate, for the key that dialled and that the agreement names."""
         try:
             party = dialled = self._keys.certified(hello.certificate)
             if isinstance(link, CertifiedLink):
@@ -199,7 +200,7 @@ class Learner:
         return named and party.key_fingerprint == dialled.key_fingerprint == key
 
     def _take(self, owner: str, message: Message) -> bool:
-        """Tell the conductor; whether it was waiting for this."""
+        """Pass a message to the conductor; returns whether the conductor was waiting for it."""
         now = time.monotonic()
         match message:
             case Answer() if message.owner == owner:
@@ -215,19 +216,20 @@ class Learner:
         raise Unreachable(f"{owner} sent a {type(message).__name__}")
 
     async def _flush(self, mine: Link | None) -> None:
-        """Send what the conductor has to say; other links do not hold up this one."""
+        """Send the conductor's messages; those for other links than `mine` are not waited for."""
         for owner, message in self._conductor.take_outbox():
             link = self._links.get(owner)
             if link is not None and link is mine:
                 await link.send(encode(message))
             elif link is not None:
-                sending = asyncio.ensure_future(_posted(link, encode(message)))
+                sending = asyncio.ensure_future(_send_if_open(link, encode(message)))
                 self._sending.add(sending)
                 sending.add_done_callback(self._sending.discard)
         if self._conductor.outcome is not None:
             self._over.set()
 
     async def _say_goodbye(self) -> None:
+        """Collect the owners' signed counts of answers, then send them the outcome of the run."""
         outcome, closing = self._conductor.outcome, self._conductor.closing
         if outcome is not None and closing is not None:
             await self._to_all(closing)
@@ -241,15 +243,15 @@ class Learner:
             await asyncio.sleep(0.005)
 
     async def _to_all(self, message: Message) -> None:
-        saying = [asyncio.ensure_future(_posted(link, encode(message))) for link in self._links.values()]
-        if saying:  # an owner that takes nothing any more does not keep the others from the end
-            _, deaf = await asyncio.wait(saying, timeout=GOODBYE_SECONDS)
-            for one in deaf:
+        sending = [asyncio.ensure_future(_send_if_open(link, encode(message))) for link in self._links.values()]
+        if sending:  # an owner that does not read any more must not delay the others
+            _, unsent = await asyncio.wait(sending, timeout=GOODBYE_SECONDS)
+            for one in unsent:
                 one.cancel()
 
 
-async def _posted(link: Link, frame: bytes) -> None:
+async def _send_if_open(link: Link, frame: bytes) -> None:
     try:
         await link.send(frame)
     except Unreachable:
-        return  # its own session notices, and asks again when the owner is back
+        return  # the link's own session detects it, and asks again when the owner is back

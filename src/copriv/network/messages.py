@@ -1,4 +1,4 @@
-"""What can be said between an owner and the learner, its bytes, and what of it they sign.
+"""The messages between an owner and the learner, their encoding, and the contents that are signed.
 
 A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that kind in order:
 
@@ -9,14 +9,14 @@ A frame is `COPRIV`, a version byte, a byte for the kind, and the fields of that
 | float  | 8 bytes, IEEE 754, finite                                         |
 | vector | length (4 bytes), that many float64 numbers                       |
 
-All little-endian. Numbers travel as their own bits: what was computed is what arrives. A frame that says less or more
-than its kind does is refused whole, with a reason. NaN in a vector is well-formed here; owner and learner refuse it.
+All values are little-endian; floats are sent exactly. A frame with missing or additional bytes is refused as a whole, with
+a reason. NaN in a vector is well-formed here; owner and learner refuse it.
 
-Both sides sign the very bytes that are sent, but for the signature, so that somebody who was not there can check who said
-what. The learner signs each query, with the run's name, the public dictionary's fingerprint ("" without one) and what its
-record of the run stood at (`store`). An owner signs each answer together with the query that it answers, so that no answer
-can be moved to another query, point, run, dictionary or history. At the end an owner signs how many answers it gave,
-together with what the learner's record then stood at, and the learner signs the model's file.
+Both sides sign the bytes that are sent, without the signature, so that a third party can verify them. The learner signs
+each query with the run's name, the public dictionary's fingerprint ("" without one) and the head of its record of the run
+(`store`). An owner signs each answer together with its query, so that an answer cannot be moved to another query, point,
+run, dictionary or history. At the end an owner signs how many answers it gave, together with the head of the learner's
+record at that time, and the learner signs the model's file.
 """
 
 import hashlib
@@ -33,8 +33,9 @@ from copriv.protocol import Answer, Query
 
 MAGIC, VERSION = b"COPRIV", 2
 MAX_FRAME = 4 << 20
-"""Bytes. A longer frame is refused unread; it leaves room for half a million parameters."""
+"""Bytes of a frame; longer ones are refused unread. It has room for half a million parameters."""
 MAX_TEXT = 4000
+"""Bytes of a text, such as a certificate in PEM (about 800) or a reason."""
 
 
 class Malformed(InvalidInput):
@@ -43,7 +44,7 @@ class Malformed(InvalidInput):
 
 @dataclass(frozen=True)
 class Hello:
-    """Owner → learner, first: who I am, what I signed up to."""
+    """Owner → learner, first message: the owner's name and agreement."""
 
     owner: str
     fingerprint: str
@@ -52,24 +53,24 @@ class Hello:
     parameters: int
     """p."""
     nonce: str
-    """Fresh from this owner: the learner signs it."""
+    """Random, made by this owner for this connection; the learner signs it."""
     certificate: str = ""
     """This owner's certificate, PEM, by which its answers' signatures are checked."""
 
 
 @dataclass(frozen=True)
 class Welcome:
-    """Learner → owner, first: which run this is, and what I remember of you in it."""
+    """Learner → owner, first message: the run, and the learner's record of this owner in it."""
 
     run: str
     talk: str
-    """"choose": wait to be asked; "broadcast": answer offers; "request": ask for a query yourself."""
+    """"choose": the owner waits for queries; "broadcast": it replies to offers; "request": it requests queries."""
     pace: float
-    """Seconds: the mean of the owner's waiting times, at rate 1 ("broadcast" and "request")."""
+    """Mean waiting time of an owner of rate 1, in seconds ("broadcast" and "request")."""
     answered: int
     """The newest `answered` that this owner sent in this run."""
     chain_head: str
-    """The head of the owner's ledger that came with it; "" if there was none."""
+    """The head of the owner's ledger in the same answer; "" if there was none."""
     certificate: str
     """The learner's certificate, PEM."""
     signature: str
@@ -78,7 +79,7 @@ class Welcome:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Either way: no, and why. `identity` is that of the query, or "" where it is about the connection."""
+    """Either direction: a refused query (its `identity`) or connection (""), with the reason."""
 
     identity: str
     code: str
@@ -88,21 +89,21 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Offer:
-    """Learner → owner (broadcast): a query is to be had. It costs nothing to be offered one."""
+    """Learner → owner ("broadcast"): offer of a query; an offer costs no budget."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Ready:
-    """Owner → learner: ask me now. `number` is that of the offer, 0 for a request of the owner's own."""
+    """Owner → learner: request for a query. `number` is that of the offer, 0 for a request without one."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Busy:
-    """Learner → owner: another owner is being served; ask again when your clock ticks (A, §3)."""
+    """Learner → owner: another owner is served; request again at the next tick of the clock (A, §3)."""
 
     number: int
 
@@ -116,12 +117,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Closing:
-    """When a run ends. Learner → owner: how many answers did you give in it? Owner → learner: so many, signed."""
+    """At the end of a run. Learner → owner: request for the number of its answers. Owner → learner: that number, signed."""
 
     head: str
-    """The hash of the newest line of the learner's record, to which the owner's count belongs."""
+    """The hash of the newest line of the learner's record, as of which the owner counts."""
     answered: int
-    """By the owner's own count; 0 from the learner."""
+    """The owner's count; 0 in the learner's request."""
     signature: str = ""
 
 
@@ -153,7 +154,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(frame: bytes) -> Message:
-    """The message in a frame. Raises Malformed, saying what is wrong; it never runs or builds anything else."""
+    """The message in a frame. Raises Malformed with the reason; no other object is built, and no code is run."""
     if len(frame) > MAX_FRAME:
         raise Malformed(f"message: {len(frame)} bytes; at most {MAX_FRAME} are read")
     if len(frame) < _HEADER.size:
@@ -167,12 +168,13 @@ def decode(frame: bytes) -> Message:
     if kind is None:
         raise Malformed(f"message: no message has the number {number}")
     at, values = _HEADER.size, []
-    for name, of in _FIELDS[kind]:
+    for name, field_type in _FIELDS[kind]:
         try:
-            value, at = _read(of, frame, at)
+            value, at = _read(field_type, frame, at)
+        except UnicodeDecodeError:
+            raise Malformed(f"{kind.__name__}.{name}: not UTF-8") from None
         except ValueError as error:
-            why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise Malformed(f"{kind.__name__}.{name}: {why}") from None
+            raise Malformed(f"{kind.__name__}.{name}: {error}") from None
         values.append(value)
     if at != len(frame):
         raise Malformed(f"{kind.__name__}: {len(frame) - at} bytes too many")
@@ -181,7 +183,7 @@ def decode(frame: bytes) -> Message:
 
 
 def _written(kind: Any, value: Any) -> bytes:
-    """The bytes of a field; what is not str, int or float is a vector."""
+    """The bytes of a field; types other than str, int and float are vectors."""
     if kind in _NUMBERS:
         return _NUMBERS[kind].pack(value)
     if kind is str:
@@ -195,7 +197,7 @@ def _written(kind: Any, value: Any) -> bytes:
 
 
 def _read(kind: Any, frame: bytes, at: int) -> tuple[Any, int]:
-    """The field that stands at a place in a frame, and the place after it. A ValueError says what is wrong."""
+    """The field at a position of a frame, and the position after it. Raises ValueError with the reason."""
     if kind in _NUMBERS:
         value, at = _number(_NUMBERS[kind], frame, at)
         if not math.isfinite(value):
@@ -221,33 +223,33 @@ def _piece(frame: bytes, start: int, size: int) -> bytes:
     return piece
 
 
-# What is signed ---------------------------------------------------------------------------------------------------------
+# Signed contents --------------------------------------------------------------------------------------------------------
 
 
 def welcome_content(hello: Hello, run: str) -> bytes:
-    """What the learner signs of its welcome: this run, for this owner, under this agreement, now."""
+    """Content that the learner signs for its welcome: run, owner, agreement, and the owner's nonce."""
     return "\0".join(("copriv welcome", hello.owner, hello.fingerprint, hello.nonce, run)).encode()
 
 
 def query_content(run: str, query: Query, dictionary: str = "") -> bytes:
-    """What the learner signs of a query."""
+    """Content that the learner signs for a query."""
     return f"copriv query\0{run}\0{dictionary}\0".encode() + encode(replace(query, signature=""))
 
 
 def answer_content(run: str, query: Query, answer: Answer, dictionary: str = "") -> bytes:
-    """What an owner signs of an answer."""
+    """Content that an owner signs for an answer."""
     asked = hashlib.sha256(query_content(run, query, dictionary)).digest()
     return b"copriv answer\0" + asked + encode(replace(answer, signature=""))
 
 
 def closing_content(run: str, owner: str, fingerprint: str, closing: Closing) -> bytes:
-    """What an owner signs of its count at the end of a run."""
+    """Content that an owner signs for its count at the end of a run."""
     whose = "\0".join(("copriv closing", run, owner, fingerprint, ""))
     return whose.encode() + encode(replace(closing, signature=""))
 
 
 def model_content(run: str, head: str, model: str) -> bytes:
-    """What the learner signs of a model's file: its digest (`Model.digest`), after the line with the hash `head`."""
+    """Content that the learner signs for a model's file of this digest (`Model.digest`), after the line of hash `head`."""
     return f"copriv model\0{run}\0{head}\0{model}".encode()
 
 

@@ -1,9 +1,9 @@
-"""What a run gives: the model with all that is needed to use it, and predictions from it.
+"""The model of a run, its file, and its predictions.
 
-The file is JSON (`copriv.model/1`) and holds public things only: the agreement, θ, the public dictionary, and how the
-run went (`record`). `verify` makes it anew from the run and compares every value. One that an owner made at home from its
-own records (`Model.at_home`) is the exception: it says so, and is not logged.
-`to_sklearn` gives the same model to those who work in scikit-learn; `exports` writes it for other programs.
+The file is JSON (`copriv.model/1`) and holds public values only: the agreement, θ, the public dictionary, and a summary of
+the run (`record`). `verify` derives it again from the run and compares every value. The exception is a model that an owner
+made at home from its own records (`Model.at_home`), which says so in its record.
+`to_sklearn` gives the model as a scikit-learn estimator; `exports` writes it for other programs.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _FORMAT = "copriv.model/1"
 
 @dataclass(frozen=True, eq=False)
 class Model(Shown):
-    """A model that a run gave; `record` says how the run went."""
+    """The model of a run; `record` is a summary of the run."""
 
     agreement: Agreement
     theta: Float[Array, " p"]
@@ -46,13 +46,12 @@ class Model(Shown):
     record: dict[str, Any]
 
     def to_json(self) -> str:
-        """The model file's text."""
-        dictionary = None if self.dictionary is None else json.loads(self.dictionary.to_json())
+        """The text of the model's file."""
         document = {
             "schema": _FORMAT,
             "fingerprint": self.agreement.fingerprint,
             "theta": self.theta.tolist(),
-            "dictionary": dictionary,
+            "dictionary": self.dictionary and json.loads(self.dictionary.to_json()),
             "agreement": self.agreement.to_dict(),
             "record": self.record,
         }
@@ -60,8 +59,15 @@ class Model(Shown):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file's values, however they are laid out."""
+        """SHA-256 of the file's values, independent of their layout, hex."""
         return digest_of(parsed(self.to_json()))
+
+    @property
+    def dictionary_fingerprint(self) -> str:
+        """Fingerprint of the public dictionary; "" without one."""
+        if self.dictionary is None:
+            return ""
+        return self.dictionary.fingerprint
 
     @classmethod
     def from_json(cls, text: str) -> "Model":
@@ -70,7 +76,7 @@ class Model(Shown):
 
     @classmethod
     def of(cls, document: Any) -> "Model":
-        """Read what stands in a model's file. Raises InvalidInput for anything else."""
+        """The model of a file's values (`read_document`). Raises InvalidInput for those of another file."""
         try:
             if not str(document["schema"]).startswith(_FORMAT.partition("/")[0]):
                 other = printable(str(document["schema"]), 60)
@@ -100,8 +106,8 @@ class Model(Shown):
     def load(cls, path: str | Path, unfinished: bool = False) -> "Model":
         """Read a model file.
 
-        unfinished: take a model whose run did not finish as well; it may have learned nothing.
-        Raises InvalidInput for what is no model file, and, without `unfinished`, for a model whose run did not finish.
+        unfinished: accept a model whose run did not finish, which may have learned nothing.
+        Raises InvalidInput for any other file, and, without `unfinished`, for a model whose run did not finish.
         """
         try:
             model = cls.of(read_document(path))
@@ -118,15 +124,20 @@ class Model(Shown):
         return model
 
     def features(self, table: object) -> Float[Array, "records p"]:
-        """Rows as the model sees them: encoded, through the dictionary. The target need not be there."""
+        """Rows as the model's features: encoded and mapped through the dictionary. The target may be absent."""
         read, schema = self._table(table)
         problems = lacking([column.name for column in schema.columns], read.columns)
+        if len(problems) > 1:
+            raise DataError(f"{problems[0]} ({len(problems) - 1} more)")
         if problems:
-            more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-            raise DataError(problems[0] + more)
-        # Encoding asks for a target, which predictions do not have, and for a unit where there is one.
-        target = schema.target
-        dummies: dict[str, Any] = {target.name: target.low if isinstance(target, Number) else target.negative}
+            raise DataError(problems[0])
+        # Encoding requires a target, and a unit where the agreement has one: constants stand in for them.
+        dummies: dict[str, Any] = {}
+        match schema.target:
+            case Number(name=name, low=low):
+                dummies[name] = low
+            case target:
+                dummies[target.name] = target.negative
         if schema.unit is not None:
             dummies[schema.unit] = "0"
         whole = read.with_columns(**{name: nw.lit(value) for name, value in dummies.items()})
@@ -135,11 +146,11 @@ class Model(Shown):
 
     @property
     def at_home(self) -> bool:
-        """Whether an owner made it from its own records, for itself: it is not private and must not leave."""
+        """Whether an owner made it from its own records, for itself: it is not private and must not be released."""
         return "personalized_at_home" in self.record or "learned_at_home" in self.record
 
     def released(self) -> "Model":
-        """This model. Raises InvalidInput for one that was made at home: rows that it has seen cannot judge it."""
+        """This model. Raises InvalidInput for one made at home, which cannot be evaluated on the rows it was fitted to."""
         if self.at_home:
             raise InvalidInput(
                 "model: an owner made it at home from its own records, which it has seen; give the common model, as "
@@ -149,25 +160,25 @@ class Model(Shown):
 
     @property
     def finished_run(self) -> bool:
-        """Whether the run went on to its end by its rule; a file that does not say so counts as unfinished."""
+        """Whether the run finished; a file that does not say so counts as unfinished."""
         return bool(self.record.get("status") == "finished")
 
     def personalized(self, table: object, seed: int = 0) -> "Model":
         """An owner's own model, fitted at home on its own table with this one as a prior (`copriv.personalize`).
 
-        It is made from the owner's records and has no guarantee: the file says so, and nothing sends it.
-        Raises DataError where the table is not as agreed, or has no target; InvalidInput where this one was made from an
-        owner's records itself: rows cannot say how well a model serves that has seen them.
+        It is made from the owner's records without a privacy guarantee: its record says so, and nothing sends it.
+        Raises DataError where the table is not as agreed, or has no target; InvalidInput where this model was made at home
+        itself (`released`).
         """
         self.released()
         read, schema = self._table(table, self.agreement.owner_tables[0].unit)
         rows = prepare_owner(read, schema, self.dictionary, None)
         own = personalized(self.agreement, self.theta, rows, seed=seed)
-        counted = {"rows": len(rows)}
+        sizes = {"rows": len(rows)}
         if rows.person is not None:
-            counted["persons"] = own.rows
+            sizes["persons"] = own.rows
         note = {
-            **counted,
+            **sizes,
             "common_share": own.common_share,
             "private": False,
             "note": "Made by an owner from its own records, for itself. No budget was spent because nothing is "
@@ -176,7 +187,7 @@ class Model(Shown):
         return replace(self, theta=own.theta, record={**self.record, "personalized_at_home": note})
 
     def scores(self, table: object) -> Float[Array, " records"]:
-        """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second one."""
+        """xᵀθ of each row: the predicted number, or for two classes a score that is above 0 for the second class."""
         x = self.features(table)
         if x.shape[1] != len(self.theta):
             raise DataError(
@@ -191,7 +202,8 @@ class Model(Shown):
         scores, target = self.scores(table), self._table(table)[1].target
         if isinstance(target, Number):
             return [float(z) for z in scores]
-        return [target.positive if z > 0 else target.negative for z in scores]
+        classes = (target.negative, target.positive)
+        return [classes[int(z > 0)] for z in scores]
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn estimator with these coefficients, for features as `features` gives them.
@@ -206,7 +218,7 @@ class Model(Shown):
 
 
 def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes: tuple[Any, Any] | None) -> Any:
-    """The scikit-learn estimator of a loss with these coefficients; `classes`: what a score of at most 0 says, and above."""
+    """The scikit-learn estimator of a loss with these coefficients; `classes`: those of scores up to 0, and above 0."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
     from sklearn.svm import LinearSVC
 
@@ -223,7 +235,7 @@ def estimator(loss: Loss, weights: Float[Array, " p"], intercept: float, classes
 
 
 def read_document(path: str | Path) -> Any:
-    """What stands in a model's file, as `parsed`. Raises InvalidInput."""
+    """The values of a model's file, as `parsed`. Raises InvalidInput."""
     try:
         return parsed(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -233,9 +245,9 @@ def read_document(path: str | Path) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The values of a model file's text. Raises InvalidInput for what is no JSON, and where a name stands twice.
+    """The values of a model file's text. Raises InvalidInput for text that is not JSON, and for a repeated name.
 
-    Of two values under one name another reader may take the other one.
+    Readers differ in which of two values under one name they take.
     """
 
     def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -253,7 +265,7 @@ def parsed(text: str) -> Any:
 
 
 def digest_of(document: Any) -> str:
-    """SHA-256 of what stands in a model's file, whatever the order of names and the spaces. Raises InvalidInput."""
+    """SHA-256 of the values of a model's file, independent of the order of names and of spaces, hex. Raises InvalidInput."""
     try:
         return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     except RecursionError as error:

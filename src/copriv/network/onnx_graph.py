@@ -1,8 +1,8 @@
 """A model as an ONNX graph, from the text of a table's cells to scores and predictions, in double precision.
 
-One input for each column, by its name: text of shape (records, 1). Outputs: `prediction` (a number, or the name of a class)
-and `score`, of shape (records,). What copriv would refuse has the score NaN, and as a class the empty text; a text that is
-no number at all stops the runtime.
+Each column is an input of its name: text of shape (records, 1). Outputs are `prediction` (a number, or the name of a class)
+and `score`, of shape (records,). Values that copriv would refuse give the score NaN, and the empty text as a class; a text
+in a column of numbers that is no number stops the runtime.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from copriv.data.cells import MISSING
 from copriv.network.portable import Portable, TextColumn
 
 OPSET, ML_OPSET, IR_VERSION = 19, 4, 9
-"""The first in which texts are compared, and the first in which texts are looked up as numbers of 64 bits."""
+"""The first opset with comparison of texts, and the first ML opset that maps texts to 64-bit integers."""
 
 
 class _Graph:
-    """Nodes and constants under names of their own."""
+    """Nodes and constants of a graph, each with a name of its own."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -40,15 +40,15 @@ class _Graph:
         return name
 
     def atoms(self, column: TextColumn) -> str:
-        """Those of a column, of shape (records, atoms)."""
+        """The atoms of a column, of shape (records, atoms)."""
         cell = column.name
         if column.of_levels:
             same = self.double(self.node("Equal", cell, self.of([column.texts])))
             found = self.node("ReduceSum", same, self.of(np.array([1])), keepdims=1)
-            return self.node("Div", same, found)  # 0/0 where it is none of them
+            return self.node("Div", same, found)  # 0/0 for a text that is none of the levels
         lacks = self.double(self.node("Equal", cell, self.of([sorted(MISSING)])))
         lacking = self.node("Greater", self.node("ReduceSum", lacks, self.of(np.array([1])), keepdims=1), self.of(0.0))
-        cell = self.node("Where", lacking, self.of("nan" if column.missing is None else column.missing), cell)
+        cell = self.node("Where", lacking, self.of(column.missing or "nan"), cell)
         if column.texts:
             place = self.node(
                 "LabelEncoder", cell, domain="ai.onnx.ml", keys_strings=list(column.texts),
@@ -60,17 +60,18 @@ class _Graph:
             value = self.double(cell)
         above = self.node("Sub", value, self.of(column.low))
         for side, cut, end in (("Less", column.cut[0], 0.0), ("Greater", column.cut[1], column.width)):
-            bound = self.of(end)
-            instead = bound if cut else self.of(np.nan)
-            above = self.node("Where", self.node(side, above, bound), instead, above)
-        return self.node("Log", self.node("Add", above, self.of(1.0))) if column.log else above
+            outside = self.node(side, above, self.of(end))
+            above = self.node("Where", outside, self.of(end if cut else np.nan), above)
+        if column.log:
+            above = self.node("Log", self.node("Add", above, self.of(1.0)))
+        return above
 
     def double(self, name: str) -> str:
         return self.node("Cast", name, to=TensorProto.DOUBLE)
 
 
 def onnx_model(model: Portable) -> bytes:
-    """The file of a model."""
+    """Content of a model's ONNX file."""
     graph = _Graph()
     atoms = graph.node("Concat", *[graph.atoms(column) for column in model.columns], axis=1)
     inner, offset, outer = model.inner, model.inner_offset, model.outer

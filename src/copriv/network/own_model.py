@@ -1,9 +1,8 @@
-"""What an owner learns for itself from a run's file: its exact records in the place of its own private answer.
+"""An owner's own model from a run's file, with its exact records in place of its own private answer.
 
-Every owner answered once, for everybody. Any party that is given the run's file can learn from those answers without end
-(post-processing), so nobody needs to be *the* learner: whoever collected the answers has nothing that the others have not.
-The file is checked first as `copriv verify` does it. What comes out holds this owner's records without noise; it is the
-owner's own and must stay with it.
+Where every owner answers once, any party that has the run's file can learn from the answers as often as it likes
+(post-processing), so that the party that collected them has no advantage. The file is verified first, as by
+`copriv verify`. The result depends on this owner's records without noise, and must not be released.
 """
 
 from contextlib import closing
@@ -23,6 +22,7 @@ from copriv.network.run import Trajectory
 from copriv.network.setup import owner_records
 from copriv.network.store import RunStore
 from copriv.network.verify import verify_run
+from copriv.types import Array
 
 
 def own_model(
@@ -33,14 +33,14 @@ def own_model(
     authority: bytes | None = None,
     unfinished: bool = False,
 ) -> Model:
-    """The model of owner `name`, from everybody else's answers in a run's file and its own table.
+    """The model of owner `name`, from the other owners' answers in a run's file and its own table.
 
     run: the file of `copriv learner --store`. model: the common model's file, for the public dictionary.
-    authority: the consortium's certificate (PEM) from the owner's own keys; without it, the one that the file names.
-    unfinished: learn from a run that did not finish as well (`Model.load`).
-    Guarantee: none towards who sees the result; the answers of others keep theirs. It costs no budget because nothing is
-    released. Raises AgreementError where owners answer more than once, InvalidInput for a run that does not verify or did
-    not finish, DataError for a table that is not as agreed.
+    authority: the consortium's certificate (PEM) from the owner's own keys; the one in the file when None.
+    unfinished: accept a run that did not finish (`Model.load`).
+    Guarantee: none for this owner's records towards whoever sees the result; the other owners keep theirs. It costs no
+    budget because nothing is released. Raises AgreementError where owners answer more than once, InvalidInput for a run
+    that does not verify or did not finish, DataError for a table that is not as agreed.
     """
     common = Model.load(model, unfinished)
     agreed, mechanism = common.agreement, common.agreement.mechanism
@@ -55,24 +55,27 @@ def own_model(
     records, _ = owner_records(agreed, name, table, common.dictionary)
     terms, p = agreed.agreement, len(common.theta)
     owner = agreed.terms_of(name)
-    matrix = None if terms.preconditioner is None else np.array(terms.preconditioner)
+    matrix = None
+    if terms.preconditioner is not None:
+        matrix = np.array(terms.preconditioner)
     shared = Common(
         by_name(agreed.model.loss, agreed.model.threshold), p, feature_bound_of(agreed), matrix,
         Regularizer(agreed.model.regularization), FeasibleSet(agreed.model.theta_max),
     )  # fmt: skip
     with closing(RunStore.read(run)) as store:
         used = {owner for event in store.events("stepped") for owner in event.data["owners"]}
-        # The last in the dictionary counts, and the first answer is the one that moved the model.
-        answers = [event for event in store.events("answer") if event.data["owner"] in used]
-        given = {event.data["owner"]: event.numbers for event in reversed(answers)}
-    given[name] = mechanism.exact(agreed, owner, records, shared)
+        answers: dict[str, Array] = {}
+        for event in store.events("answer"):
+            if event.data["owner"] in used:
+                answers.setdefault(event.data["owner"], event.numbers)  # the first answer moved the model
+    answers[name] = mechanism.exact(agreed, owner, records, shared)
     trajectory = Trajectory(agreed, p, "choose")
     for i, one in enumerate(agreed.owner_names):
-        if one in given:
-            trajectory.step(i, {one: given[one]})
+        if one in answers:
+            trajectory.step(i, {one: answers[one]})
     note = {
         "owner": name,
-        "answers_of": [one for one in agreed.owner_names if one in given and one != name],
+        "answers_of": [one for one in agreed.owner_names if one in answers and one != name],
         "private": False,
         "note": "Made by an owner from its own records and the others' private answers, for itself. No budget was spent "
         "because nothing is released: this file must not leave.",

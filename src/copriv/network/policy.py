@@ -1,4 +1,4 @@
-"""What an owner's own side allows, whatever was agreed: a TOML file that the owner's data officer writes.
+"""An owner's limits on the agreements that it answers under: a TOML file that the owner's data officer writes.
 
     [policy]
     learner = "learner"                  # the name on the learner's certificate
@@ -16,7 +16,7 @@
     most_runs = 20                       # that the learner may come with, since the owner's command was started
     hours = "08:00-18:00"                # local time; default: always
 
-A file that is not given allows what the agreement says, once: the lifetime budget is then the agreement's ε.
+Without a file any agreement is allowed, for one run: the lifetime budget is then the agreement's ε.
 """
 
 import re
@@ -65,7 +65,9 @@ class Policy(BaseModel):
     def _lists(cls, value: Any) -> Any:
         if value == []:
             raise ValueError("an empty list would allow nothing; leave the key out to allow whatever is agreed")
-        return tuple(value) if isinstance(value, list) else value
+        if isinstance(value, list):
+            return tuple(value)
+        return value
 
     @field_validator("hours")
     @classmethod
@@ -79,7 +81,9 @@ class Policy(BaseModel):
     @field_validator("highest_epsilon", "lifetime_epsilon", "highest_delta", "lifetime_delta", mode="before")
     @classmethod
     def _whole_numbers(cls, value: Any) -> Any:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        return value
 
     @classmethod
     def load(cls, path: str | Path) -> "Policy":
@@ -99,9 +103,9 @@ class Policy(BaseModel):
     def lifetime(self, agreement: Agreement, owner: str) -> tuple[float, float]:
         """The owner's budget over all runs on its data: ε and δ."""
         terms, ε, δ = agreement.terms_of(owner), self.lifetime_epsilon, self.lifetime_delta
-        if δ is None:  # a policy that speaks of ε alone was written for pure ε
-            δ = terms.delta if ε is None else 0.0
-        return ε or terms.epsilon, δ
+        if ε is None:
+            return terms.epsilon, terms.delta if δ is None else δ
+        return ε, δ or 0.0  # a policy that limits ε alone allows no δ
 
     def check(self, agreement: Agreement, owner: str, columns: tuple[str, ...]) -> None:
         """Raise PolicyRefused where the agreement goes beyond this policy. `columns`: those that the features use."""
@@ -114,8 +118,8 @@ class Policy(BaseModel):
             ("features", self.features, columns),
         )
         for key, allowed, asked in lists:
-            beyond = [name for name in asked if name not in allowed] if allowed else []
-            if beyond:
+            beyond = [name for name in asked if name not in allowed]
+            if allowed and beyond:
                 raise PolicyRefused(
                     f"policy.{key}: {beyond[0]!r} is not allowed here; allowed are {', '.join(allowed)}; agree on "
                     "one of them, or ask the data officer"
@@ -132,7 +136,7 @@ class Policy(BaseModel):
             )
         highest = self.highest_delta
         if highest is None:
-            highest = 1.0 if self.highest_epsilon is None else 0.0
+            highest = float(self.highest_epsilon is None)  # a policy that limits ε alone allows no δ
         for key, most_delta in (("highest_delta", highest), ("lifetime_delta", self.lifetime(agreement, owner)[1])):
             if terms.delta > most_delta:
                 raise PolicyRefused(
@@ -146,9 +150,10 @@ class Policy(BaseModel):
             )
 
     def open_at(self, now: datetime) -> bool:
-        """Whether queries are answered at this local time; hours may go over midnight."""
+        """Whether queries are answered at this local time; the hours may extend over midnight."""
         if self.hours is None:
             return True
         first, last = (time.fromisoformat(part) for part in self.hours.split("-"))
-        at = now.time()
-        return first <= at < last if first <= last else at >= first or at < last
+        if first > last:
+            return not last <= now.time() < first
+        return first <= now.time() < last

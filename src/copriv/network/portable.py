@@ -1,13 +1,12 @@
-"""A model for programs that know nothing of copriv: the text of a table's cells in, a score out, in a few plain steps.
+"""A model for programs without copriv: a few simple steps from the text of a table's cells to a score.
 
-Every column gives a few numbers from its text (its atoms): a number within its bounds, the place of a day, or which of
-the texts that it may hold a cell is. Everything that follows is public and frozen: features are linear in atoms, through
-the dictionary too, so that
+The text of each column is mapped to a few numbers (its atoms): a number within its bounds, the position of a day, or an
+indicator of each text that it may hold. Features are linear in the atoms, also through the dictionary, so that
 
     score = φ(atoms · inner + inner_offset) · outer + outer_offset,      φ(z) = z, or √(2/D)·cos(z) of D random waves.
 
-What copriv would refuse gives no score: a text that a column may not hold, a number out of its bounds, a missing value
-that counts as nothing. `pipeline` says it in scikit-learn's own classes, `copriv.network.onnx_graph` in ONNX.
+Values that copriv would refuse give no score: a text that a column may not hold, a number out of its bounds, a missing value
+without a substitute. `Portable.pipeline` uses scikit-learn's own classes, `copriv.network.onnx_graph` ONNX.
 """
 
 import math
@@ -30,31 +29,30 @@ from copriv.network.model import Model, estimator
 from copriv.types import Array, Loss
 
 FAR = (date(1900, 1, 1), date(2100, 12, 31))
-"""Days that a column may name whose days count as the nearest one between its first and its last."""
-
+"""First and last day that a clamped column may name; days outside its own range count as the nearest one in it."""
 
 PANDAS_MISSING = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
     "NaN", "None", "n/a", "nan", "null",
 ))  # fmt: skip
-"""Texts that pandas.read_csv takes for missing where nothing else is said (its documentation, `na_values`)."""
+"""Texts that pandas.read_csv reads as missing by default (its documentation, `na_values`)."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextColumn:
-    """How a cell becomes atoms.
+    """The map from a column's cells to atoms.
 
-    texts: those that it may hold: of levels each is an atom, of days its place is the only one; none: a number.
-    low, width: of a number, or of days' places; the atom is (value − low), within [0, width].
-    missing: the text as which a missing value counts; None: it is refused, or stands among the texts.
-    cut: whether a value below `low`, or above, counts as the bound; else it is refused.
-    log: the atom is log(1 + value − low).
+    texts: the texts that a cell may hold; each level has an atom, days have one atom, their position; none for a number.
+    low, width: range of a number, or of the positions of days; the atom is (value − low), within [0, width].
+    missing: the text that replaces a missing value; None: it is refused, or is one of the texts.
+    cut: whether values below, and above, the range count as its bound; otherwise they are refused.
+    log: whether the atom is log(1 + value − low).
     """
 
     name: str
     features: Float[Array, "atoms features"]
     offset: Float[Array, " features"]
-    """At atoms of 0."""
+    """Features where all atoms are 0."""
     texts: tuple[str, ...] = ()
     low: float = 0.0
     width: float = math.inf
@@ -64,13 +62,13 @@ class TextColumn:
 
     @property
     def of_levels(self) -> bool:
-        """Whether each text is an atom."""
+        """Whether each text has an atom."""
         return math.isinf(self.width)
 
 
 @dataclass(frozen=True, eq=False)
 class Portable:
-    """A model in these steps; `classes`: of two classes, their names, the first for a score of at most 0."""
+    """A model in these steps; `classes`: names of two classes, the first for scores up to 0; None for a number."""
 
     columns: tuple[TextColumn, ...]
     inner: Float[Array, "atoms waves"]
@@ -83,7 +81,7 @@ class Portable:
 
     @classmethod
     def of(cls, model: Model) -> "Portable | None":
-        """The steps of a model; None where its agreement declares no columns, and a built-in data set reads its own files."""
+        """The steps of a model; None where its agreement declares no columns (a built-in data set reads its own files)."""
         schema = schema_of(model.agreement, None)
         if schema is None or model.agreement.data.dataset != "table":
             return None
@@ -95,16 +93,17 @@ class Portable:
             inner[row : row + atoms, place : place + features] = one.features
             row, place = row + atoms, place + features
         offset, dictionary = np.concatenate([one.offset for one in columns]), model.dictionary
-        θ, last = model.theta, 0.0
+        θ, last, waves = model.theta, 0.0, None
         if model.agreement.model.intercept:
             θ, last = θ[:-1], float(θ[-1])
         if dictionary is not None:
             inner, offset = inner @ dictionary.matrix, (offset - dictionary.mean) @ dictionary.matrix
-        waves = None if dictionary is None else dictionary.waves
+            waves = dictionary.waves
         if waves is not None:
             inner, offset = inner @ waves.frequencies, offset @ waves.frequencies + waves.phases
-        target, loss = schema.target, losses.named(model.agreement.model.loss)
-        classes = (target.negative, target.positive) if isinstance(target, TwoClasses) else None
+        classes, loss = None, losses.named(model.agreement.model.loss)
+        if isinstance(schema.target, TwoClasses):
+            classes = (schema.target.negative, schema.target.positive)
         return cls(columns, inner, offset, θ, last, waves is not None, classes, loss)
 
     def pipeline(self) -> Any:
@@ -122,13 +121,15 @@ class Portable:
             atoms = self.inner[first : first + len(column.features)]
             first += len(atoms)
             known = _as_pandas_reads(column)
-            # Beside the atoms there are columns that are no number where a value is to be refused, and of no weight else.
+            if column.of_levels:
+                atoms = atoms[known]
+            # Besides the atoms there are checks, which are NaN where a value is refused, and have weight 0.
             for name, step, checks in _transformers(column, known):
                 parts.append((name, step, [column.name]))
-                rows.append(np.zeros((1, atoms.shape[1])) if checks else atoms[known] if column.of_levels else atoms)
+                rows.append(np.zeros((1, atoms.shape[1])) if checks else atoms)
         reader, inner = ColumnTransformer(parts), np.concatenate(rows)
-        some = {one.name: [one.texts[0] if one.texts else repr(one.low)] for one in self.columns}
-        reader.fit(pandas.DataFrame(some, dtype=object))
+        example = {one.name: [*one.texts, repr(one.low)][:1] for one in self.columns}
+        reader.fit(pandas.DataFrame(example, dtype=object))
         outer, offset = self.outer, self.outer_offset
         steps: list[tuple[str, Any]] = [("columns", reader)]
         if self.waves:
@@ -145,10 +146,13 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
     match column:
         case Number():
             log = column.by == "log" and scaling != "none"
-            width, missing = column.high - column.low, None if column.missing is None else repr(column.missing)
+            width = atom_width = column.high - column.low
+            if log:
+                atom_width = math.log1p(width)
+            missing = None if column.missing is None else repr(column.missing)
             cut = column.clamp, column.clamp or column.cap
             low, high = _encoded(column, [repr(column.low), repr(column.high)], scaling)[1]
-            slope = (high - low) / (math.log1p(width) if log else width)
+            slope = (high - low) / atom_width
             return TextColumn(column.name, slope[None, :], low, (), column.low, width, missing, cut, log)
         case Date():
             first, last = column.first, column.last
@@ -156,7 +160,8 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
                 first, last = min(first, FAR[0]), max(last, FAR[1])
             texts = tuple((first + timedelta(days=i)).isoformat() for i in range((last - first).days + 1))
             low, high = _encoded(column, [column.first.isoformat(), column.last.isoformat()], scaling)[1]
-            width, missing = (column.last - column.first).days, _iso(column.missing)
+            width = (column.last - column.first).days
+            missing = None if column.missing is None else column.missing.isoformat()
             slope, cut = (high - low) / width, (column.clamp, column.clamp)
             start = float((column.first - first).days)
             return TextColumn(column.name, slope[None, :], low, texts, start, float(width), missing, cut)
@@ -170,12 +175,8 @@ def _column(column: Column, scaling: Scaling) -> TextColumn:
     return TextColumn(column.name, rows, np.zeros(rows.shape[1]), tuple(accepted))
 
 
-def _iso(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
-
-
 def _spellings(level: str) -> Sequence[str]:
-    """Other texts that read as the same label, for a level that is a whole number."""
+    """Other texts that are read as the same label, for a level that is a whole number."""
     label = reading(level)
     if label is None or not label.lstrip("-").isdigit():
         return ()
@@ -184,7 +185,7 @@ def _spellings(level: str) -> Sequence[str]:
 
 
 def _encoded(column: Column, texts: Sequence[str], scaling: Scaling) -> tuple[list[str], Array]:
-    """Of these texts those that the column takes, each once, and the features of each."""
+    """The distinct texts that the column accepts, and the features of each."""
     accepted, rows = [], []
     for text in dict.fromkeys(texts):
         cells = column.encode(nw.from_native(pa.table({column.name: [text]}), eager_only=True)[column.name], scaling)
@@ -195,9 +196,9 @@ def _encoded(column: Column, texts: Sequence[str], scaling: Scaling) -> tuple[li
 
 
 def _as_pandas_reads(column: TextColumn) -> list[int]:
-    """Places of the texts that pandas tells apart; last one that it takes for missing, as it does with all such.
+    """Indices of the texts that pandas distinguishes; last, the first of those that it reads as missing, if there is one.
 
-    Raises CoprivError where these are different levels.
+    Raises CoprivError where it reads different levels as missing.
     """
     lost = [i for i, text in enumerate(column.texts) if text in PANDAS_MISSING]
     if any((column.features[i] != column.features[lost[0]]).any() for i in lost):
@@ -210,9 +211,9 @@ def _as_pandas_reads(column: TextColumn) -> list[int]:
 
 
 def _transformers(column: TextColumn, known: Sequence[int]) -> list[tuple[str, Any, bool]]:
-    """What makes a column's atoms, and then what is no number where a value is to be refused; all of it fitted.
+    """Fitted transformers of a column, with their names and whether they are checks: first that of the atoms.
 
-    known: places of the texts that pandas tells apart.
+    A check gives NaN where a value is refused. known: indices of the texts that pandas distinguishes.
     """
     import pandas
     from sklearn.frozen import FrozenEstimator
@@ -223,7 +224,7 @@ def _transformers(column: TextColumn, known: Sequence[int]) -> list[tuple[str, A
     name, low, width, texts = column.name, column.low, column.width, list(column.texts)
 
     def fitted(step: Any, *values: Any) -> Any:
-        """To one column of these values: of a frame for the first step, whose output has no names."""
+        """Fit a step to a column of these values: a frame for the first step, whose output has no names."""
         frame = pandas.DataFrame({name: list(values)}, dtype=object)
         return step.fit(frame.to_numpy() if read else frame)
 
@@ -235,20 +236,20 @@ def _transformers(column: TextColumn, known: Sequence[int]) -> list[tuple[str, A
     if texts:
         days = OrdinalEncoder(categories=[np.array([*texts, math.nan], dtype=object)])
         read.append(fitted(days, texts[0]))
-        days.set_params(categories="auto")  # it was fitted, and does not hold them twice
+        days.set_params(categories="auto")  # so that the file does not hold them twice
         if column.missing is None:
-            days.categories_ = [np.array(texts)]  # a file holds one array of text, and objects one by one
+            days.categories_ = [np.array(texts)]  # an array of text, because a file stores objects one by one
     if column.missing is not None:
-        counts_as = float(texts.index(column.missing) if texts else column.missing)
-        read.append(fitted(KNNImputer(n_neighbors=1), counts_as))  # the one row there is: a constant
+        substitute = float(texts.index(column.missing) if texts else column.missing)
+        read.append(fitted(KNNImputer(n_neighbors=1), substitute))  # fitted to one row: a constant
 
     def above(first: float, clip: bool = False) -> Any:
-        """The value from here on."""
+        """The value minus `first`."""
         return fitted(MinMaxScaler(feature_range=(0.0, width), clip=clip), first, first + width)
 
     start = above(low, clip=column.cut[1])
-    made = [(name, [start, *([FunctionTransformer(np.log1p)] if column.log else [])], False)]
-    root = FunctionTransformer(np.sqrt)  # of what is below 0 there is none
+    made = [(name, [start, *[FunctionTransformer(np.log1p)] * column.log], False)]
+    root = FunctionTransformer(np.sqrt)  # NaN below 0
     if not (texts or column.cut[0]):
         made.append((f"{name}, not below", [above(low), root], True))
     if not (texts or column.cut[1]):

@@ -1,7 +1,8 @@
-"""A run is a fold over its lines: where it stands, and where its model is, follow from them alone.
+"""The state of a run as a fold over the lines of its store, and the path of its model.
 
-The learner's process moves a `Run` with every line that it writes and takes it up again from its store, `verify` moves one
-with the lines that it checks, and the record in a model's file is what it comes to. Nothing here decides or checks.
+The learner's process updates a `Run` with every line that it writes, and rebuilds it from the store to resume; `verify`
+updates one with the lines that it checks; the record in a model's file is its summary (`Run.record`). Decisions are
+made in `run_state`, checks in `verify_lines`.
 """
 
 import hashlib
@@ -22,12 +23,12 @@ from copriv.rules import Aggregation, named
 from copriv.types import Array
 
 _MOST = 1e100
-"""No noise that was ever agreed on gives such a number, and its square is still one."""
+"""Largest absolute value of an answer: beyond any noise that can be agreed on, and its square does not overflow."""
 
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """A participant that was asked at one θ: who is still to answer, and what came."""
+    """A participant that was asked at one θ: its owners that have yet to answer, and the answers so far."""
 
     number: int
     participant: int
@@ -40,29 +41,29 @@ class Turn:
 
 @dataclass(eq=False, slots=True)
 class Asked:
-    """A query that was made, ever."""
+    """A query of the run, and what became of it."""
 
     turn: int
     query: Query
     answer: Answer | None = None
     refused: bool = False
     lost: bool = False
-    """It was refused as charged and never answered: it may be asked anew, and no answer to it can come."""
+    """Whether it was refused as charged and never answered: its owner may be asked again, under another identity."""
 
 
 @dataclass(eq=False, slots=True)
 class Party:
-    """What the learner knows of one owner."""
+    """State of one owner, as the learner knows it."""
 
     there: bool = False
     asked: int = 0
-    """Identities used."""
+    """Number of query identities used."""
     late: bool = False
-    """Its last turn was given up: others are asked before it."""
+    """Whether its last turn was abandoned; others are then asked first."""
     lost: int = 0
-    """Answers that it charged for and lost in a crash."""
+    """Number of answers that it charged for and lost in a crash."""
     answered: int = 0
-    """As the owner itself counts, with each answer and at the end."""
+    """Number of its answers by its own count, sent with each answer and at the end."""
     counts: set[int] = field(default_factory=set)
     """The numbers that it gave to its answers."""
     chain_head: str = ""
@@ -72,24 +73,24 @@ class Party:
     """PEM, by which its answers' signatures are checked."""
     refusals: int = 0
     barred: bool = False
-    """It is out for good, and not heard when it comes back."""
+    """Whether it is excluded for the rest of the run, also after it connects again."""
     closed: str = ""
-    """The hash of the line at which it counted its answers for the end of the run; "" while it did not after its last query."""
+    """The hash of the line after which it signed its final count of answers; "" while it did not since its last query."""
 
     @property
     def missing(self) -> int:
-        """Answers that it counted and that did not come."""
+        """Number of answers that it counted and that did not arrive."""
         return self.answered - len(self.counts)
 
 
 def query_identity(fingerprint: str, run: str, owner: str, sequence: int) -> str:
-    """The name of a learner's query for ever: it follows from these four and nothing else."""
+    """The identity of a query, determined by these four values alone."""
     text = "\0".join((fingerprint, run, owner, str(sequence)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Run:
-    """Where the run in a store stands after the lines that it was given."""
+    """State of the run in a store, after the lines that were passed to `take`."""
 
     def __init__(self, store: RunStore) -> None:
         agreement = store.agreement
@@ -99,30 +100,32 @@ class Run:
         """The owners of each participant."""
         self.participant_of = {name: j for j, members in enumerate(self.members) for name in members}
         self.several_at_once = agreement.one_answer or named(agreement.agreement.rule).several_at_once
-        self.window = agreement.agreement.window if self.several_at_once and not agreement.one_answer else 1
+        self.window = 1
+        if self.several_at_once and not agreement.one_answer:
+            self.window = agreement.agreement.window
         self.parties = {name: Party() for name in names}
         self.asked: dict[str, Asked] = {}
-        """Every query that was made, by its identity."""
+        """Every query of the run by its identity."""
         self.open: dict[int, Turn] = {}
-        """The open turn of each participant that is at work, in the order in which they were opened."""
+        """The open turn of each participant that was asked, in the order in which they were opened."""
         self.opened = 0
-        """Turns that were ever opened."""
+        """Number of turns that were opened."""
         self.stepped = 0
-        """Turns that moved the model."""
-        self.heard: set[int] = set()
+        """Number of turns that moved the model."""
+        self.answered_since_step: set[int] = set()
         """Participants that answered since the model last moved (A2 with a window)."""
         self.head, self.talk, self.dictionary = START, "", ""
         self.began, self.ended = 0.0, 0.0
-        """Seconds since 1970: when it was last begun or taken up again, and when it last ended."""
+        """Seconds since 1970: when it was last begun or resumed, and when it last ended."""
         self.status: str | None = None
-        """"finished" (see `complete`) or "stopped"; None while it goes on."""
+        """"finished" (see `complete`) or "stopped"; None while it is not over."""
         self.outcome: str | None = None
         """Why it ended."""
         self._trajectory: Trajectory | None = None
 
     @classmethod
     def of(cls, store: RunStore) -> "Run":
-        """The run in a store. Raises StoreFailed for one whose points are not those to which its own answers lead."""
+        """The run in a store. Raises StoreFailed where its points θ do not follow from its answers by the rule."""
         run = cls(store)
         for line in store.events():
             try:
@@ -145,17 +148,14 @@ class Run:
 
     @property
     def trajectory(self) -> "Trajectory":
-        """How the model moves. Raises StoreFailed before the first line."""
+        """The path of the model. Raises StoreFailed before the first line."""
         if self._trajectory is None:
             raise StoreFailed("the run has not begun")
         return self._trajectory
 
     @property
     def complete(self) -> bool:
-        """Whether it is at its end by the rules: the agreed queries moved the model, or every owner gave its m answers.
-
-        An answer that was lost was not given.
-        """
+        """Whether all agreed queries moved the model, or every owner gave its m answers (without lost ones)."""
         given, m = (len(party.counts) for party in self.parties.values()), self.agreement.answers
         return self.stepped >= self.agreement.queries or (self.stepped > 0 and all(n >= m for n in given))
 
@@ -167,7 +167,7 @@ class Run:
         return turn
 
     def take(self, line: Event) -> None:
-        """The next line. Lines of other kinds than these change nothing."""
+        """Update the state by the next line; lines of other kinds than these change nothing."""
         said = line.data
         match line.kind:
             case "begun" | "continued":
@@ -184,7 +184,7 @@ class Run:
                 owner, identity = said["owner"], said["identity"]
                 party, turn = self.parties[owner], self.open[self.participant_of[owner]]
                 party.asked, party.closed = said["sequence"], ""
-                # θ is shared, not copied: a small file may have a long one and a hundred thousand queries there.
+                # θ is shared, not copied: a small file may hold a long θ and a hundred thousand queries at it.
                 query = Query(identity, self._fingerprint, owner, turn.theta, self.head, said["signature"])
                 self.asked[identity], turn.waiting[owner] = Asked(said["turn"], query), query
             case "answer":
@@ -193,9 +193,9 @@ class Run:
                 turn = self.open.pop(said["participant"])
                 self.trajectory.step(turn.participant, {name: turn.answers[name] for name in said["owners"]})
                 self.stepped += 1
-                self.heard.add(turn.participant)
+                self.answered_since_step.add(turn.participant)
                 if self.stepped % self.window == 0:
-                    self.heard.clear()
+                    self.answered_since_step.clear()
             case "abandoned":
                 (participant,) = [j for j, turn in self.open.items() if turn.number == said["turn"]]
                 del self.open[participant]
@@ -225,34 +225,32 @@ class Run:
         party.counts.add(n)
         turn = self.open.get(self.participant_of[owner])
         if turn is not None and turn.number == asked.turn:
-            # The first one counts; one under another name, to the same turn, came too late.
+            # The first answer counts; one under another identity, to the same turn, came too late.
             turn.answers.setdefault(owner, gradient)
             turn.waiting.pop(owner, None)
 
     def record(self, public: Any = None, forecast: Any = None) -> dict[str, Any]:
-        """How the run went: the record of a model that is made after its newest line.
+        """Summary of the run for the file of a model that is made after its newest line.
 
-        public: what the learner's public rows say of the model. forecast: what was expected of the run. Both do not follow
-        from the run: whoever reads them has them on the learner's word.
+        public: the model's fitness on the learner's public rows. forecast: what was expected of the run. Both are the
+        learner's claims, which do not follow from the run.
         """
         agreement, seconds = self.agreement, round(self.ended - self.began, 3)
-        come = counted(agreement, [party.answered for party in self.parties.values()], self.stepped)
+        totals = run_totals(agreement, [party.answered for party in self.parties.values()], self.stepped)
         owners = [
             {
                 "name": terms.name,
                 "records": terms.records,
                 "epsilon": terms.epsilon,
                 "delta": terms.delta,
-                "answers": come["answers"][terms.name],
+                "answers": totals["answers"][terms.name],
                 "most_answers": agreement.answers,
-                "lost": min(
-                    self.parties[terms.name].lost, self.parties[terms.name].missing
-                ),  # as its own counts bear out
-                "spent": come["epsilon"][terms.name],
-                "spent_delta": come["delta"][terms.name],
-                "noise_scale": come["noise_scale"][terms.name],
+                "lost": min(party.lost, party.missing),  # not more than its own counts confirm
+                "spent": totals["epsilon"][terms.name],
+                "spent_delta": totals["delta"][terms.name],
+                "noise_scale": totals["noise_scale"][terms.name],
             }
-            for terms in agreement.owner
+            for terms, party in zip(agreement.owner, self.parties.values(), strict=True)
         ]
         return {
             "run": self.name,
@@ -267,13 +265,13 @@ class Run:
             "seconds": seconds,
             "finished_at": datetime.fromtimestamp(self.ended, UTC).isoformat(timespec="seconds"),
             "owners": owners,
-            "realised": {**come, "seconds": seconds, "public": public},
+            "realised": {**totals, "seconds": seconds, "public": public},
             "forecast": forecast,
         }
 
 
-def counted(agreement: Agreement, answers: Sequence[int], queries: int) -> dict[str, Any]:
-    """What so many answers of each owner, and so many queries, come to, by owner."""
+def run_totals(agreement: Agreement, answers: Sequence[int], queries: int) -> dict[str, Any]:
+    """The number of queries, and by owner its answers, the ε and δ that they spent, and the scale of its noise."""
     mechanism, names = agreement.mechanism, agreement.owner_names
     spent = [mechanism.spent_after(agreement, owner, m) for owner, m in zip(agreement.owner, answers, strict=True)]
     return {
@@ -286,9 +284,9 @@ def counted(agreement: Agreement, answers: Sequence[int], queries: int) -> dict[
 
 
 class Trajectory:
-    """How the model moves from the agreed start on: the agreement's rule and its state, fed with what owners answered.
+    """The path of the model from the agreed start: the agreement's rule and its state, which answers update.
 
-    talk: how owners come to their turns; where the learner chooses, they talk evenly, else by their clocks' rates.
+    talk: as in `Conduct`; owners take turns equally often under "choose", and by their clocks' rates otherwise.
     Raises AgreementError for terms that are still "auto", or do not fit p parameters.
     """
 
@@ -298,7 +296,7 @@ class Trajectory:
         agreement.mechanism.check_delta(agreement)
         p, start, matrix = n_parameters, agreement.agreement.start, agreement.agreement.preconditioner
         self.length = agreement.mechanism.length(agreement, p)
-        """How many numbers an answer has."""
+        """Number of entries of an answer."""
         self._rule = agreed_rule(agreement, Participants.of(agreement), p, shares_by_rate=talk != "choose")
         self._weights = dict(zip(agreement.owner_names, agreement.weights, strict=True))
         θ = np.array(start or [0.0] * p)
@@ -310,18 +308,18 @@ class Trajectory:
 
     @property
     def model(self) -> Float[Array, " p"]:
-        """θ as it stands, which is what the run gives if it ends here."""
+        """The present θ, which is the result of the run if it ends here."""
         θ: Array = self._rule.model(self._state)[0]
         return θ.copy()
 
     def unfit(self, answer: Float[Array, " answer"]) -> str:
-        """Why these numbers cannot be an answer; "" where they can. Noise has no bound, arithmetic does."""
+        """Why a vector is refused as an answer: its length, or entries that are not finite or too large; "" if it is not."""
         if answer.shape != (self.length,) or not np.isfinite(answer).all() or np.abs(answer).max(initial=0.0) > _MOST:
             return f"it must be {self.length} finite numbers of at most {_MOST:g}"
         return ""
 
     def query(self, participant: int) -> Float[Array, " p"]:
-        """Where a participant is to be asked now."""
+        """θ at which a participant is to be asked now."""
         θ: Array = self._rule.query(self._state, np.array([participant]))[0]
         return θ.copy()
 

@@ -1,26 +1,27 @@
-"""Whom to ask next, and what to do with what comes back: the learner's side of a run without I/O and without a clock.
+"""State machine of the learner in a run, without I/O and without a clock.
 
-Things that happen go in as calls (`joined`, `answered`, `refused`, `ready`, `left`, `tick`); messages to send come out
-through `take_outbox`, and only after they are in the store. The rules are those of a simulation, with one run.
+Events are calls (`joined`, `answered`, `refused`, `ready`, `left`, `tick`); messages to send are returned by
+`take_outbox`, after they are in the store. The rules are those of a simulation, with one run.
 
-`turns` says whom to ask, `trajectory` moves the model. What happens when an owner is late or gone follows from the
-rule's own meaning:
+`turns` selects whom to ask, `Trajectory` moves the model. What happens when an owner is late or gone follows from the
+rule:
 
-| rule   | turns at once | an owner is late                              | its answer comes after all                  |
+| rule   | turns at once | an owner is late                              | its answer arrives later                    |
 | ------ | ------------- | --------------------------------------------- | ------------------------------------------- |
 | S1, S2 | 1             | wait for it, or step with the others ("drop") | kept, not used                              |
-| A1     | 1             | its turn is given up, another owner is asked  | kept, not used: θ_L has moved on from it    |
-| A2     | several       | the others go on                              | used: an answer at an older θ is still good |
+| A1     | 1             | its turn is abandoned, another owner is asked | kept, not used: θ_L has moved since         |
+| A2     | several       | the others go on                              | used: an answer at an older θ is still valid |
 
-With a window ("A2 in rounds"), who was not yet heard at the present θ is asked first, and who was heard is asked again
-only for answers that the window would otherwise lack: somebody is away, or late. Where owners answer once
-all are asked at once, whatever the rule, and it is as for A2.
+With a window ("A2 in rounds"), participants that have not answered at the present θ are asked first; others are asked
+again only for answers that the window would otherwise lack, as owners are away or late. Where owners answer once, all
+are asked at once under any rule, and late answers are treated as for A2.
 
-Three ways to come to a turn (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it offers, and
-the first owner to reply is asked), "request" (an owner asks to be asked, and is turned away while another is served).
+Participants get a turn in one of three ways (A, §3): "choose" (the learner asks owners that are free), "broadcast" (it
+offers a query, and the first owner to reply is asked), "request" (an owner asks for a query, and is refused while another
+is served).
 
-One file, longer than others: every call above changes the same state, and its order against the store is what keeps a run
-that was killed whole; reading it in parts would hide that.
+All calls are in one file because they change the same state: their order against the writes to the store keeps a run
+consistent when its process is killed.
 """
 
 import re
@@ -53,8 +54,9 @@ from copriv.protocol import Answer, Query
 from copriv.types import Array
 
 _LONGEST_REASON = 300
+"""Characters of an owner's reason that are kept."""
 _MOST_REFUSALS = 20
-"""Beyond one for each answer that is agreed on."""
+"""Refusals of one owner beyond one for each of its answers, after which it is barred."""
 
 
 @dataclass(frozen=True)
@@ -87,31 +89,31 @@ class Conductor:
         self.outcome: Outcome | None = None
         """None while the run goes on."""
         self.closing: Closing | None = None
-        """What owners are asked when the run is over."""
+        """The request for signed counts that owners are sent when the run is over."""
         self.held = False
-        """Nothing new is asked while it is: somebody paused the run. Answers that are on their way are still taken."""
-        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
+        """Whether the run is paused: no new query is made, answers to earlier ones are still accepted."""
+        # Read for every answer; the agreement computes them at each access.
         agreed = store.agreement
-        self._fingerprint, self._m, self._all = agreed.fingerprint, agreed.answers, agreed.queries
-        self._from_the_store(now)
-        # The line with which a run, or a process that goes on with it, begins.
-        said: dict[str, Any] = {
+        self._fingerprint, self._m, self._queries = agreed.fingerprint, agreed.answers, agreed.queries
+        self._restore(now)
+        # The line with which a run, or a process that resumes it, begins.
+        terms: dict[str, Any] = {
             "talk": self.conduct.talk, "stragglers": self.conduct.stragglers,
             "learner": keys.certificate.decode(), "authority": keys.authority.decode(),
         }  # fmt: skip
         if not self.run.begun:
             store.event(
                 "begun", run=store.run, fingerprint=self._fingerprint, dictionary=dictionary,
-                parameters=store.n_parameters, **said,
+                parameters=store.n_parameters, **terms,
             )  # fmt: skip
         elif self.run.dictionary != dictionary:
             raise InvalidInput("the run began with another public dictionary; give the file that it began with")
         else:
-            store.event("continued", **said)
-        store.commit()  # `failed` takes back what was not committed
+            store.event("continued", **terms)
+        store.commit()  # `failed` rolls back to the last commit
 
-    def _from_the_store(self, now: float) -> None:
-        """Everything as it was when the store was last committed."""
+    def _restore(self, now: float) -> None:
+        """Rebuild the state from the store, as of its last commit."""
         self.run = Run.of(self.store)
         self.store.take = self.run.take
         self.parties = self.run.parties
@@ -120,24 +122,24 @@ class Conductor:
 
     @property
     def model(self) -> Float[Array, " p"]:
-        """θ as it stands."""
+        """The present θ."""
         return self.run.trajectory.model
 
     @property
     def stepped(self) -> int:
-        """Queries (A1, A2) or rounds (S1, S2) that moved the model."""
+        """Number of queries (A1, A2) or rounds (S1, S2) that moved the model."""
         return self.run.stepped
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Owners whose answer, or presence, the run waits for now."""
+        """Owners that the run waits for: those with an open query, else those that are not connected."""
         asked = sorted({owner for turn in self.run.open.values() for owner in turn.waiting})
         return tuple(asked) or tuple(name for name, party in self.parties.items() if not party.there)
 
     def signed_model(self, dictionary: PublicDictionary | None, public: Any = None, forecast: Any = None) -> Model:
-        """The model of the run as it stands, signed in the run's file; `public` and `forecast`: see `Run.record`.
+        """The present model, after its signature was written to the store; `public` and `forecast` as in `Run.record`.
 
-        A learner whose certificate is not valid any more signs nothing: `verify` says so of the model.
+        The signature is "" where the learner's certificate has expired, which `verify` reports.
         """
         model = Model(self.agreement, self.model, dictionary, self.run.record(public, forecast))
         named, signature = model.digest, ""
@@ -148,17 +150,17 @@ class Conductor:
         return model
 
     def take_outbox(self) -> list[tuple[str, Message]]:
-        """(owner, message) to send now, in order; what led to them is durable when this returns."""
+        """Pairs (owner, message) to send now, in order; the events that led to them are on the disk when this returns."""
         self.store.commit()
         outbox, self._outbox = self._outbox, []
         return outbox
 
-    # What happens ---------------------------------------------------------------------------------------------------
+    # Events ---------------------------------------------------------------------------------------------------------
 
     def joined(self, owner: str, now: float, certificate: str = "") -> None:
-        """An owner is there: what it was asked before and has not answered, it is asked again, word for word.
+        """An owner connected: its unanswered query, if there is one, is sent again unchanged.
 
-        certificate: PEM, of the consortium's authority; by it the signatures of the owner's answers are checked.
+        certificate: PEM, issued by the consortium's authority; it verifies the signatures of the owner's answers.
         """
         self._turns.now = now
         self.parties[owner].there = True
@@ -170,46 +172,46 @@ class Conductor:
                 self._outbox.append((owner, turn.waiting[owner]))
                 turn.opened, turn.late = now, False
         self._turns.offered.discard(owner)
-        # Whatever it refused for may have been put right since: a policy, a ledger that was brought back.
+        # The cause of an earlier refusal may have been removed: a policy, a ledger that was restored.
         if not self.parties[owner].barred:
             self.parties[owner].late, self.parties[owner].out = False, ""
-        self._go_on()
+        self._advance()
 
     def left(self, owner: str, now: float) -> None:
-        """An owner is gone; it may come back."""
+        """An owner disconnected; it may connect again."""
         self._turns.now = now
         self.parties[owner].there = False
         self.store.event("left", owner=owner)
         for turn in self.run.open.values():
             if owner in turn.waiting and self.run.several_at_once and len(self.run.members[turn.participant]) == 1:
                 turn.late = True
-        self._go_on()
+        self._advance()
 
     def answered(self, answer: Answer, now: float) -> bool:
-        """An answer came; whether it was waited for. One that differs from what it was before is not taken.
+        """An answer arrived; returns whether it was expected. An owner that answers a query twice differently is barred.
 
-        Raises InvalidInput for one that was never asked for.
+        Raises InvalidInput for an answer to no query of its owner.
         """
         if self.outcome is not None:
             return True
         self._turns.now = now
-        asked = self._asked_of(answer.owner, answer.identity)
+        asked = self._find_query(answer.owner, answer.identity)
         if asked.lost:
-            # It was asked anew: to take either answer would be to choose.
+            # The owner was asked again: accepting either answer would be a choice between them.
             if not self.parties[answer.owner].barred:
                 self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
-                self._put_out(answer.owner, f"answered query {answer.identity}, which it had lost", for_good=True)
-                self._go_on()
+                self._exclude(answer.owner, f"answered query {answer.identity}, which it had lost", for_good=True)
+                self._advance()
             return False
         if asked.answer is not None:
             if asked.answer.gradient.tobytes() != answer.gradient.tobytes():
-                # The first one counts, and there will be no other of this owner.
+                # The first answer counts, and no other of this owner is accepted.
                 self.store.event("contradicted", owner=answer.owner, identity=answer.identity)
                 why = f"gave two different answers to query {answer.identity}"
-                self._put_out(answer.owner, why, for_good=True)
-                self._go_on()
+                self._exclude(answer.owner, why, for_good=True)
+                self._advance()
             return False
-        wrong = self._wrong(answer, asked.query)
+        wrong = self._invalid(answer, asked.query)
         if wrong:
             return self.refused(
                 answer.owner, Refusal(answer.identity, "query", f"its answer is not valid: {wrong}"), now
@@ -224,14 +226,14 @@ class Conductor:
             self.store.event("late", owner=answer.owner, identity=answer.identity, turn=asked.turn)
         elif not turn.waiting:
             self._step(turn)
-        self._go_on()
+        self._advance()
         return True
 
     def refused(self, owner: str, refusal: Refusal, now: float) -> bool:
-        """An owner said no; whether that is news, which it is once for a query and once for the owner.
+        """An owner refused a query, or the run; returns whether it is the first refusal of that query or of the run.
 
-        An answer that was lost in its crash is asked for under a new identity; else the owner is out. Raises InvalidInput
-        where it refuses what it was never asked.
+        After a crash that lost an answer the owner is asked again under a new identity; otherwise it is excluded. Raises
+        InvalidInput for a refusal of no query of its owner.
         """
         if self.outcome is not None or self._ends_with_its_certificate():
             return True
@@ -239,25 +241,24 @@ class Conductor:
         if about_all and party.out:
             return False
         if not about_all:
-            asked = self._asked_of(owner, refusal.identity)
+            asked = self._find_query(owner, refusal.identity)
             if asked.refused or asked.answer is not None:
                 return False
             asked.refused = True
         reason, code = printable(refusal.reason, _LONGEST_REASON), printable(refusal.code, 20)
         self.store.event("refused", owner=owner, identity=refusal.identity, code=code, reason=reason)
         turn = self.run.turn_of(owner)
-        this_one = turn is not None and turn.waiting[owner].identity == refusal.identity
         if code == "lost" and party.lost <= self._m:
-            if turn is not None and this_one:
+            if turn is not None and turn.waiting[owner].identity == refusal.identity:
                 self._ask(turn, owner)
         else:
-            # Each time it comes back it is asked again; what it may refuse altogether has an end.
-            self._put_out(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
-        self._go_on()
+            # It is asked again each time it connects, up to this number of refusals.
+            self._exclude(owner, reason, party.refusals > self._m + _MOST_REFUSALS)
+        self._advance()
         return True
 
     def closed(self, owner: str, closing: Closing) -> bool:
-        """An owner says at the end how many answers it gave; whether that is taken. What would not verify is not."""
+        """An owner sent its final count of answers; returns whether it is accepted, as it is if `verify` would accept it."""
         party, asked = self.parties[owner], self.closing
         if asked is None or closing.head != asked.head or self.has_closed(owner):
             return False
@@ -270,26 +271,26 @@ class Conductor:
         return True
 
     def has_closed(self, owner: str) -> bool:
-        """Whether an owner counted its answers when the run ended; one that did before it went on counts anew."""
+        """Whether an owner sent its final count since the run last ended."""
         return self.closing is not None and self.parties[owner].closed == self.closing.head
 
     def failed(self, owner: str, error: Exception, now: float) -> None:
-        """What an owner sent met a defect: all is as it was before, the owner is out, and the others go on."""
+        """Handling an owner's message raised an unexpected error: roll back to the last commit and bar the owner."""
         self.store.roll_back()
         out = {name: (party.out, party.barred) for name, party in self.parties.items() if party.out}
         here = [name for name, party in self.parties.items() if party.there]
-        self._from_the_store(now)
+        self._restore(now)
         for name in here:
             self.parties[name].there = True
             self._outbox += [(name, turn.waiting[name]) for turn in self.run.open.values() if name in turn.waiting]
         for name, (reason, barred) in out.items():
-            self._put_out(name, reason, barred)
+            self._exclude(name, reason, barred)
         self.store.event("failed", owner=owner, error=printable(repr(error), _LONGEST_REASON))
-        self._put_out(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
-        self._go_on()
+        self._exclude(owner, f"what it sent could not be handled ({type(error).__name__})", for_good=True)
+        self._advance()
 
     def ready(self, owner: str, number: int, now: float) -> bool:
-        """An owner replies to an offer, or asks to be asked: the first one gets the turn. Whether this one did."""
+        """An owner replied to an offer, or requests a query; returns whether it got the turn, as the first one does."""
         self._turns.now, talk = now, self.conduct.talk
         wanted = talk == "request" or (talk == "broadcast" and number == self.run.opened + 1)
         participant = self.run.participant_of[owner]
@@ -302,18 +303,18 @@ class Conductor:
         return False
 
     def tick(self, now: float) -> None:
-        """Time has passed: see who is late."""
+        """Handle the owners that are late at this time, and stop the run where no answer came for too long."""
         self._turns.now = now
         for turn in list(self.run.open.values()):
             if now - turn.opened >= self.conduct.deadline and not turn.late:
                 self._overdue(turn)
-        self._go_on()
+        self._advance()
         if self.outcome is None and now - self._turns.progress >= self.conduct.patience:
             waited = f"no answer for {self.conduct.patience:g} s"
             self._end("stopped", f"{waited}: waiting for {', '.join(self.waiting_for)}; resume when they are back")
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, if nothing happens before."""
+        """The time at which `tick` has to be called, if no other event occurs before."""
         turns = [turn.opened + self.conduct.deadline for turn in self.run.open.values() if not turn.late]
         if self.conduct.stragglers == "drop" and self._turns.progress + self.conduct.deadline > self._turns.now:
             turns.append(self._turns.progress + self.conduct.deadline)
@@ -321,21 +322,21 @@ class Conductor:
 
     # Turns ----------------------------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
-        """Open the turns that can be opened; end the run where there is nothing more to come."""
+    def _advance(self) -> None:
+        """Open the turns that can be opened, or end the run where nothing more can be asked."""
         if self.outcome is not None or self._ends_with_its_certificate():
             return
-        if self.stepped >= self._all:
+        if self.stepped >= self._queries:
             self._end("finished", f"all {self.stepped} queries are answered")
         elif not self.run.open and not any(self._turns.may_open(j) for j in range(len(self.run.members))):
             out = "; ".join(f"{name}: {party.out}" for name, party in self.parties.items() if party.out)
-            so_far = f"after {self.stepped} of {self._all} queries ({out})"
+            so_far = f"after {self.stepped} of {self._queries} queries ({out})"
             if self.run.complete:
                 self._end("finished", f"every owner gave all its answers, {so_far}")
             else:
                 self._end("stopped", f"no owner can be asked any more, {so_far}")
         elif self.held:
-            self._turns.progress = self._turns.now  # nobody is waited for, so nobody's patience ends
+            self._turns.progress = self._turns.now  # the time of a pause does not count as waiting
         elif self.conduct.talk == "choose":
             for j in self._turns.free():
                 self._open(j)
@@ -347,7 +348,7 @@ class Conductor:
             self._outbox += [(name, Offer(self.run.opened + 1)) for name in sorted(offered)]
 
     def _ends_with_its_certificate(self) -> bool:
-        """Whether it is over because this learner's certificate is: what it signed from here on would not verify."""
+        """Stop the run if the learner's certificate has expired, as later signatures would not verify; returns whether so."""
         if not self._has_expired():
             return False
         self._end("stopped", "the learner's certificate is not valid any more; resume with a new one")
@@ -376,22 +377,22 @@ class Conductor:
         )
         self._outbox.append((owner, query))
 
-    def _put_out(self, owner: str, reason: str, for_good: bool = False) -> None:
-        """Ask an owner nothing more, and wait for it no longer."""
+    def _exclude(self, owner: str, reason: str, for_good: bool = False) -> None:
+        """Send an owner no more queries, and do not wait for it."""
         party, turn = self.parties[owner], self.run.turn_of(owner)
         party.out, party.barred = reason, party.barred or for_good
         if turn is not None:
             turn.waiting.pop(owner)
             self._settle(turn)
 
-    def _asked_of(self, owner: str, identity: str) -> Asked:
+    def _find_query(self, owner: str, identity: str) -> Asked:
         asked = self.run.asked.get(identity)
         if asked is None or asked.query.owner != owner:
             raise InvalidInput(f"{owner} speaks of a query that it was never asked")
         return asked
 
     def _settle(self, turn: Turn) -> None:
-        """A turn that lost an owner: step with those that answered, if that is agreed, or give it up."""
+        """Close a turn without pending owners: step with the answers so far if `stragglers` allows it, or abandon it."""
         if turn.waiting:
             return
         if turn.answers and (self.conduct.stragglers == "drop" or len(self.run.members[turn.participant]) == 1):
@@ -430,10 +431,10 @@ class Conductor:
             data["dropped"] = sorted(turn.waiting)
         self.store.event("stepped", **data)
 
-    def _wrong(self, answer: Answer, query: Query) -> str:
+    def _invalid(self, answer: Answer, query: Query) -> str:
         if answer.fingerprint != self._fingerprint:
             return "it belongs to another agreement"
-        # What would not stand when the run is checked is not taken: else an owner could spoil everybody's run by its count.
+        # Otherwise an owner could make the run fail its verification by a wrong count.
         if not 1 <= answer.answered <= self._m or answer.answered in self.parties[answer.owner].counts:
             return f"it is said to be number {answer.answered} of {self._m}"
         if answer.chain_head and not re.fullmatch("[0-9a-f]{64}", answer.chain_head):

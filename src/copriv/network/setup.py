@@ -1,17 +1,17 @@
-"""The files that every party of a consortium needs, from one agreement: what `copriv init --network` writes.
+"""The files of all parties of a consortium (`copriv init --network`), and each party's records under an agreement.
 
     consortium/
-      agreement.toml     for everybody: every "auto" and "proved" about the data replaced by the number it stands for
-      dictionary.json    for everybody: the public dictionary, where the agreement has components
-      authority/         stays with the coordinator: its key can certify anybody
+      agreement.toml     for all: every "auto" and "proved" about the data replaced by its number
+      dictionary.json    for all: the public dictionary, where the agreement has components
+      authority/         for the coordinator only: its key can certify any party
       learner/           the learner's certificate, and the public rows
       bank-1/ …          each owner's certificate and a policy to complete; nothing private
 
-A party that made its key itself (`copriv owner keys`) has sent a signing request: its key is certified, and named in the
-agreement. For any other a secret key is made here, in its folder: whoever makes it can speak in that party's name.
+The key of a party that made it itself (`copriv owner keys`) and sent a signing request is certified, and named in the
+agreement. For other parties a secret key is made here, in their folders: whoever makes it can act in their names.
 
 The dictionary and the bound on features come from public rows: a file that the coordinator gives or data.public names, or
-the last rows of a published table. Owners' tables are not needed, and no table that may hold private rows is read.
+the last rows of a published table. No table that may hold private rows is read.
 """
 
 import re
@@ -58,7 +58,7 @@ AGREEMENT, DICTIONARY, POLICY, PUBLIC = "agreement.toml", "dictionary.json", "po
 
 @dataclass(frozen=True)
 class Consortium:
-    """What `make_consortium` wrote."""
+    """The files that `make_consortium` wrote."""
 
     agreement: Agreement
     dictionary: PublicDictionary | None
@@ -74,23 +74,25 @@ def make_consortium(
 ) -> Consortium:
     """Write the files of a consortium.
 
-    public: a table of public rows; without it those that data.public names, or of a published data set its last ones.
-    days: how long certificates are valid. requests: files of parties that made their keys themselves (`copriv owner keys`);
-    the agreement then names these keys, and the learner's.
-    Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that has files already,
-    KeysRefused for a request that is none, or nobody's.
+    public: a table of public rows; when None, those that data.public names, or the last rows of a published data set.
+    days: validity of the certificates. requests: signing requests of parties that made their keys themselves
+    (`copriv owner keys`); the agreement then names these keys, and the learner's.
+    Raises AgreementError for terms that still have to be planned, InvalidInput for a folder that is not empty, KeysRefused
+    for a file that is no request of a party.
     """
     folder = Path(folder)
     names = [_folder_name(owner) for owner in agreement.owner_names]
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(f"{folder}: is not empty; keys are never overwritten: name a new folder")
     others = (LEARNER, "authority", AGREEMENT, DICTIONARY)
-    if len({_on_any_disk(name) for name in (*names, *others)}) < len(names) + len(others):
+    # Some disks ignore case, and how letters with accents are encoded.
+    normal = [unicodedata.normalize("NFC", name).casefold() for name in (*names, *others)]
+    if len({unicodedata.normalize("NFC", name) for name in normal}) < len(normal):
         raise AgreementError(
             f"owner.name: two names, or a name and one of {', '.join(others)}, give one folder (on some disks capitals do "
             "not count); change one"
         )
-    asking, specification = _requested(agreement, requests), data_specification(agreement)
+    own_keys, specification = _requested_keys(agreement, requests), data_specification(agreement)
     if public is not None:
         specification = replace(specification, public=public)
     sample = load_sample(specification, strata=agreement.data.strata)
@@ -99,7 +101,7 @@ def make_consortium(
     agreed, dictionary = _with_numbers(agreement, sample, loss), sample.preparation.dictionary
     folder.mkdir(parents=True, exist_ok=True)
     make_authority(folder / "authority", agreement.agreement.name, days)
-    own = asking.pop(LEARNER, None)
+    own = own_keys.pop(LEARNER, None)
     if own is None:
         issue(folder / "authority", folder / LEARNER, LEARNER, "learner", days)
     else:
@@ -108,19 +110,23 @@ def make_consortium(
     learner = Certified.by(
         (folder / LEARNER / AUTHORITY).read_bytes(), (folder / LEARNER / CERTIFICATE).read_text(encoding="ascii")
     )
-    if asking or own is not None:
+    if own_keys or own is not None:
         owners: list[dict[str, Any]] = []
         for table in agreed.owner_tables:
-            for one in table.each() if asking.keys() & set(table.names()) else (table,):
-                named = {"key": key_fingerprint(asking[one.name])} if one.name in asking else {}
-                owners.append(one.model_dump(exclude_none=True) | named)
+            if not own_keys.keys() & set(table.names()):
+                owners.append(table.model_dump(exclude_none=True))
+                continue
+            for one in table.each():
+                owners.append(one.model_dump(exclude_none=True))
+                if one.name in own_keys:
+                    owners[-1]["key"] = key_fingerprint(own_keys[one.name])
         agreed = agreed.replace(agreement={"learner_key": learner.key_fingerprint}, owner=owners)
     texts = {folder / AGREEMENT: agreed.to_toml()}
     if dictionary is not None:
         texts[folder / DICTIONARY] = dictionary.to_json() + "\n"
     for owner, name in zip(agreed.owner, names, strict=True):
-        if owner.name in asking:
-            certify(folder / "authority", folder / name, owner.name, asking[owner.name], days=days)
+        if owner.name in own_keys:
+            certify(folder / "authority", folder / name, owner.name, own_keys[owner.name], days=days)
         else:
             issue(folder / "authority", folder / name, owner.name, "owner", days)
         texts[folder / name / POLICY] = _policy(agreed, owner, learner.fingerprint)
@@ -129,28 +135,28 @@ def make_consortium(
     return Consortium(agreed, dictionary, (*texts, *(folder / name for name in ("authority", LEARNER, *names))))
 
 
-def _requested(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, EllipticCurvePublicKey]:
-    """The key of each party that made it itself. Raises KeysRefused where one cannot be taken."""
-    asking: dict[str, EllipticCurvePublicKey] = {}
+def _requested_keys(agreement: Agreement, requests: Sequence[str | Path]) -> dict[str, EllipticCurvePublicKey]:
+    """The keys in the signing requests, by party. Raises KeysRefused where one is not as agreed."""
+    keys: dict[str, EllipticCurvePublicKey] = {}
     for path in requests:
         name, key = read_request(path)
         if name not in (*agreement.owner_names, LEARNER):
             raise KeysRefused(f"{path}: asks for {name!r}, who is no owner in the agreement; make it with --name")
-        if name in asking:
+        if name in keys:
             raise KeysRefused(f"{path}: is a second request of {name!r}; ask the owner which key is its own")
-        asking[name] = key
+        keys[name] = key
     for name, agreed in agreement.owner_keys.items():
-        if name not in asking or key_fingerprint(asking[name]) != agreed:
+        if name not in keys or key_fingerprint(keys[name]) != agreed:
             raise KeysRefused(
                 f"owner.key: the agreement names a key of {name!r}; give the request that was made with it"
             )
-    return asking
+    return keys
 
 
 def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
-    """Write each owner's slice of a built-in table as its own file, `<owner>/data.parquet`: for trying things out.
+    """Write each owner's slice of a built-in table as a file `<owner>/data.parquet`, to try things out.
 
-    The slices are those of a simulation. Raises DataError for a data set that cannot be dealt out by position alone.
+    The slices are those of a simulation. Raises DataError for a data set that cannot be split by position alone.
     """
     source = open_dataset(agreement.data.named, path=agreement.data.path)
     first = agreement.owner[0]
@@ -172,7 +178,7 @@ def share_out(agreement: Agreement, folder: str | Path) -> tuple[Path, ...]:
 
 
 def load_dictionary(agreement: Agreement, beside: str | Path) -> PublicDictionary | None:
-    """The dictionary that an agreement names, looked for from the agreement's own place. None where it has none."""
+    """The dictionary that an agreement names, by a path relative to the agreement's file. None where it names none."""
     if not agreement.data.mapped:
         return None
     if agreement.data.dictionary is None:
@@ -188,7 +194,7 @@ def load_dictionary(agreement: Agreement, beside: str | Path) -> PublicDictionar
 
 
 def n_parameters(agreement: Agreement, dictionary: PublicDictionary | None) -> int:
-    """p, from what is public. Raises AgreementError where that is not enough."""
+    """p, from the agreement and its dictionary. Raises AgreementError where they do not determine it."""
     if dictionary is not None:
         return dictionary.components + int(agreement.model.intercept)
     schema = schema_of(agreement, None)
@@ -200,9 +206,9 @@ def n_parameters(agreement: Agreement, dictionary: PublicDictionary | None) -> i
 def owner_records(
     agreement: Agreement, name: str, source: object, dictionary: PublicDictionary | None
 ) -> tuple[Records, tuple[str, ...]]:
-    """An owner's table made into records as agreed, and the columns that were used.
+    """An owner's table as records under the agreement, and the columns that were used.
 
-    source: the path of a file, or a frame (from a data base: copriv.data.sql). Raises DataError, naming column and row.
+    source: the path of a file, or a frame (of a data base: copriv.data.sql). Raises DataError, naming column and row.
     """
     terms = agreement.terms_of(name)
     bound = _bound(agreement)
@@ -220,7 +226,7 @@ def owner_records(
 
 
 def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
-    """About how many bytes an owner's records take while they are read: the table's columns, and what is made of them."""
+    """Approximate memory that reading an owner's records takes, in bytes: the table's columns, and the records."""
     schema = schema_of(agreement, None)
     n, columns = agreement.terms_of(name).records, 1
     if schema is not None:
@@ -231,10 +237,10 @@ def memory_needed(agreement: Agreement, name: str, n_parameters: int) -> int:
 def streamed_records(
     agreement: Agreement, name: str, source: str, query: str, dictionary: PublicDictionary | None
 ) -> tuple[StreamedRecords, tuple[str, ...]]:
-    """As `owner_records`, for a table that is read anew for every answer and never held whole.
+    """As `owner_records`, for a table that is read in blocks for every answer and never held in memory as a whole.
 
-    source: the path of a file or the address of a data base; query: for the latter. Raises AgreementError where columns
-    are not declared, or persons are the units (whose rows may stand anywhere).
+    source: the path of a file, or the address of a data base with its query. Raises AgreementError where columns are not
+    declared, or persons are the units (whose rows may be in several blocks).
     """
     terms, bound = agreement.terms_of(name), _bound(agreement)
     schema = schema_of(agreement, terms.unit)
@@ -243,7 +249,10 @@ def streamed_records(
             'data.dataset: only a table of declared columns (dataset = "table") in which each record is a unit can be '
             "read in blocks; raise the memory limit (--memory)"
         )
-    chunks = stream_sql(source, query, schema.names, BLOCK) if is_sql(source) else table_chunks(source, schema)
+    if is_sql(source):
+        chunks = stream_sql(source, query, schema.names, BLOCK)
+    else:
+        chunks = table_chunks(source, schema)
 
     def prepare(table: Any) -> Records:
         return prepare_owner(table, schema, dictionary, bound, intercept=agreement.model.intercept)
@@ -261,31 +270,35 @@ def _bound(agreement: Agreement) -> float | None:
 
 
 def public_records(agreement: Agreement, source: object, dictionary: PublicDictionary | None) -> Records:
-    """The learner's own public rows made into records, before the bound on features and the intercept.
+    """The learner's public rows as records, before the bound on features and the intercept are applied.
 
     source: the path of a file, or a frame. Raises DataError, naming column and row.
     """
     terms = agreement.owner[0]
-    unit = terms.unit if terms.unit is not None and terms.unit in column_names(source) else None
+    unit = terms.unit
+    if unit is not None and unit not in column_names(source):
+        unit = None
     table, schema = own_table(agreement, source, unit)
     return prepare_owner(table, replace(schema, unit=unit), dictionary, None, unit_records=terms.unit_records)
 
 
 def public_strata(agreement: Agreement, source: object) -> tuple[str, ...] | None:
-    """Whose each of those rows is; None where neither the agreement nor the table says it."""
-    column = agreement.data.strata
-    return None if column is None else strata_of(source, column)
+    """The stratum of each public row; None where the agreement names no column of strata."""
+    if agreement.data.strata is None:
+        return None
+    return strata_of(source, agreement.data.strata)
 
 
 def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement:
-    """The agreement with the number in the place of every "auto" and "proved" about the data."""
+    """The agreement with every "auto" and "proved" about the data replaced by its number."""
     model, bound = agreement.model, sample.preparation.feature_bound
-    step = "" if agreement.one_answer else agreement.agreement.step  # where owners answer once, "auto" is a whole one
     for field, value, otherwise in (
         ("agreement.rule", agreement.agreement.rule, ""),
-        ("agreement.step", step, ""),
+        ("agreement.step", agreement.agreement.step, ""),
         ("model.gradient_bound", model.gradient_bound, " or give a number"),
     ):
+        if field == "agreement.step" and agreement.one_answer:
+            continue  # where owners answer once, "auto" is a whole step
         if value == "auto":
             raise AgreementError(f'{field}: still "auto"; plan it first (copriv forecast){otherwise}')
     Ξ: Any = model.gradient_bound
@@ -309,11 +322,6 @@ def _with_numbers(agreement: Agreement, sample: Sample, loss: Loss) -> Agreement
 
 def _folder_name(owner: str) -> str:
     return re.sub(r"[^\w.-]+", "-", owner).strip(".-") or "owner"
-
-
-def _on_any_disk(folder: str) -> str:
-    """What a name is on a disk where neither capitals count nor how a letter with its marks is written."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", folder).casefold())
 
 
 def _policy(agreement: Agreement, owner: OwnerTerms, learner: str) -> str:

@@ -1,19 +1,18 @@
-"""The learner's record of a run, in one SQLite file: what was asked, what came back, and what was made of it.
+"""The learner's record of a run, in one SQLite file: queries, answers, and the steps of the model.
 
-Nothing leaves before it is in here: the query that is about to be sent and the events that led to it are flushed to the
-disk together. So a learner that dies can go on where it stopped, and never asks for the same thing twice under two
-names.
+A query and the events that led to it are flushed to the disk together before it is sent. A learner that was killed can
+therefore resume the run, and never asks for the same answer under two identities.
 
 | table  | one row for                                                                                                |
 | ------ | ---------------------------------------------------------------------------------------------------------- |
 | run    | the run: its name, agreement and number of parameters                                                      |
-| events | a line: everything that happened, in order, with θ where somebody is asked and the numbers of an answer     |
+| events | a line: one event, in order, with θ where a participant is asked and the numbers of an answer               |
 
-The lines are a chain: each one's hash is over the line and the hash before it, and a line says the SHA-256 of its numbers.
-A query carries the hash of the line before it to its owner, which signs it with its answer: so the learner itself cannot
-tell the run in another way later. At the end owners sign how many answers they gave, and last the learner signs the file
-of its model, each in a line of its own. `verify` checks all of it. It holds no private data: only what owners chose to
-release.
+The lines form a chain: the hash of a line is over the line and the hash before it, and the line states the SHA-256 of
+its numbers. A query carries the hash of the line before it to its owner, which signs it with its answer, so that not even
+the learner can change the history later. At the end owners sign how many answers they gave, and the learner signs the
+file of its model, each in a line of its own. `verify` checks all of it. The file holds no private data: only answers that
+owners released.
 """
 
 import hashlib
@@ -49,7 +48,7 @@ PRAGMA user_version = {VERSION};
 """
 _DEFINITIONS = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
 MOST_OWNERS = 100_000
-"""Of a run or a model: each has a certificate of its own, and what somebody else wrote says `count = 10**15` as easily."""
+"""Largest number of owners of a run or a model: a file from elsewhere can name any number, and each takes memory."""
 START = "0" * 64
 """The hash before the first line."""
 _NO_NUMBERS = np.frombuffer(b"")
@@ -61,7 +60,7 @@ class StoreFailed(CoprivError):
 
 @dataclass(frozen=True)
 class Event:
-    """A line: something that happened in a run; `time` is seconds since 1970."""
+    """A line: one event of a run; `time` is in seconds since 1970."""
 
     number: int
     time: float
@@ -69,7 +68,7 @@ class Event:
     data: dict[str, Any]
     hash: str = ""
     numbers: Array = field(default_factory=lambda: _NO_NUMBERS, compare=False)
-    """θ where a participant is asked, and what an owner answers; none in lines of other kinds."""
+    """θ where a participant is asked, the answer of an owner; empty in lines of other kinds."""
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -77,7 +76,7 @@ class Event:
 
 
 def refuse_too_many_owners(agreement: Agreement) -> None:
-    """Raises InvalidInput for an agreement in somebody else's file that no run can have been under."""
+    """Raise InvalidInput for an agreement with more than `MOST_OWNERS` owners, which no run can have."""
     if agreement.n_owners > MOST_OWNERS:
         raise InvalidInput(f"it names {agreement.n_owners:,} owners; a run has at most {MOST_OWNERS:,}")
 
@@ -88,20 +87,20 @@ def line_hash(before: str, number: int, at: float, kind: str, data: str) -> str:
 
 
 def digest(numbers: Float[Array, " n"]) -> str:
-    """SHA-256 of the bytes of θ or of an answer, as it stands in a line."""
+    """SHA-256 of θ or of an answer as little-endian float64 numbers, hex, as a line states it."""
     return hashlib.sha256(np.ascontiguousarray(numbers, dtype="<f8").tobytes()).hexdigest()
 
 
 class RunStore:
     """The file of one run, open for writing by this process alone.
 
-    Writes collect in a transaction until `commit`, which returns when they are on the disk.
+    Writes are collected in a transaction until `commit`, which returns when they are on the disk.
     """
 
     def __init__(self, connection: sqlite3.Connection, writer: OneWriter | None, agreement: Agreement) -> None:
         self.agreement = agreement
         self.take: Callable[[Event], None] | None = None
-        """Whoever follows the run (`copriv.network.run.Run.take`): it is given every line that is written."""
+        """Called with every line that is written (`copriv.network.run.Run.take`)."""
         self.on_event: Callable[[Event], None] | None = None
         self._connection, self._writer, self._failure = connection, writer, ""
         self._cursor = connection.cursor()
@@ -112,12 +111,12 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | Path, agreement: Agreement, n_parameters: int) -> "RunStore":
-        """A new run. Raises InvalidInput where the file already holds one. ":memory:" keeps it in memory."""
+        """Begin a run in a new file; ":memory:" keeps it in memory. Raises InvalidInput where the file holds a run."""
         connection, writer = _open(path)
         with _closed_if(connection, writer, sqlite3.Error, path, "no run can be begun there ({}); give another file"):
             if _version(connection) != 0:
                 raise InvalidInput(f"{path}: already holds a run; continue it with --resume, or give a new file")
-            # One transaction: a crash leaves a run or none.
+            # One transaction: after a crash the file holds a whole run or none.
             connection.executescript(f"BEGIN; {_SCHEMA}")
             values = (uuid.uuid4().hex, agreement.fingerprint, json.dumps(agreement.to_dict()), n_parameters)
             connection.execute("INSERT INTO run VALUES (?, ?, ?, ?)", values)
@@ -126,7 +125,7 @@ class RunStore:
 
     @classmethod
     def resume(cls, path: str | Path, agreement: Agreement) -> "RunStore":
-        """The run that a file holds. Raises InvalidInput if it is not there, or under another agreement."""
+        """Open the run in a file to continue it. Raises InvalidInput where there is none, or one of another agreement."""
         if not Path(path).is_file():
             raise InvalidInput(f"{path}: there is no run to resume; begin one without --resume")
         connection, writer = _open(path)
@@ -141,7 +140,7 @@ class RunStore:
 
     @classmethod
     def read(cls, path: str | Path) -> "RunStore":
-        """The run that a file holds, with the agreement in it, for reading only. Raises StoreFailed."""
+        """Open the run in a file, and the agreement in it, for reading only. Raises StoreFailed."""
         if not Path(path).is_file():
             raise StoreFailed(f"{path}: there is no such file; give the file of `copriv learner --store`")
         connection = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
@@ -163,10 +162,12 @@ class RunStore:
     def signed_model(self) -> str:
         """The digest of the model that the last line signs; "" where it signs none."""
         last = self._connection.execute("SELECT kind, data FROM events ORDER BY number DESC LIMIT 1").fetchone()
-        return str(json.loads(last[1])["sha256"]) if last is not None and last[0] == "model" else ""
+        if last is None or last[0] != "model":
+            return ""
+        return str(json.loads(last[1])["sha256"])
 
     def event(self, kind: str, numbers: Float[Array, " n"] = _NO_NUMBERS, **data: Any) -> None:
-        """Note that something happened; numbers: the θ or the answer that the line is about."""
+        """Write a line; numbers: θ or the answer, in lines that have one."""
         self._check_sound()
         number, now, text = self._lines + 1, time.time(), json.dumps(data)
         head = line_hash(self.head, number, now, kind, text)
@@ -174,7 +175,7 @@ class RunStore:
         try:
             if not self._connection.in_transaction:
                 self._cursor.execute("BEGIN IMMEDIATE")
-            # One cursor for all: making one costs as much as an insertion.
+            # The same cursor for all lines: creating one takes as long as an insertion.
             self._cursor.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", values)
         except sqlite3.Error as error:
             raise self._failed(error) from None
@@ -185,11 +186,11 @@ class RunStore:
         if self.on_event is not None:
             try:
                 self.on_event(line)
-            except Exception:  # whoever looks on does not end the run
+            except Exception:  # a failure of the display does not end the run
                 self.on_event = None
 
     def commit(self) -> None:
-        """Wait until everything so far is on the disk."""
+        """Write everything so far to the disk; returns when it is there."""
         self._check_sound()
         if self._connection.in_transaction:
             try:
@@ -198,30 +199,32 @@ class RunStore:
                 raise self._failed(error) from None
 
     def roll_back(self) -> None:
-        """Forget what was written since the last `commit`."""
+        """Discard the lines since the last `commit`."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._find_the_end()
 
     def events(self, *kinds: str) -> Iterator[Event]:
-        """What happened, in order; of these kinds only, where some are given."""
+        """The lines in order, of these kinds only where some are given."""
         for number, at, kind, data, head, raw in self.lines(*kinds):
             yield Event(number, at, kind, json.loads(data), head, np.frombuffer(raw))
 
     def lines(self, *kinds: str) -> Iterator[tuple[int, float, str, str, str, bytes]]:
-        """(number, time, kind, data as it is written, hash, numbers) of every event, as they stand in the file."""
-        chosen = f"WHERE kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        """Rows (number, time, kind, data as JSON, hash, numbers) of the lines, as they stand in the file."""
+        chosen = ""
+        if kinds:
+            chosen = f"WHERE kind IN ({', '.join('?' * len(kinds))})"
         yield from self._connection.execute(f"SELECT * FROM events {chosen} ORDER BY number", kinds)
 
     def close(self) -> None:
-        """Commit, and let go of the file. After a failure what was not committed is not: a part of it would be no run."""
+        """Commit and close the file. After a failure roll back instead, since a part of a transaction would be no run."""
         if self._failure:
             with suppress(sqlite3.Error):
                 self.roll_back()
         else:
             self.commit()
         if self._writer is not None:
-            with suppress(sqlite3.Error):  # then the one file is all of it, for whoever is given a copy
+            with suppress(sqlite3.Error):  # leaves no second file, so that a copy of this one is complete
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         _close(self._connection, self._writer)
 
@@ -230,7 +233,7 @@ class RunStore:
         self._lines, self.head = row or (0, START)
 
     def _failed(self, error: sqlite3.Error) -> StoreFailed:
-        """From here on nothing is written: SQLite may have taken back what this side believes to be there."""
+        """Refuse all later writes: SQLite may have rolled back lines that this process takes for written."""
         self._failure = f"the run's file cannot be written ({error}); nothing more is asked"
         return StoreFailed(self._failure)
 
@@ -247,7 +250,7 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
         connection.execute("PRAGMA synchronous = FULL")
     except sqlite3.Error as error:
         if writer is not None:
-            writer.release()
+            writer.close()
         raise StoreFailed(f"{path}: cannot be used as a run's file ({error}); give the path of a new file") from None
     return connection, writer
 
@@ -255,14 +258,14 @@ def _open(path: str | Path) -> tuple[sqlite3.Connection, OneWriter | None]:
 def _close(connection: sqlite3.Connection, writer: OneWriter | None) -> None:
     connection.close()
     if writer is not None:
-        writer.release()
+        writer.close()
 
 
 @contextmanager
 def _closed_if(
     connection: sqlite3.Connection, writer: OneWriter | None, errors: Any, path: str | Path, failure: str
 ) -> Iterator[None]:
-    """Close the file again where no run can be had of it; `errors` are told in the words of `failure`."""
+    """Close the file where the block raises; `errors` become StoreFailed with the message `failure`."""
     try:
         yield
     except BaseException as error:
@@ -284,17 +287,17 @@ def _check_version(connection: sqlite3.Connection, path: str | Path) -> None:
 
 
 def _refuse_programs(connection: sqlite3.Connection) -> None:
-    """A file may hold what a learner makes, to the letter, and nothing else.
+    """Raise ValueError where a file has other definitions than the exact ones that a learner makes.
 
-    Views, triggers, virtual tables and columns that are worked out are programs, which can run, and grow, for ever when they
-    are read; there are too many ways to write one for telling them apart.
+    Views, triggers, virtual tables and generated columns are programs that reading runs, without a limit of time or
+    memory, and cannot be told apart reliably.
     """
-    if set(connection.execute(_DEFINITIONS)) != _made_by_a_learner():
+    if set(connection.execute(_DEFINITIONS)) != _expected_definitions():
         raise ValueError("it holds a table, or another definition, that no learner writes")
 
 
 @cache
-def _made_by_a_learner() -> frozenset[tuple[str, ...]]:
+def _expected_definitions() -> frozenset[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_SCHEMA)
         return frozenset(connection.execute(_DEFINITIONS))

@@ -1,8 +1,8 @@
-"""The seam between a party and the network: a link that carries frames, two ways to come by one, and how fast both sides go.
+"""Protocols of the transport (links, dialer, listener), an owner's Poisson clock, and the learner's rate limit.
 
-An owner dials; the learner listens, and serves every link that comes. That is all a transport does: it neither knows
-what a frame says nor waits on anyone's behalf. `grpc_transport` is the real one, and tests/memory_network.py one inside a
-process; both keep what tests/network/test_transports.py says.
+An owner dials; the learner listens and serves every link that is opened. A transport neither reads frames nor waits for
+other parties. `grpc_transport` is used between machines and tests/memory_network.py within a process; both meet the
+contract in tests/network/test_transports.py.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from copriv.errors import Unreachable
 from copriv.network.messages import Ready, Welcome, encode
 
 CHANCE = random.SystemRandom()
-"""Of waiting times, which nobody foresees."""
+"""Source of waiting times, which other parties must not be able to predict."""
 
 
 @runtime_checkable
@@ -24,29 +24,29 @@ class Link(Protocol):
 
     @property
     def peer(self) -> str:
-        """The name of the other party that the transport vouches for; "" where it vouches for none."""
+        """The name of the other party, if the transport authenticated it; "" otherwise."""
 
     async def send(self, frame: bytes) -> None:
-        """Hand over one frame; frames arrive whole and in order. Raises Unreachable if the link is closed."""
+        """Send one frame; frames arrive whole and in order. Raises Unreachable if the link is closed."""
 
     async def receive(self) -> bytes:
         """The next frame. Raises Unreachable once the other end has closed or is gone."""
 
     async def close(self) -> None:
-        """Close both ways; the other end's `receive` raises. Closing twice is fine."""
+        """Close both directions, after which the other end's `receive` raises. Closing twice has no effect."""
 
 
 @runtime_checkable
 class CertifiedLink(Link, Protocol):
-    """A link whose transport knows the other party by a certificate."""
+    """A link whose transport authenticated the other party by a certificate."""
 
     @property
     def certificate(self) -> str:
-        """PEM; "" at the end that dialled, which looks at a name only."""
+        """PEM; "" at the end that dialled, which checks the name only."""
 
 
 Serve: TypeAlias = Callable[[Link], Awaitable[None]]
-"""What a listener does with a link; the link is closed when it returns."""
+"""Handler of a listener's link; the link is closed when it returns."""
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class Listener(Protocol):
     """The learner's side."""
 
     def listening(self, serve: Serve) -> AbstractAsyncContextManager[str]:
-        """Serve every link that comes while inside; gives the address to dial."""
+        """Serve every link that is opened inside the block; yields the address to dial."""
 
 
 @runtime_checkable
@@ -62,42 +62,42 @@ class Dialer(Protocol):
     """An owner's side."""
 
     async def dial(self) -> Link:
-        """A fresh link to the learner. Raises Unreachable, saying why."""
+        """A new link to the learner. Raises Unreachable, with the reason."""
 
 
 class Clock:
-    """An owner's Poisson clock on one link (A, §3): when it says that it is ready. It depends on nothing private.
+    """An owner's Poisson clock on one link (A, §3): at its ticks the owner reports that it is ready. It uses nothing private.
 
-    rate: the owner's agreed one, at the learner's pace.
+    rate: the owner's agreed rate, in ticks per `welcome.pace` seconds.
     """
 
     def __init__(self, link: Link, welcome: Welcome, rate: float) -> None:
         self._link, self._request, self._mean = link, welcome.talk == "request", max(welcome.pace, 0.0) / rate
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
-        """What the next message is to say."""
+        """The number of the next message to send."""
         self._sending: asyncio.Future[None] | None = None
         self.served()
 
     def offered(self, number: int) -> None:
-        """A query was offered: reply when the clock ticks."""
+        """Reply to an offer of a query at the next tick."""
         self.stop()
         wait = CHANCE.expovariate(1.0) * self._mean
         self._timer = asyncio.get_running_loop().call_later(wait, self._tick, number)
 
     def served(self) -> None:
-        """A query was answered, or turned away: ask for another when the clock ticks."""
+        """Request another query at the next tick, after one was answered or refused ("request" only)."""
         if self._request:
             self.offered(0)
 
     def stop(self) -> None:
-        """No more ticks."""
+        """Cancel the next tick."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _tick(self, number: int) -> None:
-        # Only the wait can be called off: a message that is cancelled half-way takes its whole stream with it. One waits at
-        # most: a learner that offers without end and takes nothing would have this side keep a reply to each.
+        # Only the wait is cancelled: cancelling a message half-way would break its stream. At most one message waits to be
+        # sent, or a learner that offers without end and reads nothing would make this side store a reply to each offer.
         self._due = number
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._send())
@@ -108,21 +108,20 @@ class Clock:
             try:
                 await self._link.send(encode(Ready(number)))
             except Unreachable:
-                return  # whoever receives on the link learns the same
+                return  # the reader of the link gets the same error
 
 
-class Allowance:
-    """How much the learner takes of an owner without having asked: so much at once, and so much a second after that.
+class RateLimit:
+    """Token bucket for what an owner sends without being asked: `at_once` tokens, refilled at `per_second`.
 
-    Nobody is let go for being quick. A session whose allowance is used up is read more slowly, and the network makes its
-    peer wait; the others do not notice.
+    No session is closed for exceeding it. It is read more slowly, so that flow control slows down its sender alone.
     """
 
     def __init__(self, at_once: float, per_second: float) -> None:
         self._most, self._rate, self._left, self._then = at_once, per_second, at_once, 0.0
 
     def take(self, now: float) -> float:
-        """Use one; how many seconds to wait before going on."""
+        """Take one token; returns the seconds to wait before reading on."""
         self._left = min(self._most, self._left + max(now - self._then, 0.0) * self._rate) - 1.0
         self._then = now
         return max(-self._left / self._rate, 0.0)

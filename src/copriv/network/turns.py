@@ -1,7 +1,7 @@
-"""Whom the learner may ask now: the owners as it knows them, the turns that are open, and what a window still lacks.
+"""The learner's schedule: which participants may be asked now, given the open turns and the owners that are connected.
 
-A *turn* asks one participant at one θ: an owner (A1, A2), a group of owners, or all of them (S1, S2). Nothing here sends,
-stores or moves the model; the conductor does.
+A *turn* asks one participant at one θ: an owner (A1, A2), a group of owners, or all of them (S1, S2). Sending, storing
+and moving the model is the conductor's.
 """
 
 import random
@@ -17,15 +17,15 @@ Talk = Literal["choose", "broadcast", "request"]
 
 @dataclass(frozen=True)
 class Conduct:
-    """How a run is conducted, where the agreement leaves it to the learner."""
+    """Settings of a run that the agreement leaves to the learner."""
 
     talk: Talk = "choose"
     at_once: int | None = None
-    """A2: how many participants may be at work at once; None: all."""
+    """A2: largest number of participants that are asked at the same time; None: all."""
     deadline: float = 30.0
     """Seconds after which an owner that was asked is late."""
     begin: Literal["all", "any"] = "all"
-    """Ask nobody before every owner has come, or ask whoever is there: who comes first spends its answers first."""
+    """Begin when every owner is connected, or with the first: then owners that connect early spend their answers first."""
     stragglers: Literal["wait", "drop"] = "wait"
     """S1, S2 and groups: wait for late owners, or step without them."""
     patience: float = 300.0
@@ -39,39 +39,41 @@ class Conduct:
 
 
 class Turns:
-    """Whom to ask next in a run; its name orders them."""
+    """Selects the participants of a run to ask next."""
 
     def __init__(self, run: Run, conduct: Conduct, now: float) -> None:
         self._conduct, self._run = conduct, run
-        # Looked at for every answer, and worked out anew by the agreement each time it is asked.
+        # Read for every answer; the agreement computes them at each access.
         self._m, self._queries = run.agreement.answers, run.agreement.queries
         self.offered: set[str] = set()
-        """Who has the offer of the next turn."""
+        """Owners that were offered the next turn."""
         self.now, self.progress = now, now
-        """Seconds, on the learner's clock: the present, and the last answer."""
+        """The present and the time of the last answer, in seconds of the learner's clock."""
         for turn in run.open.values():
             turn.opened = now
 
     def left(self) -> int:
-        """Turns that may still be opened."""
-        return self._queries - self._run.stepped - self._at_work()
+        """Number of turns that may still be opened."""
+        return self._queries - self._run.stepped - self._pending()
 
-    def _at_work(self) -> int:
+    def _pending(self) -> int:
+        """Number of open turns that are not late."""
         return sum(not turn.late for turn in self._run.open.values())
 
     def may_open(self, participant: int) -> bool:
-        """Whether a participant can still be asked in this run, now or when its owners are back."""
+        """Whether a participant can still be asked in this run, now or once its owners are connected."""
         enough = {"drop": any, "wait": all}[self._conduct.stragglers]
         return enough([self.can_answer(name) for name in self._run.members[participant]])
 
     def can_answer(self, owner: str) -> bool:
+        """Whether an owner may give another answer in this run; marks it as out where all its answers are given."""
         party = self._run.parties[owner]
         if not party.out and party.answered >= self._m and self._run.turn_of(owner) is None:
             party.out = f"all {self._m} answers given"
         return not party.out
 
     def may_ask(self, participant: int) -> bool:
-        """Whether a participant can be asked right now."""
+        """Whether a participant can be asked now."""
         if participant in self._run.open or not self._begun():
             return False
         members = self._run.members[participant]
@@ -90,28 +92,28 @@ class Turns:
         return all(party.there or party.out for party in self._run.parties.values())
 
     def free(self) -> Iterable[int]:
-        """Participants to ask now, in an order that is random and follows from the run's name alone."""
-        one_only, most = not self._run.several_at_once, self._conduct.at_once or len(self._run.members)
-        if one_only:
-            most = 1
-        room = min(most - self._at_work(), self.left())
-        if room <= 0 or (one_only and self._run.open) or not self._begun():
+        """Participants to ask now, in a random order that is determined by the run's name and its number of turns."""
+        run, most = self._run, 1
+        if run.several_at_once:
+            most = self._conduct.at_once or len(run.members)
+        room = min(most - self._pending(), self.left())
+        if room <= 0 or (run.open and not run.several_at_once) or not self._begun():
             return []
-        free = [j for j in range(len(self._run.members)) if self.may_ask(j)]
+        free = [j for j in range(len(run.members)) if self.may_ask(j)]
         if len(free) > 1:
-            quick = [j for j in free if not any(self._run.parties[name].late for name in self._run.members[j])]
-            free = quick or free
-            random.Random(f"{self._run.name} {self._run.opened}").shuffle(free)
-        if self._run.window == 1:
+            in_time = [j for j in free if not any(run.parties[name].late for name in run.members[j])]
+            free = in_time or free
+            random.Random(f"{run.name} {run.opened}").shuffle(free)
+        if run.window == 1:
             return free[:room]
-        fresh = [j for j in free if j not in self._run.heard][:room]
-        again = [j for j in free if j in self._run.heard]
-        # Answers that this window lacks, but for those that are on their way.
-        lacking = self._run.window - self._run.stepped % self._run.window - self._at_work()
-        return fresh + again[: max(min(lacking, room) - len(fresh), 0)]
+        new = [j for j in free if j not in run.answered_since_step][:room]
+        again = [j for j in free if j in run.answered_since_step]
+        # Answers that this window still needs, without those that were asked for already.
+        missing = run.window - run.stepped % run.window - self._pending()
+        return new + again[: max(min(missing, room) - len(new), 0)]
 
     def is_due(self, participant: int) -> bool:
-        """Whether to offer a participant the next turn: not one that was heard, while others can complete the window."""
-        if self._run.window == 1 or participant not in self._run.heard:
+        """Whether to offer a participant the next turn: not a second time in a window that others can complete."""
+        if self._run.window == 1 or participant not in self._run.answered_since_step:
             return True
-        return not any(self.may_ask(j) for j in range(len(self._run.members)) if j not in self._run.heard)
+        return not any(self.may_ask(j) for j in range(len(self._run.members)) if j not in self._run.answered_since_step)

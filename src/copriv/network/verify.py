@@ -1,28 +1,26 @@
-"""Does a run's file lead to its model, and did everybody sign what stands in it? Checked line by line, by anybody.
+"""Verification of a run's file, by anybody: whether its lines lead to its model, and whether all parties signed them.
 
-`verify_run` needs the file and, to trust nobody, two things from elsewhere: the agreement that the reader signed up to and
-the certificate of the consortium's authority. It replays the run: every θ must follow from the agreement and the answers
-before it, by the agreed rule; every query must be the learner's and every answer its owner's, by their signatures; every
-line must follow the one before it. What is wrong is said with the number of its line.
+`verify_run` needs the file and, in order to trust no party, the reader's own copy of the agreement and of the authority's
+certificate. It replays the run: every θ must follow from the agreement and the earlier answers by the agreed rule, every
+query must be signed by the learner and every answer by its owner, and every line must continue the chain of hashes. Each
+problem is reported with the number of its line.
 
-A model's file is made anew from the run and compared with the one that is given, value by value: nothing in it is left out,
-and what it has beyond is wrong. Only the public dictionary is taken from the file, where it has the fingerprint that
-everybody signed, and what the learner's public rows say (`record.realised.public`, `record.forecast`): these the learner
-signed, and they rest on its word.
+A model's file is derived again from the run and compared value by value; values that are missing or additional are
+problems. Taken from the file are only the public dictionary, whose fingerprint all parties signed, and the results on the
+learner's public rows (`record.realised.public`, `record.forecast`), which are claims that the learner signed.
 
-What a file cannot show: an answer that the learner never wrote down, where its owner did not sign a count at the end
-(`Verdict.missing`, `Verdict.not_closed`), and lines after the last signature, which rest on the learner's word.
+The file does not show answers that the learner never recorded, unless their owner signed a final count
+(`Verdict.missing`, `Verdict.not_closed`); and lines after the last signature are the learner's claims.
 """
 
 import math
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
 
 from copriv.agreement import Agreement
@@ -31,15 +29,16 @@ from copriv.formatting.cards import Shown
 from copriv.network.keys import fingerprint_of
 from copriv.network.model import Model, digest_of, parsed, read_document
 from copriv.network.store import RunStore
-from copriv.network.verify_lines import ROUNDING, LineCheck, Problem
+from copriv.network.verify_lines import ROUNDING, LineCheck, Problem, off_by
 from copriv.types import Array
 
 _MOST_DIFFERENCES = 20
+"""Largest number of reported differences between a model's file and the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict(Shown):
-    """What came of checking a run's file."""
+    """Result of the verification of a run's file."""
 
     run: str
     agreement: Agreement
@@ -49,26 +48,26 @@ class Verdict(Shown):
     stepped: int
     """Queries or rounds that moved the model."""
     answers: dict[str, int]
-    """Signed answers in the file, of each owner."""
+    """Number of signed answers in the file, by owner."""
     missing: dict[str, int]
-    """Answers that an owner counted, in another answer or at the end, and that are not in the file: lost, or left out."""
+    """Number of answers that an owner counted and that are not in the file (lost or omitted), by owner."""
     not_closed: tuple[str, ...]
-    """Owners without a signed count after their last query: of their last answers, more may be missing."""
+    """Owners without a signed count after their last query, whose last answers may be missing as well."""
     authority: str
     """SHA-256 of the authority's certificate by which signatures were checked."""
     outcome: str
-    """"finished", "stopped", or "" where the file ends in the middle."""
+    """"finished", "stopped", or "" where the file ends before the run does."""
     model: Float[Array, " p"] | None
-    """θ, from the replay; None where it has no beginning."""
+    """θ of the replay; None without a first line."""
     rounding: float
-    """The largest difference between a θ in the file and the replay's, relative; 0: to the bit."""
+    """Largest relative difference between a θ in the file and that of the replay."""
     problems: tuple[Problem, ...]
     record: dict[str, Any]
-    """How the run went, from the model's file; empty without one, and where anything is wrong with it."""
+    """The record in the model's file; empty without a file, and where there are problems."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
@@ -79,17 +78,20 @@ def verify_run(
     model: str | Path | None = None,
     head: str | None = None,
 ) -> Verdict:
-    """Check a run's file.
+    """Verify a run's file.
 
-    agreement: the reader's own copy; without it, the one in the file is taken. authority: the consortium's, PEM, from the
-    reader's own keys; without it, the one that the file names. model: the file that was made of the run.
-    head: the hash of a line that was written down elsewhere.
-    Raises StoreFailed for what is no run's file, InvalidInput for a model file that is none.
+    agreement: the reader's own copy; the one in the file when None. authority: the consortium's certificate (PEM) from the
+    reader's own keys; the one in the file when None. model: the file of the run's model. head: the hash of a line that was
+    kept elsewhere.
+    Raises StoreFailed for a file that holds no run, InvalidInput for one that is no model file.
     """
     with closing(RunStore.read(path)) as store:
-        document = None if model is None else read_document(model)
-        held = None if model is None else Model.of(document)
-        check = LineCheck(store, authority, None if held is None else held.record.get("head"))
+        document, held, model_head = None, None, None
+        if model is not None:
+            document = read_document(model)
+            held = Model.of(document)
+            model_head = held.record.get("head")
+        check = LineCheck(store, authority, model_head)
         run = check.run
         if agreement is not None and agreement.fingerprint != store.agreement.fingerprint:
             check.wrong(None, "the run is under another agreement than the one given; their fingerprints differ")
@@ -105,10 +107,10 @@ def verify_run(
                     wrong = ["nests deeper than any that copriv learner writes"]
                 for what in wrong:
                     check.wrong(None, f"the model {what}")
-        try:
-            fingerprint = "" if check.authority is None else fingerprint_of(check.authority)
-        except InvalidInput:
-            fingerprint = ""
+        fingerprint = ""
+        if check.authority is not None:
+            with suppress(InvalidInput):
+                fingerprint = fingerprint_of(check.authority)
         return Verdict(
             run=store.run,
             agreement=store.agreement,
@@ -128,7 +130,7 @@ def verify_run(
 
 
 def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) -> list[str]:
-    """What in a model's file does not follow from the run; empty where all of it does."""
+    """Problems of a model's file: the values that do not follow from the run."""
     if model.agreement.fingerprint != store.agreement.fingerprint or model.record.get("run") != store.run:
         return ["is that of another run"]
     if model.at_home:
@@ -148,11 +150,9 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
         check.run.parties[owner["name"]].answered for owner in signed.record["owners"]
     ]:
         wrong.append(f"is of line {signed.line}; owners counted more answers after it than its record says")
-    if θ.shape != model.theta.shape or not np.allclose(
-        θ, model.theta, rtol=0.0, atol=ROUNDING * max(1.0, float(np.abs(θ).max(initial=0.0)))
-    ):
+    if not off_by(model.theta, θ, check.reached) <= ROUNDING:
         wrong.append("is not the one to which the run's answers lead")
-    if ("" if model.dictionary is None else model.dictionary.fingerprint) != check.run.dictionary:
+    if model.dictionary_fingerprint != check.run.dictionary:
         wrong.append("has another public dictionary than the one that learner and owners signed")
     record = dict(signed.record, forecast=model.record.get("forecast"))
     realised = model.record.get("realised")
@@ -167,21 +167,23 @@ def _wrong_with(model: Model, document: Any, check: LineCheck, store: RunStore) 
 
 
 def _differences(follows: Any, found: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Where a value is another one than follows from the run, and which."""
-    alike = True
+    """Each place where a found value differs from the one that follows from the run, with a text that says how."""
+    equal = True
     if isinstance(follows, dict) and isinstance(found, dict):
         for key in [*follows, *(key for key in found if key not in follows)]:
-            below = f"{place}.{key}" if place else key
-            if key in follows and key in found:
-                yield from _differences(follows[key], found[key], below)
+            below = f"{place}.{key}".lstrip(".")
+            if key not in found:
+                yield below, "nothing"
+            elif key not in follows:
+                yield below, "what no model has"
             else:
-                yield below, "nothing" if key in follows else "what no model has"
+                yield from _differences(follows[key], found[key], below)
     elif isinstance(follows, list) and isinstance(found, list) and len(follows) == len(found):
         for i, (one, other) in enumerate(zip(follows, found, strict=True)):
             yield from _differences(one, other, f"{place}[{i}]")
     elif type(follows) is float and type(found) is float and math.isfinite(follows) and math.isfinite(found):
-        alike = abs(found - follows) <= ROUNDING * abs(follows)  # up to how another machine rounds
+        equal = abs(found - follows) <= ROUNDING * abs(follows)  # up to the rounding of another machine
     else:
-        alike = type(follows) is type(found) and repr(follows) == repr(found)
-    if not alike:
+        equal = type(follows) is type(found) and repr(follows) == repr(found)
+    if not equal:
         yield place, f"{found!r:.40}, and the run {follows!r:.40},"

@@ -1,7 +1,7 @@
-"""What each line of a run's file must be, after the lines before it: `verify` goes through them here.
+"""Verification of each line of a run's file, given the lines before it, for `verify`.
 
-The chain of hashes, the rule, the names of queries and both sides' signatures are looked at line by line. A line that is
-wrong is noted with its number; one after which nothing can be replayed ends the check.
+Checks are the chain of hashes, the rule, the identities of queries, and the signatures of both sides. A wrong line is
+reported with its number; one after which the run cannot be replayed ends the verification.
 """
 
 import json
@@ -23,51 +23,67 @@ from copriv.network.turns import Talk
 from copriv.types import Array
 
 ROUNDING = 1e-9
-"""How far another machine's arithmetic may be from the learner's, of the largest number in θ; one's own is the same."""
+"""Tolerance for another machine's arithmetic (`off_by`); on the same machine the error is 0."""
 _MOST_PROBLEMS = 50
+"""Number of problems after which the verification ends."""
 _SIGNED = ("query", "answer", "certified", "continued", "closed", "model")
-"""Lines that say who signed what, and move nothing."""
-_NOT_UNDERSTOOD = (
+"""Kinds of lines that hold signatures and do not move the model."""
+_UNREADABLE = (
     CoprivError, LookupError, AttributeError, TypeError, ValueError, ArithmeticError, OSError, RecursionError, MemoryError,
 )  # fmt: skip
-"""What a line that says anything may be met with."""
+"""Errors that the content of a line can raise where it is not what a learner writes."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong. `line`: where; None where it is about no line."""
+    """A problem, and the number of its line; None where it concerns no single line."""
 
     line: int | None
     what: str
 
     def __str__(self) -> str:
-        return self.what if self.line is None else f"line {self.line}: {self.what}"
+        if self.line is None:
+            return self.what
+        return f"line {self.line}: {self.what}"
 
 
-class _Broken(Exception):
-    """A line that is wrong, in words."""
+class _LineWrong(Exception):
+    """Problem of the line that is checked."""
 
 
-def _must(holds: object, otherwise: str) -> None:
+def _require(holds: object, otherwise: str) -> None:
     if not holds:
-        raise _Broken(otherwise)
+        raise _LineWrong(otherwise)
+
+
+def off_by(found: Array, expected: Array, reached: Array) -> float:
+    """Largest difference of two θ in one number, in units of the largest size that it had; infinite for other shapes.
+
+    reached: that size, over the run. Numbers below a thousandth of the largest one count as that: arithmetic mixes them.
+    """
+    if found.shape != expected.shape:
+        return float(np.inf)
+    size = np.maximum(reached, np.abs(expected))
+    size = np.maximum(size, 1e-3 * size.max(initial=0.0))
+    apart = np.abs(found - expected)
+    return float(np.divide(apart, size, out=np.where(apart > 0, np.inf, 0.0), where=size > 0).max(initial=0.0))
 
 
 @dataclass(frozen=True)
 class Signed:
-    """What the learner signed as the run's model, and what stood there."""
+    """The run's model at a line by which the learner signed it."""
 
     line: int
     digest: str
     theta: Array
     record: dict[str, Any]
-    """Of a model file, as it follows from the lines."""
+    """Record of the model's file, as it follows from the lines."""
 
 
 class LineCheck:
-    """Checks each line against the run as the lines before it leave it, and then moves the run by it.
+    """Checks each line against the state of the run before it, and then updates the run by it.
 
-    model_head: the line that a model's file names, after which the learner is to have signed it.
+    model_head: the head that a model's file names, after which the learner should have signed the model.
     """
 
     def __init__(self, store: RunStore, authority: bytes | None, model_head: object = None) -> None:
@@ -76,19 +92,21 @@ class LineCheck:
         self.problems: list[Problem] = []
         self.signed: Signed | None = None
         self.signed_last = 0
-        """The line of the last model that the learner signed."""
+        """Number of the line by which the learner last signed a model."""
         self._learner: Certified | None = None
         self._owners: dict[str, Certified | None] = {}
         self._asked_at: dict[str, int] = {}
-        """The line of the newest query to each owner."""
+        """Number of the line of the newest query, by owner."""
         self.rounding, self.hashes, self.lines = 0.0, {START: 0}, 0
+        self.reached: Array = np.zeros(1)
+        """Largest size of each number of θ at which owners were to be asked so far."""
 
     def to_the_end(self) -> bool:
-        """Look at every line, or at those before one that has no continuation; whether it was all."""
+        """Check the lines up to one after which the run cannot be replayed; returns whether all were checked."""
         try:
             for line in self._store.lines():
                 self.lines = line[0]
-                if not self._follow(*line):
+                if not self._check_line(*line):
                     return False
         except (TypeError, ValueError, sqlite3.Error) as error:
             self.wrong(None, f"its lines cannot be read ({error!r:.100})")
@@ -96,13 +114,13 @@ class LineCheck:
         if not self.run.begun:
             self.wrong(None, "there is no line in it")
         try:
-            self._none_is_left()
-        except _Broken as broken:
+            self._check_answers_used()
+        except _LineWrong as broken:
             self.wrong(None, f"at its end {broken}")
         return True
 
-    def _follow(self, number: int, at: float, kind: str, text: str, said: str, raw: bytes) -> bool:
-        """One line; whether the next one can be looked at."""
+    def _check_line(self, number: int, at: float, kind: str, text: str, said: str, raw: bytes) -> bool:
+        """Check one line; returns whether the next one can be checked."""
         if number != len(self.hashes):
             self.wrong(number, f"it should be line {len(self.hashes)}: lines are missing, or were put in")
             return False
@@ -112,83 +130,81 @@ class LineCheck:
         if number == 1 and kind != "begun":
             self.wrong(number, "a run begins with the line that says under what")
             return False
-        going = True
+        goes_on = True
         try:
-            # A line is a table: a TypeError for anything else.
+            # Anything but a mapping raises a TypeError.
             line = Event(number, at, kind, json.loads(text) | {}, said, np.frombuffer(raw))
             if json.dumps(line.data) != text:
-                raise _Broken("a name stands twice in it, or it is not written as a learner writes it")
+                raise _LineWrong("a name stands twice in it, or it is not written as a learner writes it")
             if raw and kind not in ("asked", "answer"):
-                raise _Broken("it has numbers, which no line of its kind has")
+                raise _LineWrong("it has numbers, which no line of its kind has")
             follows, signed = self._checks.get(kind, (None, None))
             if follows is not None:
                 follows(self, line)
             self.run.take(line)
             if signed is not None:
                 signed(self, line)
-        except _Broken as broken:
+        except _LineWrong as broken:
             self.wrong(number, str(broken))
-            # What does not replay has no continuation; who signed what can be looked at to the end.
-            going = kind in _SIGNED and len(self.problems) < _MOST_PROBLEMS
-        except _NOT_UNDERSTOOD as error:
+            # A run that cannot be replayed ends here; signatures can be checked to the end.
+            goes_on = kind in _SIGNED and len(self.problems) < _MOST_PROBLEMS
+        except _UNREADABLE as error:
             self.wrong(number, f"it cannot be understood ({error!r:.200})")
-            going = False
+            goes_on = False
         self.run.head = said
         self.hashes[said] = number
-        return going
+        return goes_on
 
-    # What follows from the lines before -------------------------------------------------------------------------------
+    # What must follow from the earlier lines --------------------------------------------------------------------------
 
     def _begun(self, line: Event) -> None:
         said = line.data
-        _must(line.number == 1, "a run begins once")
+        _require(line.number == 1, "a run begins once")
         about = (self._store.run, self._agreement.fingerprint)
-        _must((said["run"], said["fingerprint"]) == about, "it names another run, or another agreement")
-        _must(said["parameters"] == self._store.n_parameters, "it names another number of parameters")
-        _must(1 <= said["parameters"] <= MAX_FRAME // 8, "it names more parameters than a message holds")
+        _require((said["run"], said["fingerprint"]) == about, "it names another run, or another agreement")
+        _require(said["parameters"] == self._store.n_parameters, "it names another number of parameters")
+        _require(1 <= said["parameters"] <= MAX_FRAME // 8, "it names more parameters than a message holds")
         known = re.fullmatch("([0-9a-f]{64})?", said["dictionary"])
-        _must(known, "the fingerprint of its public dictionary is none")
-        self._going_on(line)
+        _require(known, "the fingerprint of its public dictionary is none")
+        self._check_talk(line)
         if self.authority is None:
             self.authority = str(said.get("authority", "")).encode() or None
 
-    def _going_on(self, line: Event) -> None:
-        _must(line.data["talk"] in get_args(Talk), "it names a way to talk that there is none of")
+    def _check_talk(self, line: Event) -> None:
+        _require(line.data["talk"] in get_args(Talk), "it names a way to talk that there is none of")
 
     def _stopped(self, line: Event) -> None:
-        self._none_is_left(line)
-        _must(isinstance(line.data["reason"], str), "its reason is none in words")
+        self._check_answers_used(line)
+        _require(isinstance(line.data["reason"], str), "its reason is none in words")
 
     def _finished(self, line: Event) -> None:
         self._stopped(line)
-        _must(
+        _require(
             self.run.complete,
             f"it says that the run finished, after {self.run.stepped} of {self._agreement.queries} queries, and not every "
             f"owner gave its {self._agreement.answers} answers",
         )
 
-    def _none_is_left(self, _: Event | None = None, but: int | None = None) -> None:
-        """A turn that all its owners answered is used at once: a learner that looks at answers does not choose among them."""
+    def _check_answers_used(self, _: Event | None = None, but: int | None = None) -> None:
+        """A turn that all its owners answered must be used at once, so that the learner cannot choose among answers."""
         for turn in self.run.open.values():
             if turn.number != but and turn.answers.keys() >= set(self.run.members[turn.participant]):
-                raise _Broken(f"turn {turn.number} was answered by all that it asked, and its answers were not used")
+                raise _LineWrong(f"turn {turn.number} was answered by all that it asked, and its answers were not used")
 
-    def _point(self, line: Event) -> None:
-        self._none_is_left(line)
+    def _asked(self, line: Event) -> None:
+        self._check_answers_used(line)
         number, participant, θ, run = line.data["turn"], line.data["participant"], line.numbers, self.run
-        _must(number == run.opened + 1, f"turn {number} is not the next one")
+        _require(number == run.opened + 1, f"turn {number} is not the next one")
         alone = participant not in run.open and (not run.open or run.several_at_once)
-        _must(alone, f"turn {number} was begun while another was open, which the rule does not do")
-        _must(digest(θ) == line.data["theta"], f"the point of turn {number} is not the one that was written down")
+        _require(alone, f"turn {number} was begun while another was open, which the rule does not do")
+        _require(digest(θ) == line.data["theta"], f"the point of turn {number} is not the one that was written down")
         expected = run.trajectory.query(participant)
-        largest = max(1.0, float(np.abs(expected).max(initial=0.0)))
-        off = np.inf
-        if θ.shape == expected.shape:
-            off = float(np.abs(expected - θ).max(initial=0.0)) / largest
-        _must(
+        self.reached = np.maximum(self.reached, np.abs(expected))
+        off = off_by(θ, expected, self.reached)
+        _require(
             off <= ROUNDING,
             f"turn {number} asks at a point to which the agreed rule does not lead from the answers before it (off by "
-            f"{off:.3g} of its largest number)",
+            f"{off:.3g} of the largest that its numbers were)",
         )
         self.rounding = max(self.rounding, off)
 
@@ -197,48 +213,48 @@ class LineCheck:
         self._asked_at[owner] = line.number
         asking = self.run.open.get(self.run.participant_of[owner])
         its_own = asking is not None and asking.number == number
-        _must(its_own, f"{owner} was asked in turn {number}, which is not open or not its own")
+        _require(its_own, f"{owner} was asked in turn {number}, which is not open or not its own")
         assert asking is not None
         before = asking.waiting.get(owner)
         again = owner in asking.answers or (before is not None and not self.run.asked[before.identity].lost)
-        _must(not again, f"{owner} was asked again in turn {number}: the learner could choose between its answers")
+        _require(not again, f"{owner} was asked again in turn {number}: the learner could choose between its answers")
         named = query_identity(self._agreement.fingerprint, self._store.run, owner, sequence)
         follows = sequence == self.run.parties[owner].asked + 1 and identity == named
-        _must(follows, f"the query {identity:.12}… has not the name that follows from the run and its number")
+        _require(follows, f"the query {identity:.12}… has not the name that follows from the run and its number")
 
     def _answer(self, line: Event) -> None:
         said, name, m = line.data, line.data["owner"], self._agreement.answers
         asked = self.run.asked.get(said["identity"])
         if asked is None or asked.answer is not None:
-            raise _Broken(f"{name} answers what it was not asked, or what was answered")
-        _must(not asked.lost, f"{name} answers what it had lost: the learner could choose between its answers")
+            raise _LineWrong(f"{name} answers what it was not asked, or what was answered")
+        _require(not asked.lost, f"{name} answers what it had lost: the learner could choose between its answers")
         written = asked.query.owner == name and digest(line.numbers) == said["gradient"]
-        _must(written, f"the answer of {name} is not the one that was written down")
+        _require(written, f"the answer of {name} is not the one that was written down")
         unfit, n = self.run.trajectory.unfit(line.numbers), said["answered"]
-        _must(not unfit, f"the answer of {name} is none: {unfit}")
+        _require(not unfit, f"the answer of {name} is none: {unfit}")
         counts = self.run.parties[name].counts
-        can_be = type(n) is int and 1 <= n <= m and n not in counts  # true is signed as 1 is
-        _must(can_be, f"{name} counts this answer as number {n} of {m}, which cannot be")
+        can_be = type(n) is int and 1 <= n <= m and n not in counts  # True would be signed as 1 is
+        _require(can_be, f"{name} counts this answer as number {n} of {m}, which cannot be")
 
     def _step(self, line: Event) -> None:
         said, number, turn = line.data, line.data["turn"], self.run.open.get(line.data["participant"])
         if turn is None or turn.number != number:
-            raise _Broken(f"turn {number} is not open")
-        self._none_is_left(line, but=number)
+            raise _LineWrong(f"turn {number} is not open")
+        self._check_answers_used(line, but=number)
         used = [name for name in self.run.members[turn.participant] if name in turn.answers]
         whom = ", ".join(used) or "nobody"
-        _must(used and said["owners"] == used, f"turn {number} was answered by {whom}, and the step says otherwise")
+        _require(used and said["owners"] == used, f"turn {number} was answered by {whom}, and the step says otherwise")
         next_one = said["k"] == self.run.stepped + 1 and said["k"] <= self._agreement.queries
-        _must(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
+        _require(next_one, f"step {said['k']} is not the next one, or one more than was agreed on")
 
     def _abandoned(self, line: Event) -> None:
-        self._none_is_left(line)
+        self._check_answers_used(line)
         number = line.data["turn"]
-        _must(number in [turn.number for turn in self.run.open.values()], f"turn {number} is not open")
+        _require(number in [turn.number for turn in self.run.open.values()], f"turn {number} is not open")
 
-    # Who signed it ------------------------------------------------------------------------------------------------------
+    # Signatures ---------------------------------------------------------------------------------------------------------
 
-    def _by_learner(self, line: Event) -> None:
+    def _learner_certified(self, line: Event) -> None:
         self._learner = self._party(line.data.get("learner", ""), "learner", None)
 
     def _certified(self, line: Event) -> None:
@@ -257,19 +273,19 @@ class LineCheck:
         self._signed(self._owners.get(answer.owner), answer.owner, answer.signature, content, line)
 
     def _closed(self, line: Event) -> None:
-        """Before the run takes it: a count that its owner did not sign is none."""
+        """Checked before the run takes the line, so that only a signed count is taken."""
         name, head, n = line.data["owner"], line.data["head"], line.data["answered"]
         after = self.hashes.get(head, -1) >= self._asked_at.get(name, 0)
-        _must(after, f"{name} counted its answers before it was asked for the last of them")
+        _require(after, f"{name} counted its answers before it was asked for the last of them")
         can_be = not isinstance(n, bool) and self.run.parties[name].answered <= n <= self._agreement.answers
-        _must(can_be, f"{name} counts {n} answers at the end, which cannot be")
+        _require(can_be, f"{name} counts {n} answers at the end, which cannot be")
         content = closing_content(self._store.run, name, self._agreement.fingerprint, Closing(head, n))
         self._signed(self._owners.get(name), name, line.data["signature"], content, line)
 
     def _model_signed(self, line: Event) -> None:
-        """Before the run takes it: the model's record is as of the line before."""
+        """Checked before the run takes the line, since the model's record is as of the line before."""
         if not line.data["signature"]:
-            return  # a learner without a valid certificate: its model is not signed, which is said of the model
+            return  # the learner's certificate had expired: `verify` reports that the model is not signed
         run, named = self.run, line.data["sha256"]
         content = model_content(self._store.run, run.head, named)
         self._signed(self._learner, "the learner", line.data["signature"], content, line)
@@ -278,10 +294,10 @@ class LineCheck:
             self.signed = Signed(line.number, named, run.trajectory.model, run.record())
 
     _checks: ClassVar[dict[str, tuple[Callable[..., None] | None, Callable[..., None] | None]]] = {
-        "begun": (_begun, _by_learner),
-        "continued": (_going_on, _by_learner),
+        "begun": (_begun, _learner_certified),
+        "continued": (_check_talk, _learner_certified),
         "certified": (None, _certified),
-        "asked": (_point, None),
+        "asked": (_asked, None),
         "query": (_query, _query_signed),
         "answer": (_answer, _answer_signed),
         "stepped": (_step, None),
@@ -291,35 +307,34 @@ class LineCheck:
         "closed": (_closed, None),
         "model": (_model_signed, None),
     }
-    """Of each kind of line: whether it follows from those before it, and whether everybody signed their part of it."""
-
-    # Small things -------------------------------------------------------------------------------------------------
+    """By kind of line: the checks before and after the run takes it."""
 
     def wrong(self, line: int | None, what: str) -> None:
+        """Report a problem."""
         self.problems.append(Problem(line, what))
 
     def _party(self, certificate: object, role: str, name: str | None) -> Certified | None:
         if not isinstance(certificate, str):
-            raise _Broken(f"the {role}'s certificate is none")
+            raise _LineWrong(f"the {role}'s certificate is none")
         if not certificate or self.authority is None:
-            return None  # then whatever it should have signed is not signed
+            return None  # everything that it should have signed then counts as not signed
         try:
             party = Certified.by(self.authority, certificate)
         except KeysRefused:
-            raise _Broken(f"the {role}'s certificate is not of this consortium's authority") from None
+            raise _LineWrong(f"the {role}'s certificate is not of this consortium's authority") from None
         whose = f"the certificate of {name or f'the {role}'}"
         right = party.role == role and name in (None, party.name)
-        _must(right, f"{whose} is that of {party.name}, a {party.role}")
+        _require(right, f"{whose} is that of {party.name}, a {party.role}")
         agreed = self._agreement.agreement.learner_key
         if name is not None:
             agreed = self._agreement.owner_keys.get(name)
         named = agreed in (None, party.key_fingerprint)
-        _must(named, f"{whose} is for another key than the one that was agreed on")
+        _require(named, f"{whose} is for another key than the one that was agreed on")
         return party
 
     def _signed(self, party: Certified | None, who: str, signature: str, content: bytes, line: Event) -> None:
         if party is None or not signature:
-            raise _Broken(f"{who} did not sign it")
-        _must(party.signed(signature, content), f"it is not what {who} signed")
+            raise _LineWrong(f"{who} did not sign it")
+        _require(party.signed(signature, content), f"it is not what {who} signed")
         valid = party.valid_at(datetime.fromtimestamp(line.time, UTC))
-        _must(valid, f"the certificate of {who} was not valid at its time")
+        _require(valid, f"the certificate of {who} was not valid at its time")

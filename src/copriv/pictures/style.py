@@ -239,8 +239,8 @@ def note(axes: Axes, words: str, at: tuple[float, float], colour: str, avoid: li
     size = probe.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
     sides = ((7, 7), (7, -7), (-7, 7), (-7, -7), (7, 0), (-7, 0))
     for dx, dy in ((dx * far, dy * far) for far in (1, 2, 4, 6, 9, 12) for dx, dy in sides):
-        left = x + dx * scale - (size.width if dx < 0 else 0)
-        bottom = y + dy * scale - (size.height if dy < 0 else size.height / 2 if dy == 0 else 0)
+        left = x + dx * scale - size.width * (dx < 0)
+        bottom = y + dy * scale - size.height * (1.0 - np.sign(dy)) / 2.0  # above, below or level with the point
         box = Bbox.from_bounds(left - 2, bottom - 2, size.width + 4, size.height + 4)
         within = inside.contains(*box.min) and inside.contains(*box.max)
         if within and not any(box.overlaps(other) for other in avoid):

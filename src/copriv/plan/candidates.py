@@ -1,4 +1,4 @@
-"""The candidates of a plan, where the agreement leaves it open: mechanisms of noise, rules, answers, starts."""
+"""Candidates for the terms that an agreement leaves open: mechanisms of noise, rules, numbers of answers, starts."""
 
 from collections.abc import Sequence
 
@@ -23,24 +23,21 @@ def leaves_open(agreement: Agreement) -> bool:
 
 
 def noises_of(agreement: Agreement) -> tuple[GradientNoise, ...]:
-    """The mechanisms of noise on gradients to weigh; under a mechanism of one answer, what the table stands for."""
+    """Mechanisms of noise on gradients to price: the agreed one, all of them where it is the default."""
     agreed, default = agreement.mechanism, mechanisms.ALL[0]
     if agreed is default:
         return tuple(one for one in mechanisms.ALL if isinstance(one, GradientNoise) and one.weighed(agreement))
-    noise = agreed
-    if not isinstance(noise, GradientNoise):
-        noise = default
-    assert isinstance(noise, GradientNoise)
-    return (noise,)
+    # Under a mechanism of one answer, the table is that of the default.
+    return tuple(one for one in (agreed, default) if isinstance(one, GradientNoise))[:1]
 
 
 def opted_for_delta(agreement: Agreement) -> bool:
-    """Whether every owner states a δ: the opt-in to (ε, δ)."""
+    """Whether every owner states a δ above 0, which allows (ε, δ)."""
     return all(owner.delta > 0 for owner in agreement.owner_tables)
 
 
 def variances_of(agreement: Agreement, noises: Sequence[GradientNoise], answers: int) -> dict[GradientNoise, float]:
-    """v(m) of each mechanism; without those whose δ gains nothing over pure ε, with Ξ in the same norm."""
+    """v(m) of each mechanism, without those whose δ gains less than 1 % over pure ε with Ξ in the same norm."""
     found = {noise: noise.variance(agreement, answers) for noise in noises}
     pure = {noise.norm: v for noise, v in found.items() if noise.guarantee is Guarantee.PURE}
     return {
@@ -51,7 +48,7 @@ def variances_of(agreement: Agreement, noises: Sequence[GradientNoise], answers:
 
 
 def freed(agreement: Agreement) -> Agreement:
-    """The agreement with nothing fixed that a plan may choose."""
+    """The agreement without the terms that a plan may choose."""
     document = agreement.to_dict()
     own = (key for mechanism in mechanisms.ALL for key in mechanism.terms)
     for key in ("answers", "start", "preconditioner", "window", "mechanism", *own):
@@ -63,14 +60,14 @@ def freed(agreement: Agreement) -> Agreement:
 
 
 def participants_of(agreement: Agreement, size: int | None = None) -> int:
-    """How many answer by themselves, where a plan groups owners by `size`, or as it is agreed."""
+    """Number of participants in groups of this size; None for the agreed groups."""
     if size is None:
         return agreement.n_participants
     return agreement.participants_in_groups_of(size)
 
 
 def sizes_of(agreement: Agreement, way: Way) -> tuple[int | None, ...]:
-    """Sizes of groups to weigh: powers of two and everybody, where the agreement leaves them open; None: as agreed."""
+    """Candidates for the size of groups: powers of two and all owners where it is "auto"; None for the agreed groups."""
     if agreement.agreement.group_size != "auto" or way.together:
         return (None,)
     most = agreement.participants_in_groups_of(None)
@@ -78,7 +75,7 @@ def sizes_of(agreement: Agreement, way: Way) -> tuple[int | None, ...]:
 
 
 def ways_of(agreement: Agreement) -> tuple[Way, ...]:
-    """Rules, each in every way in which a plan may use it. Raises AgreementError where the agreed rule has none."""
+    """Ways in which a plan may use the rules. Raises AgreementError for an agreed rule without one."""
     terms = agreement.agreement
     if terms.rule == "auto":
         every = [way for rule in rules.ALL for way in rule.ways]
@@ -94,7 +91,7 @@ def ways_of(agreement: Agreement) -> tuple[Way, ...]:
 
 
 def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
-    """Numbers of answers of each owner to weigh."""
+    """Candidates for the number of answers of each owner."""
     terms = agreement.agreement
     if terms.answers is not None:
         return (agreement.answers,)
@@ -106,7 +103,7 @@ def answers_of(agreement: Agreement, way: Way) -> Sequence[int]:
 
 
 def starts_of(agreement: Agreement, public_start: bool) -> tuple[str, ...]:
-    """Starts to weigh, as `Choice.start` names them."""
+    """Candidates for the start, as in `Choice.start`."""
     if agreement.agreement.start is not None:
         return ("agreed",)
     return ("zero", "public")[: 1 + public_start]

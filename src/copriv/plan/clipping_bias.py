@@ -1,4 +1,4 @@
-"""Candidates for the gradient bound Ξ, and how far clipping at each moves the optimum of the public rows."""
+"""Candidates for the gradient bound Ξ, and the bias that clipping at each adds to the optimum of the public rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from copriv.simulation.kernels import Pass
 from copriv.types import Array, is_linear
 
 GRADIENT_BOUNDS = 16
-"""Candidates for Ξ: from a fifth of the median public gradient to 1.5 times the largest, or to a tail's 1e-4 quantile."""
+"""Number of candidates: from a fifth of the median public gradient to 1.5 times the largest, or a tail's 1e-4 quantile."""
 CAUTION = 2.0
 """Factor on the estimated bias when settings are priced: unlike the noise, it is estimated, from few records."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """The public problem: its sample, and by the order of the norm (L1, L2) the candidates for Ξ and what each is priced at."""
+    """The public problem with the candidates for Ξ and their bias, by the order of the norm (L1, L2)."""
 
     problem: Problem
     sample: PublicSample
     bounds: dict[int, Float[Array, " bounds"]]
     bias: dict[int, Float[Array, " bounds"]]
-    """With CAUTION, and where few public rows are as large, at least what the tail of their sizes says."""
+    """In the unit of f, times CAUTION; where few public gradients are as large as Ξ, at least the bias of a power law."""
 
 
 def bounded(public: Problem, sample: PublicSample, noises: Sequence[GradientNoise]) -> Bounded:
-    """Candidates for Ξ in each norm that is looked at, and what each does to the optimum."""
+    """Candidates for Ξ in each norm that the mechanisms use, with their bias."""
     given, r, theta = public.agreement.model.gradient_bound, sample.records, sample.optimum.theta
     gradients = public.loss.gradients(theta, r.features, r.target)
     # Where slopes are bounded, as a classifier's are, no tail of gradients is heavy.
@@ -63,9 +63,9 @@ def _candidates(norms: Float[Array, " rows"], heavy: bool) -> Float[Array, " bou
 
 
 def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
-    """Bias where few public gradients are as large as Ξ: a power law from where there are 20 of them.
+    """Bias with a power law beyond the 21st largest public gradient.
 
-    With a Pareto tail of index h the clipped mass falls as Ξ^(1−h) and its bias as the square; h is Hill's estimate.
+    With a Pareto tail of index h the clipped mass falls as Ξ^(1−h), and the bias as its square; h is Hill's estimate.
     """
     largest = np.sort(norms)[::-1][:21]
     if len(largest) <= 20 or not largest[-1] > 0:
@@ -79,8 +79,8 @@ def _tail_bias(norms: Array, bounds: Array, bias: Array) -> Array:
 def _bias(public: Problem, sample: PublicSample, bound: float, order: Literal[1, 2]) -> float:
     """f(θ_Ξ) − f(θ*) on the public rows, θ_Ξ where the clipped gradients balance.
 
-    Descent along the inverse Hessian: a clipped gradient is never steeper than the gradient, so a full step never
-    overshoots. Twenty steps leave less of the bias unseen than the public sample leaves anyway.
+    Descent along the inverse Hessian does not overshoot, since clipping only shortens gradients. After twenty steps the error
+    is below the sampling error of the public rows.
     """
     one_pass = Pass(public.loss, sample.records, order=order)
     inverse = np.linalg.pinv(sample.hessian, rcond=1e-12, hermitian=True)

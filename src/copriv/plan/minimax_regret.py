@@ -1,13 +1,13 @@
-"""Choose the setting of least maximal regret over how much owners may differ.
+"""Choose the setting of least maximal regret over the owners' heterogeneity.
 
-A plan made as if owners were alike can cost a hundred times too much where they are not: an average of models that were
-fitted apart is far from the best common one, however large the budget. Gradients at a common point do not have this error.
-So the best of every kind of setting is run in worlds of owners that differ (`copriv.populations.dealt`), at each of a few
-heterogeneities u of the range that is stated (or that real tables show), and
+A plan for equal owners can cost a hundred times too much where owners differ: the average of models that each owner fitted is
+far from the best common one, however large the budget. Gradients at a common point do not have this error. Therefore the best
+settings of every kind are run in worlds with a few levels u of heterogeneity (`copriv.populations.dealt`), from the range that
+is stated or that real tables show. The plan is the setting of least
 
-    regret of a setting  =  max over u of  ψ(setting, u) / least ψ(any, u),
+    regret  =  max over u of  ψ(setting, u) / least ψ(any, u).
 
-the least of which is the plan. Owners that are known to be alike are not planned for in this way.
+Where owners are known to be alike, the plan is not changed.
 """
 
 import time
@@ -27,23 +27,23 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array
 
 LEVELS = (0.05, 0.5, 0.95)
-"""Quantiles of heterogeneity."""
+"""Quantiles of heterogeneity at which settings are run."""
 REGRET_WORLDS, REGRET_RUNS = 3, 8
-"""At each level."""
+"""Worlds at each level, and runs in each world."""
 
 
 @dataclass(frozen=True, eq=False)
 class Caution:
-    """The settings that were run, and what each cost at each heterogeneity."""
+    """The settings that were run, and the cost of each at each level of heterogeneity."""
 
     heterogeneity: Heterogeneity
     levels: tuple[float, ...]
     choices: tuple[Choice, ...]
     relative_fitness: Float[Array, "choices levels"]
-    """E ψ of each choice at each level, above the best that any could reach there."""
+    """E ψ of each choice at each level."""
     chosen: int
     if_alike: Choice
-    """The choice if owners were known to be alike."""
+    """The choice for equal owners."""
 
     @property
     def regret(self) -> Float[Array, "choices levels"]:
@@ -52,7 +52,7 @@ class Caution:
 
     @property
     def holds_to(self) -> float:
-        """The largest level up to which the choice costs at most twice the best; 0 if it does at none."""
+        """The largest level up to which the choice costs at most twice the best; 0 if there is none."""
         reached = 0.0
         for level, regret in zip(self.levels, self.regret[self.chosen], strict=True):
             if not regret <= 2.0:
@@ -62,7 +62,7 @@ class Caution:
 
     @property
     def price(self) -> float:
-        """ψ of the choice over ψ of `if_alike`, were owners alike after all: what caution costs; 1 is nothing."""
+        """ψ of the choice over ψ of `if_alike` for equal owners."""
         return self.choices[self.chosen].relative_fitness / max(self.if_alike.relative_fitness, 1e-300)
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Caution:
 
 
 def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, seed: int = 0) -> Plan:
-    """The plan, chosen for owners that may differ; the same plan where they are known to be alike, or there is one."""
+    """The plan with the choice of least maximal regret; the same plan for a single owner or for equal ones."""
     if heterogeneity.alike or sample.problem.terms.n_owners == 1:
         return found
     begun = time.perf_counter()
@@ -87,12 +87,12 @@ def cautious(sample: PublicSample, found: Plan, heterogeneity: Heterogeneity, se
 
 
 def _regret(cost: Float[Array, "choices levels"]) -> Float[Array, "choices levels"]:
-    """Over the least. Below 1e-12, rounding, all are as good: a box's corner may be the best model, where everybody ends."""
+    """Cost over the least one. Costs below 1e-12 are rounding errors and count as equal."""
     return np.asarray(np.maximum(cost, 1e-12) / np.maximum(cost.min(axis=0), 1e-12))
 
 
 def _best_of_each_kind(measured: Sequence[Choice]) -> tuple[Choice, ...]:
-    """The best of each mechanism and rule, then the next best of other kinds: the eight settings that are run."""
+    """The best setting of each mechanism and rule, then the next best of other kinds; eight in all."""
     short: dict[object, Choice] = {}
     for choice in measured:
         terms = choice.agreement.agreement

@@ -12,7 +12,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class NoiseCurve(Shown):
-    """The least E ψ as a function of the noise ν, with the best setting for each ν. Owners are valued by it.
+    """The least E ψ over settings as a function of the noise ν, by which owners are valued.
 
     >>> import numpy as np
     >>> from copriv.plan import NoiseCurve
@@ -26,11 +26,11 @@ class NoiseCurve(Shown):
 
     @classmethod
     def of(cls, fixed: Float[Array, " settings"], slope: Float[Array, " settings"]) -> "NoiseCurve":
-        """Only settings that are best for some ν ≥ 0 are kept: the lower envelope of lines fixed + slope·ν.
+        """Keep the settings that are best for some ν ≥ 0: the lower envelope of the lines fixed + slope·ν.
 
-        Those are the corners of the lower left hull of the points (slope, fixed).
+        They are the corners of the lower left hull of the points (slope, fixed).
         """
-        # Where no line of a smaller slope begins lower: all others are above one of these everywhere.
+        # A line is above another one everywhere if its slope and its value at 0 are larger.
         order = np.lexsort((fixed, slope))
         lowest = np.minimum.accumulate(fixed[order])
         front = order[np.concatenate([[True], fixed[order][1:] < lowest[:-1]])]
@@ -50,10 +50,10 @@ class NoiseCurve(Shown):
     def through(self, noise: float, value: float, start: float) -> "NoiseCurve":
         """The curve adjusted to be `value` at ν, and `start`, ψ of the model that runs begin with, for infinite noise.
 
-        First the noise is multiplied, by 4 at most (half the budget), which keeps the end without noise. What then remains
-        is a factor on the cost: in full for the settings that are best at ν or with less noise, and interpolated (in the
-        logarithm of the cost without noise) to `start` for flatter ones. The curve never exceeds `start`, unless `value` does:
-        then the factor is on the whole curve.
+        First the noise is multiplied by at most 4 (half the budget), which does not change the cost without noise. The
+        remaining factor multiplies the cost: fully for the settings that are best at ν or with less noise, and interpolated
+        (in the logarithm of the cost without noise) to `start` for flatter ones. The curve never exceeds `start`, unless
+        `value` does: then the factor multiplies the whole curve.
         """
         if not (value > 0 and noise > 0 and np.isfinite(value)):
             return self

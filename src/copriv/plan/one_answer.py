@@ -1,8 +1,8 @@
-"""Choose the settings of a mechanism by which each owner answers once, from public information only.
+"""Choose the settings of a mechanism of one answer, from public information only.
 
-Every candidate is run with the owners' noise on bootstrap worlds of the public rows (`PublicSample.worlds`), since the
-public model fits its own rows too well. All are tried in one world, the best few in all of them. Candidates for bounds are
-quantiles of the public rows; for the anchor, those that spend given shares of ε on curvature. What the agreement fixes is
+Every candidate is run with the owners' noise on bootstrap worlds of the public rows (`PublicSample.worlds`), because the
+public model overfits its own rows. All candidates are run in one world, the best few in all worlds. Candidates for bounds are
+quantiles of the public rows; those for the anchor spend given shares of ε on curvature. Terms that the agreement fixes are
 kept: a start, a preconditioner, a step, Ξ, and, with its mechanism, the hinge's smoothing.
 """
 
@@ -27,10 +27,10 @@ from copriv.rules import WITHOUT_WAITING
 from copriv.types import Array, is_linear
 
 SETTING_WORLDS, SETTING_RUNS = 5, 8
-"""In which the best few candidates are tried; all are tried in one world first, by half as many runs."""
+"""Worlds and runs for the best few candidates; all candidates are first tried in one world, with half as many runs."""
 WIDE = 64
-"""Parameters from which half as many runs tell as much: a cost sums the noise of all of them, and its relative error from
-one pair of runs is about √(2/p), a third of that at p = 8 with two."""
+"""Number of parameters from which half as many runs are enough: the relative error of a cost from one antithetic pair of runs
+is about √(2/p)."""
 
 
 def plan_one_answer(
@@ -41,10 +41,10 @@ def plan_one_answer(
     seed: int = 0,
     sample: PublicSample | None = None,
 ) -> Agreement:
-    """The agreement with `mechanism`, one of one answer, and every setting of it chosen on the public rows.
+    """The agreement with a mechanism of one answer, whose settings are chosen on the public rows.
 
-    sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
-    Raises DataError without a public sample, AgreementError where no candidate can be kept.
+    sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
+    Raises DataError without a public sample, AgreementError where no candidate is within the budgets.
     """
     sample = sample or PublicSample.of(problem)
     start = problem.start
@@ -73,7 +73,7 @@ def plan_one_answer(
         lambda order: _bounds(problem, worlds, start, order), None if step == "auto" else step,
         problem.terms.mechanism is not chosen,
     )  # fmt: skip
-    runs = SETTING_RUNS if problem.n_parameters < WIDE else SETTING_RUNS // 2
+    runs = SETTING_RUNS // (1 + (problem.n_parameters >= WIDE))
     tried: list[tuple[float, Setting]] = []
     for candidate in chosen.settings(choosing):
         setting = replace(candidate, patient=False)
@@ -106,7 +106,7 @@ def _bounds(problem: Problem, worlds: Sequence[Problem], start: Array, order: Or
         seen.append(np.abs(loss.slope(r.features @ start, r.target)) * row_norms(r.features, order))
     norms = np.concatenate(seen)
     quantiles = np.quantile(norms, [0.5, 0.9, 0.98, 0.996, 1.0])
-    # At a zero start all classification gradients are alike, and quantiles say nothing of how few matter at the optimum.
+    # At a zero start all gradients of a classifier have similar lengths, unlike at the optimum.
     parts = norms.max() * np.array([1.5, 0.6, 0.4, 0.25, 0.15, 0.1, 0.06])
     candidates = np.sort(np.concatenate([quantiles, parts]))[::-1]
     kept: list[float] = []

@@ -21,7 +21,7 @@ Advice = Literal["join", "close", "public", "alone"]
 
 @dataclass(frozen=True, eq=False)
 class Choice(Shown):
-    """A setting, and what it reached on the public rows. `agreement` has a number wherever "auto" was.
+    """A setting and its cost on the public rows. `agreement` has numbers in place of "auto".
 
     >>> choice = outlook.plan.choice
     >>> choice.pure, choice.agreement.owner_names
@@ -38,7 +38,7 @@ class Choice(Shown):
     relative_fitness: float
     """E ψ."""
     fitness: float
-    """E f, at this choice's own B: what choices are compared by."""
+    """E f at this choice's B, by which choices are compared."""
 
     @property
     def pure(self) -> bool:
@@ -47,13 +47,13 @@ class Choice(Shown):
 
     @property
     def promises(self) -> dict[str, bool]:
-        """Which promises it keeps: pure ε, one answer of each owner, and no rounds of all owners."""
+        """Whether it has pure ε, one answer of each owner, and no rounds of all owners."""
         terms = self.agreement
         return {"pure": self.pure, "one_answer": terms.answers == 1, "asynchronous": not terms.synchronous}
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Choices for which this is the same differ in numbers only."""
+        """Key of the kind of choice; choices of one kind differ in numbers only."""
         return (*kind_of(self.agreement), self.start)
 
     def describe(self) -> str:
@@ -100,26 +100,25 @@ class Plan(Shown, Framed):
     flatness: dict[str, tuple[float, float]]
     """For "step", "gradient_bound" and "answers": ψ at half and at twice the chosen value, over ψ at it."""
     priced: tuple[Float[Array, " settings"], Float[Array, " settings"]]
-    """ψ without noise of every setting that was priced, and how fast it grows with ν."""
+    """ψ without noise of every setting that was priced, and its slope in ν."""
     seconds: float
     caution: Any = None
-    """A `plan.caution.Caution` where owners may differ: what was weighed for that, and what it costs."""
+    """A `plan.minimax_regret.Caution` where owners may differ."""
     public_only: float = np.nan
     """ψ of the public rows' own model."""
     alone: float = np.nan
     """ψ of the best owner's own model, without noise."""
     advice: Advice = "join"
-    """ "join"; "close": a close call; "public": the public rows' own model is the better choice; "alone": an
-    owner's own is: nobody should start."""
+    """ "join"; "close" for a close call; "public" or "alone" where the public model, or an owner's own model, is better and
+    nobody should start."""
 
     def advised(self, public_only: float, alone: float, pays: bool | None = None, close: bool = False) -> "Plan":
-        """The plan with what it advises: to join only where that beats both.
+        """The plan with its advice, which is to join only where that beats the public model and the best owner's own.
 
-        pays: whether it does, for anybody and surely enough, where a forecast has found out; else what is expected of the
-            choice says so. close: it does not, but for somebody it could be either way.
+        pays: verdict of a forecast for any owner; None to compare the expected costs. close: whether a verdict is open.
         """
         if pays is None:
-            # A plan that stays at the public start is no better than it, whatever the last digit says.
+            # A plan that stays at the public start is no better than it, whatever rounding says.
             pays = self.choice.relative_fitness < (1.0 - 1e-9) * min(public_only, alone)
         advice: Advice = "alone"
         if pays:
@@ -132,7 +131,7 @@ class Plan(Shown, Framed):
 
     @property
     def advice_in_words(self) -> str | None:
-        """Why nobody should start with this plan, in a sentence, or why that is open; None where it is worth it."""
+        """A sentence on why nobody should start with this plan, or why that is open; None where joining pays."""
         said: str | None = above("copriv.display.verdict:advice")(self)
         return said
 
@@ -153,23 +152,23 @@ class Plan(Shown, Framed):
 
     @property
     def considered(self) -> int:
-        """Settings priced."""
+        """Number of settings that were priced."""
         return len(self.priced[0])
 
     @cached_property
     def curve(self) -> NoiseCurve:
-        """The curve that owners are valued by. Made on first use, from a million settings and more."""
+        """The noise curve, by which owners are valued; computed on first use, from more than a million settings."""
         fixed, slope = self.priced
         finite = np.isfinite(fixed) & np.isfinite(slope)
         return NoiseCurve.of(fixed[finite], slope[finite])
 
     @property
     def agreement(self) -> Agreement:
-        """What all parties would sign."""
+        """The planned agreement."""
         return self.choice.agreement
 
     def trades(self) -> dict[str, tuple[Choice, Choice]]:
-        """The best that keeps each promise and the best that does not, where both were run: what keeping it costs.
+        """For each promise the best choice that keeps it and the best that does not, where both were run.
 
         Keys: "pure" (ε against (ε, δ)), "one_answer" (against many), "asynchronous" (against rounds of all owners).
         """
@@ -178,7 +177,7 @@ class Plan(Shown, Framed):
 
 
 def best_by_promise(choices: Sequence[Choice], costs: Sequence[float]) -> dict[str, tuple[int, int]]:
-    """For each promise which choice that keeps it costs least, and which that does not; where there are both."""
+    """For each promise the indices of the cheapest choice that keeps it and of the cheapest that does not, if both exist."""
     found = {}
     for promise in ("pure", "one_answer", "asynchronous"):
         kept = [i for i, choice in enumerate(choices) if choice.promises[promise]]
@@ -189,6 +188,6 @@ def best_by_promise(choices: Sequence[Choice], costs: Sequence[float]) -> dict[s
 
 
 def kind_of(agreement: Agreement) -> tuple[Any, ...]:
-    """Terms for which this is the same differ in numbers only."""
+    """Key of the kind of terms; terms of one kind differ in numbers only."""
     terms = agreement.agreement
     return terms.mechanism, terms.rule, terms.iterate, terms.window, agreement.answers

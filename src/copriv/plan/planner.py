@@ -1,11 +1,11 @@
-"""The plan: rule, answers, step, bounds and start that cost the least, chosen from public information only.
+"""Plan the rule, answers, step, bounds and start of least cost, from public information only.
 
-Every setting is priced by a table (`prices`), which ignores what clipping does on the way. So the best few settings, and
-their neighbours, are run in worlds of the public rows (`simulated_refinement`), and the cheapest of those runs is the plan.
+Every setting is priced by a table (`prices`), which ignores clipping during a run. Therefore the best few settings and their
+neighbours are run in worlds of the public rows (`simulated_refinement`), and the cheapest of those runs is the plan.
 
-Pure ε is what a plan keeps to, unless every owner states a δ above 0. That is the opt-in: normal noise (Ξ in L2),
-composed Laplace noise and models fitted with δ are then weighed beside the pure ones, and where a pure one is chosen
-its agreement has δ = 0. `Plan.trades` says what each promise costs.
+A plan has pure ε unless every owner states a δ above 0. With such a δ, normal noise (Ξ in L2), composed Laplace noise and
+models fitted with δ are compared with the pure mechanisms; if a pure one is chosen, its agreement has δ = 0. `Plan.trades`
+has the cost of each promise.
 """
 
 import time
@@ -63,22 +63,22 @@ def plan(
     heterogeneity: Heterogeneity | None = None,
     sample: PublicSample | None = None,
 ) -> Plan:
-    """The best setting for these owners, from the agreement and the public sample alone.
+    """Find the best setting for these owners, from the agreement and the public sample alone.
 
     problem: a Problem; or an Agreement, the path of its file or a mapping of the file's shape, with the public rows that its
         [data] names.
     keep: what the agreement fixes stays (a named rule, `answers`, numbers for step, Ξ and B, a start); otherwise only
         `communication`, the fitness and the owners are taken from it.
     public_start, preconditioner: whether the plan may begin at the public model, and descend along a public matrix.
-    one_answer: whether it may choose a mechanism by which each owner answers once: noisy statistics (squared loss) or a
-        privately fitted model. None: where nothing is kept. With `keep` it needs a rule that is "auto".
+    one_answer: whether it may choose a mechanism of one answer: noisy statistics (squared loss) or a privately fitted model.
+        None for `not keep`. With `keep` it needs a rule that is "auto".
     runs: simulated runs on the public rows for each finalist.
-    heterogeneity: how unlike the owners may be; None: what the agreement states, else what the public rows' strata say,
-        else what real tables show. Settings that would break are not chosen (`caution`).
-    sample: the public sample of `problem`, where it is at hand: its worlds are then made only once.
+    heterogeneity: that of the owners; None for the one that the agreement states, else the estimate from the public rows'
+        strata, else that of real tables. Settings that are much worse at any of its levels are not chosen (`caution`).
+    sample: the public sample of `problem`, if it exists already, so that its worlds are drawn only once.
 
-    (ε, δ) is weighed where every owner states a δ above 0, and the agreement names no mechanism of its own.
-    Raises DataError without a public sample, AgreementError where the agreement leaves nothing to choose from.
+    (ε, δ) is considered where every owner states a δ above 0 and the agreement names no mechanism.
+    Raises DataError without a public sample, AgreementError where no setting satisfies the agreement.
 
     >>> from copriv.plan import plan
     >>> found = plan(copriv.Problem.forecasting(agreement, public), runs=16)  # what is agreed stays
@@ -88,7 +88,7 @@ def plan(
     begun = time.perf_counter()
     if not isinstance(problem, Problem):
         problem = Problem.load_public(Agreement.given(problem))
-    public = problem.on_public()  # first of all: from here on no private record is at hand
+    public = problem.on_public()  # from here on there are no private records
     if not keep:
         public = public.under(freed(public.terms))
     terms, noises = public.terms, noises_of(public.terms)
@@ -117,8 +117,8 @@ def plan(
     first = finalists[0]
     measured: dict[tuple[Any, ...], Choice] = {}
     if not terms.one_answer:
-        # Where the fitness is no quadratic the table is approximate, and neighbours of the best are tried more often.
-        first, measured = run_finalists(public, finalists, 1 if quadratic else 3, runs, seed)
+        # The table is exact for a quadratic fitness and approximate for others, which get more passes over neighbours.
+        first, measured = run_finalists(public, finalists, 3 - 2 * quadratic, runs, seed)
     if one_answer is None:
         one_answer = not keep
     for mechanism, pure in one_answer_mechanisms(public, one_answer):
@@ -127,15 +127,15 @@ def plan(
         except (AgreementError, NotCertified):
             if terms.one_answer:
                 raise
-            continue  # no setting of it can be kept with these budgets
+            continue  # no setting is within these budgets
     ranked = tuple(sorted(measured.values(), key=lambda choice: choice.fitness))
     runner_up = next((choice for choice in ranked if choice.kind != ranked[0].kind), None)
     best, ν = sample.optimum.value, noise_of(terms)
     fixed = np.concatenate([(p.fixed + best).ravel() / best - 1.0 for p in priced])
-    # Of noise with δ too: its scale is near enough to one over nε for owners to be valued by.
+    # For noise with δ too, whose scale is approximately proportional to 1/(nε).
     slope = np.concatenate([p.noise.ravel() / (best * ν) for p in priced])
     made = Plan(ranked[0], runner_up, ranked, flatness_of(first), (fixed, slope), time.perf_counter() - begun)
     unlike = heterogeneity or heterogeneity_of(sample)
-    with suppress(NotCertified, InvalidInput):  # records so few that, dealt out unequally, they are fitted exactly
+    with suppress(NotCertified, InvalidInput):  # so few records that an unequal allocation can be fitted exactly
         made = cautious(sample, made, unlike, seed)
-    return made.advised(*without_joining(public, sample, 0.0 if unlike.alike else unlike.value, seed))
+    return made.advised(*without_joining(public, sample, (not unlike.alike) * unlike.value, seed))

@@ -7,9 +7,9 @@ In the unit of f, a setting costs
 with v(m) the variance of noise in the owners' average for Ξ = 1 (`GradientNoise.variance`; for pure ε 8m²ν with
 ν = Σ w_i² κ_i²/(n_i ε_i)²), a_j the curvature in direction j, R and V from `rule_response`, z the start, t the spread of
 what the public sample cannot know of θ* (`PublicSample`), P_j a public preconditioner, and bias what clipping at Ξ does
-to the optimum, found on the public rows. R and V are means over how uncertain the curvature is, and the bias is priced
-with the caution that a few rare records deserve. Owners enter through v alone, so one table prices every consortium
-and every mechanism of noise.
+to the optimum, estimated on the public rows. R and V are averaged over the uncertainty of the curvature, and the bias is
+multiplied by a factor of caution, as it depends on a few rare records. Owners enter through v alone, so one table prices every
+consortium and every mechanism of noise.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from copriv.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One start and one preconditioner, with everything that does not depend on the rule."""
+    """The factors of a price that depend on the start and the preconditioner, and not on the rule."""
 
     bounded: Bounded
     start: str
@@ -42,7 +42,7 @@ class Table:
 
     @cached_property
     def directions(self) -> tuple[Array, Array, Array, Array]:
-        """Curvature a, preconditioner P, squared start z² and truth's spread t, by eigenvector."""
+        """Curvature a, preconditioner P, squared start z² and variance t of θ*, by eigenvector."""
         (a, U), problem, sample = self._eigen, self.bounded.problem, self.sample
         z = U.T @ (problem.start - sample.optimum.theta)
         if self.start == "public":
@@ -50,8 +50,8 @@ class Table:
         n, n0 = float(problem.terms.records.sum()), problem.unbounded[0].units
         t = np.diag(U.T @ sample.spread @ U) * (1.0 / n + 1.0 / n0)
         gained = a * (z**2 + t)
-        # The inverse of a tiny curvature multiplies noise a million times where nothing is to be gained: a column that is
-        # the same in every public row has the regulariser's curvature alone. So only directions that gain a thousandth.
+        # Only directions that contribute a thousandth are preconditioned: in others the inverse of a tiny curvature, such as
+        # the regulariser's in a column that is constant in the public rows, would multiply noise a million times.
         P = np.where(gained > 1e-3 * gained.max(), (a / a[-1]) ** -self.γ, 1.0)
         return a, P, z**2, t
 
@@ -61,7 +61,7 @@ class Table:
         return np.maximum(a, 1e-12 * a[-1]), U
 
     def matrix(self) -> Array | None:
-        """P as the agreement carries it."""
+        """P as a matrix; None where it is the identity."""
         if self.γ == 0:
             return None
         _, U = self._eigen
@@ -70,7 +70,7 @@ class Table:
     def price(
         self, table: Response, variance: dict[GradientNoise, float], group_size: int | None = None
     ) -> "list[Priced]":
-        """Price each mechanism of noise; `variance` is v(m) of each. group_size: of groups that the plan makes."""
+        """Price each mechanism of noise, from its variance v(m). group_size: of the groups that the plan chooses."""
         a, P, z2, t = self.directions
         given = self.bounded.problem.terms.agreement.step
         step = GAINS / a[-1]
@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Priced:
-    """A rule, a number of answers and a noise under one table: cost of each step and Ξ, and the cheapest."""
+    """Cost of each step and Ξ, for a rule, a number of answers and a mechanism of noise."""
 
     table: Table
     response: Response
@@ -97,20 +97,20 @@ class Priced:
     step: Float[Array, " steps"]
     fixed: Float[Array, "steps bounds"]
     noise: Float[Array, "steps bounds"]
-    """What noise costs."""
+    """Cost of the noise."""
     group_size: int | None = None
-    """Of the groups that the plan makes; None: as agreed."""
+    """Size of the groups that the plan chooses; None for the agreed groups."""
 
     @cached_property
     def where(self) -> tuple[int, int]:
-        """The cheapest step and Ξ."""
+        """Indices of the cheapest step and Ξ."""
         cost = self.fixed + self.noise
         best = np.unravel_index(int(np.nanargmin(np.where(np.isfinite(cost), cost, np.nan))), cost.shape)
         return int(best[0]), int(best[1])
 
     @property
     def cost(self) -> float:
-        """Of the cheapest."""
+        """Cost of the cheapest step and Ξ."""
         return float(self.fixed[self.where] + self.noise[self.where])
 
     @property
@@ -124,7 +124,7 @@ class Priced:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What else than numbers sets it apart."""
+        """Key of the kind of setting; settings of one kind differ in numbers only."""
         return self.response.way, self.response.answers, self.group_size, self.table.start, self.mechanism
 
     @property
@@ -133,14 +133,14 @@ class Priced:
         return self.pure, not self.response.way.together, self.response.answers == 1
 
     def candidate(self) -> "Candidate":
-        """The cheapest."""
+        """The setting with the cheapest step and Ξ."""
         i, j = self.where
         return Candidate(self, float(self.step[i]), float(self.bounds[j]))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One setting of what was priced."""
+    """One setting: a priced rule with a step and a gradient bound."""
 
     priced: Priced
     step: float
@@ -152,7 +152,7 @@ class Candidate:
         return (id(table.bounded), table.γ, *self.priced.kind, self.step, self.gradient_bound)
 
     def agreement(self, terms: Agreement) -> Agreement:
-        """The agreement that says so. Answers and horizon are set so that every owner gives exactly m answers."""
+        """The agreement with this setting, in which every owner gives exactly m answers."""
         table, way, m = self.priced.table, self.priced.response.way, self.priced.response.answers
         N, matrix = participants_of(terms, self.priced.group_size), table.matrix()
         changes: dict[str, Any] = {

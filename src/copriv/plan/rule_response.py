@@ -1,15 +1,15 @@
-"""Tables of how a rule forgets its start and gathers noise, by one variable, its gain.
+"""Tables of a rule's response to its start and to noise, as functions of one variable, the gain.
 
 Without clipping a rule is linear, and in an eigenvector of ∇²f with eigenvalue a it sees only the product g = step·a,
 its gain. After a whole run of m answers an owner, in z = Uᵀ(θ − θ*),
 
     E z² = R_m(g) · E z(0)² + step² · V_m(g) · W,      W the variance that noise has in Σ (n_i/n) Q̄_i.
 
-R and V belong to the rule alone: no data, no budgets, no step. They are tabled once for a grid of gains, and then price
-every consortium by interpolation (`prices`).
+R and V depend on the rule only, not on data, budgets or the step. They are computed once on a grid of gains, and priced by
+interpolation for every consortium (`prices`).
 
-A way in rounds: its exact recursion. A way in turns: the rule's own code, equal owners who each answer m times in
-random order, averaged over draws of the order; a regulariser counts as part of the gradient.
+For a way in rounds they follow from its exact recursion. For a way in turns the rule itself is run, with equal owners who each
+answer m times in random order, averaged over draws of the order; a regulariser counts as part of the gradient.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ from copriv.schedules import RandomOrder
 from copriv.types import Array
 
 GAINS = np.geomspace(0.002, 8.0, 64)
-"""First step times curvature; a plain descent diverges at 2."""
+"""Grid of gains, first step times curvature; plain descent diverges at 2."""
 FINE = np.geomspace(GAINS[0], GAINS[-1], 8 * 63 + 1)
-"""Gains of the table averaged over their uncertainty, which has more curvature near 2."""
+"""Finer grid for averages over the uncertainty of the gain."""
 MOST_PARTICIPANTS = 32
-"""In turns: more equal owners than these respond as these do, once time is counted in rounds of all owners."""
+"""Most owners simulated in turns; for more, the response per round of all owners is about the same."""
 DRAWS = 32
-"""In turns: orders drawn for the start, and as many for the noise."""
+"""Random orders simulated in turns, for the start and for the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +44,16 @@ class Response:
     noise: Float[Array, " gains"]
 
     def at(self, gain: Float[Array, "..."], wobble: float = 0.0) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """R and V at a gain that is known up to a relative standard error of `wobble`: their mean over its spread.
+        """R and V averaged over a gain with relative standard error `wobble`.
 
-        A step that is exactly right for the public curvature is not for the owners': R would promise too much.
+        The owners' curvature differs from the public one; without averaging, R would be too small for the best steps.
         """
         return _interpolated(gain, FINE, *_blurred(self, wobble))
 
 
 @lru_cache(maxsize=4096)
 def _blurred(response: Response, wobble: float) -> tuple[Float[Array, " fine"], Float[Array, " fine"]]:
-    """R and V at each of FINE, averaged over the spread of a gain: once for all that is priced under one sample."""
+    """R and V at each of FINE, averaged over the uncertainty of the gain."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(9)
     share = weights / weights.sum()
     seen = FINE * np.maximum(1.0 + wobble * nodes, 0.0)[:, None]
@@ -64,11 +64,11 @@ def _blurred(response: Response, wobble: float) -> tuple[Float[Array, " fine"], 
 def _interpolated(
     gain: Float[Array, "*batch"], known: Float[Array, " known"], R: Float[Array, " known"], V: Float[Array, " known"]
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
-    """On log axes; beyond the largest known gain both are huge, as the run diverges."""
+    """Interpolate on log axes; beyond the largest known gain both are 1e30, as the run diverges."""
     x, at = np.log(np.clip(gain, known[0], known[-1])), np.log(known)
     r = np.exp(np.interp(x, at, np.log(np.maximum(R, 1e-30))))
     v = np.exp(np.interp(x, at, np.log(np.maximum(V, 1e-30))))
-    # Below the table R goes to 1 as (1 − cg)² does.
+    # Below the grid R tends to 1 as (1 − cg)².
     r = np.where(gain < known[0], r ** np.minimum(gain / known[0], 1.0), r)
     too_far = gain > known[-1]
     return np.asarray(np.where(too_far, 1e30, r)), np.asarray(np.where(too_far, 1e30, v))
@@ -91,7 +91,7 @@ def _in_turns(way: Way, made: Callable[[Array], UpdateRule], answers: int, parti
     runs = 2 * DRAWS
     order = np.stack([RandomOrder(answers).draw(rng, N, 0).owner for _ in range(DRAWS)], axis=1)
     quiet = np.arange(runs) < DRAWS
-    # One parameter a gain: the rule moves them all at once, and its steps differ only through the slope.
+    # One parameter for each gain, which differ in their slope only.
     rule = made(np.full(N, 1.0 / N))
     state = rule.start(np.where(quiet, 1.0, 0.0)[:, None] * np.ones(len(GAINS)))
     loud = np.sqrt(float(N)) * (~quiet)[:, None]

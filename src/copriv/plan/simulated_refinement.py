@@ -1,7 +1,6 @@
-"""Run the cheapest few settings and their neighbours on the public rows, which measures what the table leaves out.
+"""Run the cheapest few settings and their neighbours on the public rows, with clipping, which the table ignores.
 
-In bootstrap worlds, with the real n_i and ε_i and with clipping. Mechanisms by which each owner answers once (`one_answer`)
-are measured in the same worlds.
+Runs are in bootstrap worlds, with the owners' n_i and ε_i. Mechanisms of one answer (`one_answer`) are run in the same worlds.
 """
 
 from dataclasses import replace
@@ -23,14 +22,14 @@ from copriv.simulation import simulate
 
 FINALISTS = 5
 LOOKED_AT = (4, 8, 16, 48)
-"""Numbers of answers of which the best is run in any case where the fitness is no quadratic."""
+"""Numbers of answers whose best setting is always a finalist where the fitness is not quadratic."""
 FINALIST_WORLDS = 6
 
 
 def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
-    """The cheapest few, at most one for each rule, number of answers, start and noise; and the best of every promise.
+    """The cheapest few settings, at most one for each rule, number of answers, start and noise, and the best of each promise.
 
-    The table has one curvature. Where the fitness has many, the best of each of LOOKED_AT is a finalist too.
+    The table assumes a quadratic fitness; for others, the best setting of each of LOOKED_AT is a finalist too.
     """
     chosen: dict[tuple[Any, ...], Candidate] = {}
     had: set[Any] = set()
@@ -47,7 +46,7 @@ def finalists_of(priced: list[Priced], quadratic: bool) -> list[Candidate]:
 def run_finalists(
     public: Problem, finalists: list[Candidate], passes: int, runs: int, seed: int
 ) -> tuple[Candidate, dict[tuple[Any, ...], Choice]]:
-    """The best of the finalists and of what lies around it, and what each that was run reached."""
+    """Run the finalists and the neighbours of the best one. Returns the best, and the cost of all that were run."""
     measured: dict[tuple[Any, ...], Choice] = {}
 
     def best_of(candidates: list[Candidate]) -> Candidate:
@@ -73,7 +72,7 @@ def run_finalists(
 
 
 def mean_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> float:
-    """E ψ at the end of `runs` runs, an equal number in each of FINALIST_WORLDS worlds that are off as the sample may be."""
+    """E ψ at the end of `runs` runs, equally many in each of FINALIST_WORLDS worlds."""
     each, worlds = -(-runs // FINALIST_WORLDS), sample.worlds(FINALIST_WORLDS, seed)
     found = [
         runs_in(world.under, public.terms, each, seed, i * each).relative_fitness for i, world in enumerate(worlds)
@@ -82,7 +81,7 @@ def mean_psi(public: Problem, sample: PublicSample, runs: int, seed: int) -> flo
 
 
 def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer, bool]]:
-    """Mechanisms of one answer to weigh, and whether each is to be pure ε."""
+    """Mechanisms of one answer to run, and whether each has pure ε."""
     terms, owners, agreed = public.terms.agreement, public.terms.owner_tables, public.terms.mechanism
     opted = opted_for_delta(public.terms)
     if isinstance(agreed, OneAnswer):
@@ -93,23 +92,19 @@ def one_answer_mechanisms(public: Problem, wanted: bool) -> list[tuple[OneAnswer
         return []
     weighed = [one for one in mechanisms.ALL if isinstance(one, OneAnswer) and one.planned and one.suits(public.loss)]
     unwanted = {True: Guarantee.APPROXIMATE, False: Guarantee.PURE}
-    return [
-        (one, pure)
-        for one in weighed
-        for pure in (True, *([False] if opted else []))
-        if one.guarantee is not unwanted[pure]
-    ]
+    choices = (True, False)[: 1 + opted]
+    return [(one, pure) for one in weighed for pure in choices if one.guarantee is not unwanted[pure]]
 
 
 def measure_one_answer(
     bounded: Bounded, mechanism: OneAnswer, pure: bool, public_start: bool, runs: int, seed: int
 ) -> Choice:
-    """The best setting of a mechanism of one answer, measured as the others are."""
+    """Plan and run the best setting of a mechanism of one answer."""
     public, sample = bounded.problem, bounded.sample
     if pure:
         public = public.under(public.terms.replace(owner={"delta": 0.0}))
     agreement = plan_one_answer(public, mechanism.name, public_start=public_start, seed=seed, sample=sample)
-    # Other noise than the setting was chosen by; and, where owners are few, each fits to its own records only.
+    # The noise differs from that of planning; where owners are few, each holds records of its own.
     if agreement.n_owners <= DEALT_OWNERS:
         each = max(-(-runs // (2 * FINALIST_WORLDS)), 1)
         ends = [
@@ -125,7 +120,7 @@ def measure_one_answer(
 
 
 def without_joining(public: Problem, sample: PublicSample, heterogeneity: float, seed: int) -> tuple[float, float]:
-    """ψ of the public rows' model, mean over the same worlds, and of the best owner's own."""
+    """ψ of the public model, averaged over the worlds of the finalists, and of the largest owner's own model."""
     model = public.feasible_set.project(sample.optimum.theta)
     worlds = sample.worlds(FINALIST_WORLDS, seed)
     ψ = [max(float(world.fitness.value(model)) / world.optimum.value - 1.0, 0.0) for world in worlds]

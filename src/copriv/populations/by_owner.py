@@ -1,14 +1,14 @@
-"""Worlds for strata: each owner's records are drawn from a mixture of its own public rows and of everybody's.
+"""Worlds for strata: each owner's records are drawn from a mixture of its own public rows and all public rows.
 
-Used where strata of the public rows are the owners (by name, or by `owner.stratum`). Owner i's law is a draw of a Dirichlet
-process about the pooled law, P_i ~ DP(α_i, P). Given its n_i⁰ public rows the posterior is again one,
+This applies where strata of the public rows are owners (by name, or by `owner.stratum`). Owner i's law is a draw of a Dirichlet
+process centred on the pooled law, P_i ~ DP(α_i, P). Given its n_i⁰ public rows the posterior is again a Dirichlet process,
 
     P_i | rows  ~  DP(α_i + n_i⁰,  (α_i P + Σ own rows) / (α_i + n_i⁰)),
 
-which is partial pooling: with few rows of its own an owner is near the pooled law, with many near its own rows.
+which is partial pooling: an owner with few public rows is near the pooled law, one with many is near its own rows.
 
-α is estimated from the features, the same for all owners: the means of owners' rows have variance 1/α + 1/n_i⁰ in the
-direction in which they differ most. (An average over directions would be too small where owners are sorted by one feature.)
+α is common to all owners and estimated from the features: the means of owners' rows have variance 1/α + 1/n_i⁰ in the
+direction in which they differ most. (An average over directions would be too small where owners differ in one feature.)
 
 How far an owner's best model θ_i is from θ* has a posterior of its own (`copriv.populations.owner_posterior`). A mixture of
 rows does not have θ_i as its best model, so targets of the mixture are adjusted until it has: each row is shifted from its
@@ -42,7 +42,7 @@ from copriv.terms.heterogeneity import Heterogeneity
 from copriv.types import Array, Whole
 
 MOST_OWNERS = 200
-"""Most owners that are told apart: each costs a fit per world. Strata of more say only how much owners differ."""
+"""Most owners with a law of their own, each of which takes a fit per world; for more, strata give heterogeneity only."""
 
 
 def knows_owners(problem: Problem) -> bool:
@@ -60,43 +60,41 @@ class OwnerLaws:
 
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of each owner's public rows."""
-        strata, of_owner = self.sample.problem.strata, self.sample.problem.stratum_of_owner
-        return tuple(tuple(np.flatnonzero(strata == s).tolist()) for s in of_owner)  # none where s is None
+        """Indices of each owner's public rows; () for an owner without a stratum."""
+        problem = self.sample.problem
+        return tuple(tuple(np.flatnonzero(problem.strata == s).tolist()) for s in problem.stratum_of_owner)
 
     @cached_property
     def usable(self) -> bool:
         """Whether worlds resample distinct public rows, so that each row of a world has a stratum."""
         law = self.sample.law
-        told = law.plenty and (not law.few_events or self._classes_of_a_law)
-        return told and len(law.rows) == len(law.raw)
+        resampled = law.plenty and (not law.few_events or self._models_classes)
+        return resampled and len(law.rows) == len(law.raw)
 
     @cached_property
-    def _classes_of_a_law(self) -> bool:
-        """Whether rows are many enough for the features and too few for the classes, which are then drawn from a model."""
+    def _models_classes(self) -> bool:
+        """Whether rows are too few for classes, which are then drawn from a model, and not for features."""
         law, p = self.sample.law, self.sample.problem.n_parameters
         return isinstance(self.sample.problem.loss, Logistic) and law.plenty and law.events < CLASSES * p
 
-    @property
-    def _adjusts_targets(self) -> bool:
-        return isinstance(self.sample.problem.loss, Squared | Huber | Logistic)
-
     @cached_property
-    def _of_features(self) -> float:
-        """α of the features, the same for all owners.
+    def _alpha(self) -> float:
+        """α of the features, common to all owners.
 
-        In the direction of the largest variance between owners' means it is 1/α plus sampling noise, in units of the
-        variance of all rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰
-        (Marchenko and Pastur 1967). Directions include absolute values, as owners may differ in variance alone.
+        The largest variance of owners' means over directions is 1/α plus sampling noise, in units of the variance of all
+        rows; the largest eigenvalue of the noise of N means in q directions is (1 + √(q/N))²/n_i⁰ (Marchenko and Pastur
+        1967). Directions include absolute values, as owners may differ in variance alone.
         """
-        x = _uncorrelated(self.sample.problem.unbounded[0].features)
-        z = _uncorrelated(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # so that a few outliers do not decide
+        x = _whitened(self.sample.problem.unbounded[0].features)
+        z = _whitened(np.column_stack([x, np.minimum(np.abs(x), 3.0)]))  # the minimum limits the influence of outliers
         rows = [list(mine) for mine in self._rows if mine]
         n = np.array([len(mine) for mine in rows], dtype=np.float64)
         means, weight = np.array([z[mine].mean(axis=0) for mine in rows]), n / n.sum()
         chance = float(weight @ ((1.0 - n / len(z)) / n)) * (1.0 + np.sqrt(z.shape[1] / len(n))) ** 2
-        widest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1]) if z.size else 0.0
-        return float(1.0 / max(widest - chance, 1e-4))  # with 10,000 of everybody's rows owners are as good as alike
+        if not z.size:
+            return 1e4
+        largest = float(np.linalg.eigvalsh((means * weight[:, None]).T @ means)[-1])
+        return float(1.0 / max(largest - chance, 1e-4))  # at α = 10,000 owners hardly differ
 
     @cached_property
     def _posterior(self) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
@@ -105,9 +103,9 @@ class OwnerLaws:
     @cached_property
     def heterogeneity(self) -> Heterogeneity:
         """Mean u over owners, weighted by records: posterior median and 90 % interval."""
-        away, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
-        apart = 0.5 * np.sum((away @ self.sample.metric) * away, axis=2) / self.sample.optimum.value
-        low, value, high = (float(q) for q in np.quantile(apart @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
+        deviation, weights = self._posterior[1][:, :-1], self.sample.problem.terms.records
+        u = 0.5 * np.sum((deviation @ self.sample.metric) * deviation, axis=2) / self.sample.optimum.value
+        low, value, high = (float(q) for q in np.quantile(u @ (weights / weights.sum()), [0.05, 0.5, 0.95]))
         return Heterogeneity(value, low, high, "strata")
 
     def drawn(self, number: int, seed: int) -> tuple[World, ...]:
@@ -120,24 +118,24 @@ class OwnerLaws:
         base = rng.standard_exponential(len(rows)) * rows.weight
         base /= base.sum()
         t = int(rng.integers(len(self._posterior[0])))
-        u, away = (part[t] for part in self._posterior)
-        table, row, laws = self._resampled(rng, base, u, n)
+        u, deviations = (draws[t] for draws in self._posterior)
+        table, row, laws = self._draw_laws(rng, base, u, n)
         near, x = self.sample.optimum.theta, problem.as_agreed(table).features
-        if self._classes_of_a_law:
+        if self._models_classes:
             z = law.model.logits(rng, table.features)  # type: ignore[union-attr]
             populations = []
-            for one, far in zip(laws, away[:-1], strict=True):
-                odds = z + x @ far
+            for one, deviation in zip(laws, deviations[:-1], strict=True):
+                odds = z + x @ deviation
                 both = with_both_classes(table.features, one * expit(odds), one * expit(-odds))
                 populations.append(both.taken(both.weight > 1e-9 * one.max()))
         else:
-            common = problem.optimum_of(self._without_deviations(away, base), near)
+            common = problem.optimum_of(self._without_deviations(deviations, base), near)
             if common is None:
                 return None
-            near, theirs = common.theta, self._deviation_of(away, x, row)
+            near, theirs = common.theta, self._shift_of(deviations, x, row)
             populations = [
-                self._adjusted(Records(table.features, table.target, one), near, far, theirs)
-                for one, far in zip(laws, away[:-1], strict=True)
+                self._adjusted(Records(table.features, table.target, one), near, deviation, theirs)
+                for one, deviation in zip(laws, deviations[:-1], strict=True)
             ]
         populations = [
             replace(one, weight=size * one.weight / one.total) for one, size in zip(populations, n, strict=True)
@@ -163,32 +161,31 @@ class OwnerLaws:
         heterogeneity = float(n @ apart / n.sum())
         return World(pool, seed, parts, bundles.of_owner, apart, heterogeneity, held, tuple(populations), best)
 
-    def _resampled(
+    def _draw_laws(
         self,
         rng: np.random.Generator,
         base: Float[Array, " rows"],
         u: Float[Array, " owners"],
         n: Int[Whole, " owners"],
     ) -> tuple[Records, Int[Whole, " made"], Float[Array, "owners made"]]:
-        """Rows of a world, the public row that each is made of, and each owner's law: weights of these rows.
+        """Draw the rows of a world and each owner's weights of them. Returns the rows, their public rows, and the weights.
 
-        base: the weights of everybody's law, u: each owner's heterogeneity, n: its records.
+        base: weights of the public rows in the pooled law. u, n: heterogeneity and number of records of each owner.
         """
         law, rows = self.sample.law, self.sample.law.rows
         own = np.array([len(mine) for mine in self._rows])
-        # Adjusted laws pool rows for the features only, others for the best model too.
-        if self._adjusts_targets:
-            α = np.full(len(n), self._of_features)
-        else:
+        if isinstance(self.sample.problem.loss, Squared | Huber | Logistic):
+            α = np.full(len(n), self._alpha)
+        else:  # targets cannot be adjusted, so that α determines how far the owners' optima lie from each other
             α = self.sample.information / self.sample.optimum.value / u
-        # With less than 3 rows a parameter, an owner's model would interpolate its law.
+        # With fewer than 3 rows per parameter, an owner's model would interpolate its law.
         α = np.maximum(α, np.maximum(3 * self.sample.problem.n_parameters - own, 1e-3))
         shape = α[:, None] * base
         for i, place in enumerate(map(list, self._rows)):
             shape[i, place] += rows.weight[place]
         laws = rng.standard_gamma(shape)
         laws /= laws.sum(axis=1, keepdims=True)
-        # A first draw finds which rows of the tail are in a pool of this size; records are drawn below.
+        # A first draw determines the rows of the tail in a pool of this size; records are drawn later.
         counts = rng.multinomial(n, laws).sum(axis=0)
         kept = np.flatnonzero(counts)
         table, at = law.with_tails(rng, rows.features[kept], law.targets[kept], counts[kept])
@@ -196,27 +193,27 @@ class OwnerLaws:
         return table, row, laws[:, row] / np.bincount(row, minlength=len(rows))[row]
 
     @cached_property
-    def _whose(self) -> Int[Whole, " rows"]:
-        """Index of the first owner of each public row; the number of owners for rows of none."""
-        whose = np.full(len(self.sample.problem.unbounded[0]), len(self._rows))
+    def _owner_of_row(self) -> Int[Whole, " rows"]:
+        """Index of the first owner of each public row; the number of owners for rows without an owner."""
+        owner = np.full(len(self.sample.problem.unbounded[0]), len(self._rows))
         for i in reversed(range(len(self._rows))):
-            whose[list(self._rows[i])] = i
-        return whose
+            owner[list(self._rows[i])] = i
+        return owner
 
-    def _deviation_of(
-        self, away: Float[Array, "owners p"], x: Float[Array, "made p"], row: Int[Whole, " made"]
+    def _shift_of(
+        self, deviations: Float[Array, "owners p"], x: Float[Array, "made p"], row: Int[Whole, " made"]
     ) -> Array:
-        """xᵀd of each row under its own owner's deviation d; row: the public row that it is made of."""
-        return np.asarray(np.sum(x * away[self._whose[row]], axis=1))
+        """xᵀd of each row, d the deviation of its own owner; row: index of its public row."""
+        return np.asarray(np.sum(x * deviations[self._owner_of_row[row]], axis=1))
 
-    def _without_deviations(self, away: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
-        """All rows as they would be if every owner had the common model.
+    def _without_deviations(self, deviations: Float[Array, "owners p"], weight: Float[Array, " rows"]) -> Records:
+        """All rows, shifted from their owners' models to the common model.
 
         Otherwise differences between owners would count as noise of the common model, and again in the owners' laws.
         """
         problem, rows, targets = self.sample.problem, self.sample.law.rows, self.sample.law.targets
         x = problem.as_agreed(rows).features
-        theirs = self._deviation_of(away, x, np.arange(len(rows)))
+        theirs = self._shift_of(deviations, x, np.arange(len(rows)))
         if isinstance(problem.loss, Squared | Huber):
             targets = targets - theirs
         elif isinstance(problem.loss, Logistic):
@@ -224,33 +221,35 @@ class OwnerLaws:
             weight = weight * expit(z) / expit(z + targets * theirs)
         return Records(rows.features, targets, weight)
 
-    def _adjusted(self, law: Records, common: Float[Array, " p"], away: Float[Array, " p"], theirs: Array) -> Records:
-        """Adjust the targets (or class weights) of an owner's law so that its best model is common + away.
+    def _adjusted(
+        self, law: Records, common: Float[Array, " p"], deviation: Float[Array, " p"], theirs: Array
+    ) -> Records:
+        """Adjust the targets (or class weights) of an owner's law so that its best model is common + deviation.
 
         Each row is shifted from its own owner's model (`theirs` above the common one) to this owner's, so that differences
-        between other owners are no noise of its records; a fit then corrects what is left.
+        between other owners do not add noise. A fit then corrects the remaining difference.
         """
         problem, some = self.sample.problem, law.weight > 1e-9 * law.weight.max()
         law, theirs = law.taken(some), theirs[some]
         x, y, whole = law.features, law.target, problem.as_agreed(law).features
         if isinstance(problem.loss, Squared | Huber):
-            y = y + whole @ away - theirs
-            now = problem.optimum_of(replace(law, target=y), common + away)
+            y = y + whole @ deviation - theirs
+            now = problem.optimum_of(replace(law, target=y), common + deviation)
             if now is not None:
-                y = y + whole @ (common + away - now.theta)
+                y = y + whole @ (common + deviation - now.theta)
             return replace(law, target=y)
         if not isinstance(problem.loss, Logistic):
             return law
         z = y * (whole @ common)
-        weight = law.weight * expit(z + y * (whole @ away)) / expit(z + y * theirs)
-        now = problem.optimum_of(Records(x, y, weight), common + away)
+        weight = law.weight * expit(z + y * (whole @ deviation)) / expit(z + y * theirs)
+        now = problem.optimum_of(Records(x, y, weight), common + deviation)
         if now is not None:
-            weight = weight * expit(z + y * (whole @ away)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
+            weight = weight * expit(z + y * (whole @ deviation)) / np.maximum(expit(y * (whole @ now.theta)), 1e-6)
         return Records(x, y, weight)
 
 
-def _uncorrelated(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
-    """Whiten rows: centred, uncorrelated and of variance 1; constant directions are left out."""
+def _whitened(x: Float[Array, "rows columns"]) -> Float[Array, "rows directions"]:
+    """Centred, uncorrelated directions of variance 1; constant directions are left out."""
     some = varied(x)
     x = x[:, some] / x.std(axis=0)[some]  # so that the rank does not depend on units
     if not x.shape[1]:

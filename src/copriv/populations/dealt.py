@@ -1,13 +1,13 @@
-"""Worlds in which owners differ: drawn for each owner where strata of the public rows are known, else dealt out unequally.
+"""Worlds in which owners differ: by owner where strata of the public rows are owners, else by an unequal allocation.
 
-The public rows are a sample of all owners' records. Without strata, a world's pool is drawn from them as where owners are alike
-(`PublicSample.drawn`), and each of its rows is shared by the owners,
+The public rows are a sample of all owners' records. Without strata, a world's pool is drawn as where owners are alike
+(`PublicSample.drawn`), and each of its rows is divided among the owners,
 
     share of owner j in row k  ∝  w_j · exp(c_j + s·t_jk),        Σ_j share_jk = 1,
 
 with t_jk the normal score of row k along a random direction of owner j through features and gradients ∇ℓ at θ*. At s = 0 all
 owners have the same law; as s grows they differ in their features and in their best models, while the pool is unchanged. s is
-set so that the owners have the heterogeneity asked for (`copriv.terms.heterogeneity`).
+chosen to give the owners a stated heterogeneity (`copriv.terms.heterogeneity`).
 
 Many owners share a few directions (`KINDS`), so that the cost of a run does not grow with their number.
 """
@@ -31,7 +31,7 @@ from copriv.terms.heterogeneity import Heterogeneity, from_strata, unknown
 from copriv.types import Array
 
 KINDS = 8
-"""Directions, and kinds of owners, in one world."""
+"""Number of directions, and of kinds of owners, in one world."""
 
 
 def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
@@ -51,7 +51,7 @@ def heterogeneity_of(sample: PublicSample) -> Heterogeneity:
 
 @lru_cache(maxsize=4)
 def laws_of(sample: PublicSample) -> OwnerLaws | None:
-    """The owners' laws given strata of the public rows; None where these are not the owners, or rows are too few."""
+    """The owners' laws given strata of the public rows; None where strata are not owners, or rows are too few."""
     laws = OwnerLaws(sample)
     if not knows_owners(sample.problem) or not laws.usable:
         return None
@@ -61,7 +61,7 @@ def laws_of(sample: PublicSample) -> OwnerLaws | None:
 def draw_worlds(
     sample: PublicSample, agreement: Agreement, heterogeneity: Heterogeneity, number: int, seed: int = 0
 ) -> tuple[World, ...]:
-    """Draw worlds: of owners that are alike where that is known, of each owner where strata are, else over quantiles of u."""
+    """Draw worlds: of equal owners where u is 0, by owner where strata are owners, else at quantiles of u."""
     if heterogeneity.alike or agreement.n_owners == 1:
         return sample.drawn(number, seed)
     laws = laws_of(sample)
@@ -74,9 +74,9 @@ def draw_worlds(
 def heterogeneous_worlds(
     sample: PublicSample, agreement: Agreement, levels: Sequence[float], seed: int = 0
 ) -> tuple[World, ...]:
-    """Draw a world for each level of heterogeneity, on the pools of `sample.drawn`, in their order.
+    """Draw a world for each level of heterogeneity, from the pools of `sample.drawn` in their order.
 
-    A world's heterogeneity is less than its level where the rows do not allow as much.
+    A world's heterogeneity is below its level where no allocation of the rows reaches it.
     """
     bundles = bundles_of(agreement)
     n = bundles.total(np.asarray(agreement.records, dtype=np.float64))
@@ -85,19 +85,17 @@ def heterogeneous_worlds(
     for i, (world, level) in enumerate(zip(sample.drawn(len(levels), seed), levels, strict=True)):
         deal = _Deal.of(world.pool, sample.hessian, size, np.random.default_rng([seed, 5, i]))
         shares, rows = deal.shares_at(level), world.pool.unbounded[0]
-        apart = deal.apart(shares)
+        u = deal.heterogeneity(shares)
         parts = tuple(Records(rows.features, rows.target, rows.weight * share) for share in shares)
-        made.append(
-            replace(world, parts=parts, bundle=bundles.of_owner, apart=apart, heterogeneity=float(size @ apart))
-        )
+        made.append(replace(world, parts=parts, bundle=bundles.of_owner, apart=u, heterogeneity=float(size @ u)))
     return tuple(made)
 
 
 @dataclass(frozen=True, eq=False)
 class _Deal:
-    """Normal scores of all rows along each kind's direction, and the heterogeneity of their allocation."""
+    """Allocation of a pool's rows to kinds of owners, by their normal scores along each kind's direction."""
 
-    places: Float[Array, "kinds records"]
+    scores: Float[Array, "kinds records"]
     weight: Float[Array, " records"]
     size: Float[Array, " kinds"]
     """Share of all records that each kind holds."""
@@ -114,24 +112,24 @@ class _Deal:
         g = pool.fitness.loss.gradients(best.theta, x, r.target)
         g = g - share @ g
         along = np.zeros((len(x), len(size)))
-        for part in (x - share @ x, g):  # features and gradients count alike, and directions that vary
+        for part in (x - share @ x, g):  # whitened, so that features and gradients have equal influence
             a, U = np.linalg.eigh((part * share[:, None]).T @ part)
             scale = np.where(a > 1e-10 * max(a[-1], 1e-300), 1.0 / np.sqrt(np.maximum(a, 1e-300)), 0.0)
             along += part @ (U * scale) @ rng.normal(size=(x.shape[1], len(size)))
         order = np.argsort(along, axis=0, kind="stable").T
         before = np.cumsum(share[order], axis=1) - 0.5 * share[order]
-        places = np.empty(order.shape)
-        np.put_along_axis(places, order, ndtri(np.clip(before, 1e-6, 1.0 - 1e-6)), axis=1)
-        return cls(places, r.weight, size, g, hessian, best.value)
+        scores = np.empty(order.shape)
+        np.put_along_axis(scores, order, ndtri(np.clip(before, 1e-6, 1.0 - 1e-6)), axis=1)
+        return cls(scores, r.weight, size, g, hessian, best.value)
 
     def shares(self, steepness: float) -> Float[Array, "kinds records"]:
-        """Share of each row that every kind holds at this s, with the agreed sizes in all."""
+        """Share of each kind in every row at this s; the kinds have the agreed sizes."""
         share = self.weight / self.weight.sum()
         level = np.log(self.size)[:, None] + np.zeros((len(self.size), 1))
         if steepness == 0:
             return _softmax(level)
-        along = steepness * self.places
-        for _ in range(500):  # so many are needed at a large s
+        along = steepness * self.scores
+        for _ in range(500):  # convergence is slow at a large s
             held = _softmax(level + along) @ share
             if np.abs(held / self.size - 1.0).max() < 1e-3:
                 break
@@ -139,20 +137,20 @@ class _Deal:
         return _softmax(level + along)
 
     def shares_at(self, heterogeneity: float) -> Float[Array, "kinds records"]:
-        """Shares of this heterogeneity, by bisection; at s = 30 nearly every row is one owner's, and there is no more."""
+        """Shares of this heterogeneity, by bisection up to s = 30, where nearly every row belongs to one kind."""
         low, high = 0.0, 30.0
         if heterogeneity <= 0 or len(self.size) < 2:
             return self.shares(low)
-        if float(self.size @ self.apart(self.shares(high))) > heterogeneity:
+        if float(self.size @ self.heterogeneity(self.shares(high))) > heterogeneity:
             for _ in range(14):
                 middle = 0.5 * (low + high)
-                if float(self.size @ self.apart(self.shares(middle))) < heterogeneity:
+                if float(self.size @ self.heterogeneity(self.shares(middle))) < heterogeneity:
                     low = middle
                 else:
                     high = middle
         return self.shares(high)
 
-    def apart(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
+    def heterogeneity(self, shares: Float[Array, "kinds records"]) -> Float[Array, " kinds"]:
         """u_j = ½ m_jᵀA⁻¹m_j / f(θ*), m_j the mean gradient of kind j's rows at the common optimum."""
         held = shares * self.weight
         m = (held @ self.gradients) / held.sum(axis=1, keepdims=True)
@@ -161,7 +159,7 @@ class _Deal:
 
 
 def _softmax(scores: Float[Array, "kinds records"]) -> Float[Array, "kinds records"]:
-    """Shares in proportion to the exponentials of each column, in place: scipy's, of which thousands are asked, checks more."""
+    """Softmax of each column, in place; scipy's has too much overhead for thousands of calls."""
     scores -= scores.max(axis=0)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=0)

@@ -1,8 +1,8 @@
 """Diagnose a run from its answers: the owners' heterogeneity, and how far the public rows are from their records.
 
-Answers are public once given, so this spends no budget. From an answer at θ_k the public rows' own there is taken, clipped as
-the owner's is: what remains is A times the way between their optima, wherever θ_k is. Averaging an owner's reduces the noise.
-Where s of the public rows are clipped, gradients move by about 1 − s of that. Then
+Answers are public, so this spends no budget. An answer at θ_k, less the gradient of the public rows there, clipped in the same
+way, is A times the difference of the two optima, for every θ_k. Averaging over an owner's answers reduces the noise. Where a
+share s of the public rows is clipped, the difference is multiplied by about 1 − s. Then
 
 * the variance of owners' gradients beyond noise and beyond the sampling error of n_i records gives their heterogeneity
   (`heterogeneity.from_answers`);
@@ -10,9 +10,9 @@ Where s of the public rows are clipped, gradients move by about 1 − s of that.
   rows' best model. It is compared with ½tr(A⁻¹S)(1/n₀ + 1/n)/f(θ*), that of rows drawn at random, S the covariance of
   gradients at θ.
 
-Answers from far from the public optimum get less weight, because A is known with an error (`PublicSample.wobble`). Both assume
-that the owners have curvature A. Directions in which the regulariser bends the fitness more than records do are left out: no
-answer tells anything of them. Mechanisms whose answers are no gradients are not diagnosed.
+Answers far from the public optimum get less weight, because A is estimated with an error (`PublicSample.wobble`). Both results
+assume that the owners have curvature A. Directions in which the regulariser has more curvature than the records are left out,
+as answers contain no information about them. Only mechanisms whose answers are gradients are diagnosed.
 """
 
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ class HeterogeneityDiagnosis:
     """Share of the public rows that are clipped where the owners were asked."""
 
     def not_told(self, low: float, high: float) -> str | None:
-        """Why the answers do not tell a value with this interval; None where they do."""
+        """Why the answers do not determine a value with this interval; None where they do."""
         if self.clipped > 0.5:
             return f"{100 * self.clipped:.0f} % of gradients are clipped"
         if low <= LEAST and high > self.most:
@@ -101,7 +101,7 @@ class HeterogeneityDiagnosis:
         return " ".join(said)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in a model's record; what the answers do not tell is null, with the reason beside it."""
+        """As in a model's record; values that the answers do not determine are null, with the reason beside them."""
         u, far = self.heterogeneity, self.distance
         hidden, far_hidden = (self.not_told(one.low, one.high) for one in (u, far))
         return {
@@ -123,9 +123,9 @@ def diagnose(
     theta: Float[Array, " p"],
     answers: Iterable[tuple[str, Float[Array, " p"], Float[Array, " p"]]],
 ) -> HeterogeneityDiagnosis | None:
-    """From (owner, where it was asked, what it answered) of a run. theta: the model that came out.
+    """Diagnose a run from its answers: (owner, θ of the query, answer). theta: the final model.
 
-    None where answers are no gradients, or fewer than two owners gave any.
+    None where answers are not gradients, or fewer than two owners answered.
     """
     mechanism = agreement.mechanism
     if not isinstance(mechanism, GradientNoise):
@@ -157,7 +157,7 @@ def diagnose(
         return None
     w = (w / w.sum())[given]
     cut /= many
-    # A record that is clipped does not say where its optimum is: gradients move by so much less.
+    # The gradient of a clipped record hardly depends on θ, which reduces the curvature of the clipped fitness.
     A, inverse = A * (1.0 - cut) ** 2, inverse / max(1.0 - cut, 1e-3) ** 2
     means, left = total[given] / weight[given][:, None], noise[given] * squares[given] / weight[given] ** 2
     spread = 2.0 * sample.information
@@ -171,9 +171,9 @@ def diagnose(
 
 
 def _informed(sample: PublicSample) -> Float[Array, "p p"]:
-    """A, in the directions in which records bend the fitness more than the regulariser does: answers tell nothing of others.
+    """A, restricted to the directions in which the records have more curvature than the regulariser.
 
-    All of A where there is no such direction; noise then hides what the answers say, and the intervals show it.
+    All of A where there is no such direction; the intervals are then wide.
     """
     a, U = np.linalg.eigh(sample.hessian)
     c = sample.problem.terms.model.regularization
@@ -184,7 +184,7 @@ def _informed(sample: PublicSample) -> Float[Array, "p p"]:
 def _clipped(
     agreement: Agreement, sample: PublicSample, public: Records, theta: Float[Array, " p"]
 ) -> tuple[Float[Array, " p"], float]:
-    """The public rows' answer at θ without noise, and the share of them that is clipped in it."""
+    """The clipped mean gradient of the public rows at θ, and the share of rows that is clipped."""
     bound, order, loss = agreement.gradient_bound, agreement.mechanism.order(agreement), sample.problem.loss
     mean = clipped_mean_gradient(loss, public, theta, bound, order)
     lengths = np.linalg.norm(loss.gradients(theta, public.features, public.target), order, axis=1)
@@ -192,13 +192,13 @@ def _clipped(
 
 
 def _distance(raw: float, noise: float, chance: float, p: float, wobble: float = 0.0) -> Distance:
-    """raw: ½DᵀA⁻¹D/f, a sum of p squares whose noise has E = `noise` in all; see `interval`."""
+    """The distance from raw = ½DᵀA⁻¹D/f, a sum of p squares with expected noise `noise`; see `interval`."""
     low, high = interval(raw, noise, p, wobble)
     return Distance(min(max(raw - noise, low), high), low, high, chance, chance * float(chdtri(p, SURE)) / p)
 
 
 def interval(raw: float, noise: float, p: float, wobble: float = 0.0) -> tuple[float, float]:
-    """The 90 % interval of a distance that was seen with noise (`distances`), in a metric of relative error `wobble`."""
+    """90 % interval of a distance observed with noise (`distances`), in a metric of relative error `wobble`."""
     wide = float(np.exp(1.645 * wobble))  # 90 % of a normal number lie within 1.645 standard errors
     low, high = distances(raw, noise, p, np.array([1.0 - SURE, SURE]))
     return float(low) / wide, float(high) * wide
@@ -207,11 +207,11 @@ def interval(raw: float, noise: float, p: float, wobble: float = 0.0) -> tuple[f
 def distances(
     raw: Float[Array, "*draws"] | float, noise: float, p: float, probability: Float[Array, " draws"]
 ) -> Float[Array, " draws"]:
-    """The distances at which a sum of p squares, up to the one seen, has these probabilities; 0 where none is so unlikely.
+    """Distances at which a sum of p squares is at most the observed one with these probabilities; 0 where no distance is.
 
-    raw: what was seen, the squares of the distance and of noise with E = `noise` together: p·raw/noise is noncentral χ².
+    raw: the observed sum of squares of the distance and of noise of expectation `noise`; p·raw/noise is noncentral χ².
     """
     seen = p * np.asarray(raw) / max(noise, 1e-300)
     inverse = chndtrinc(np.minimum(seen, 1e8), p, probability) * noise / p
-    # Beyond 1e8 noise is nothing beside what was seen, and the inverse is not found.
+    # Beyond 1e8 the noise is negligible, and the inverse does not converge.
     return np.asarray(np.where(seen >= 1e8, raw, np.where(chndtr(seen, p, 0.0) <= probability, 0.0, inverse)))

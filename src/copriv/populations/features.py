@@ -35,9 +35,9 @@ class FeatureLaw:
         return cls(x, np.flatnonzero(unseen))
 
     def with_unseen(self, rng: np.random.Generator) -> Array:
-        """The rows, and below them one row for each unseen level (the rule of succession).
+        """The rows, followed by one row for each unseen level (the rule of succession).
 
-        An added row is a copy of a random one with the level set; where each row has exactly one level, its own is unset.
+        An added row is a copy of a random row with the level set; where each row has exactly one level, that one is unset.
         """
         x = self.x
         if not len(self.unseen):
@@ -51,9 +51,9 @@ class FeatureLaw:
     def drawn(self, rng: np.random.Generator, number: int, law: Array, records: float = np.inf) -> Array:
         """Draw `number` smoothed rows by the weights `law`; column means vary as those of `records` rows do.
 
-        In columns of numbers a row x is moved towards another, x′: m + √(1 − s²)(x − m) + s(x′ − m), s = 0.3, m the
-        mean. Variances and correlations are unchanged, and rows are distinct as they would be in the pool: with equal rows
-        of different targets, what a model could fit would look like noise.
+        In columns of numbers a row x is moved towards another row x′: m + √(1 − s²)(x − m) + s(x′ − m), s = 0.3, m the mean.
+        Variances and correlations are unchanged, and rows are distinct as in the pool: equal rows with different targets
+        would overstate the noise.
 
         A share b of the entries is replaced by draws from their column: marginal laws stay, and correlations fall by
         (1 − b)² = 1 − `intensity`.
@@ -66,8 +66,8 @@ class FeatureLaw:
         chosen = np.where(numbers, moved, chosen)
         other = np.take_along_axis(x, rng.choice(len(x), size=chosen.shape, p=law), axis=0)
         made = np.where(rng.random(chosen.shape) < b, other, chosen)
-        by_chance = np.where(numbers, (1.0 - np.sqrt(number / max(records, number))) * (made.mean(axis=0) - mean), 0.0)
-        return made - by_chance + self._towards_zero(rng, numbers, mean)
+        error = np.where(numbers, (1.0 - np.sqrt(number / max(records, number))) * (made.mean(axis=0) - mean), 0.0)
+        return made - error + self._towards_zero(rng, numbers, mean)
 
     def _towards_zero(self, rng: np.random.Generator, numbers: Bool[np.ndarray, " p"], mean: Array) -> Array:
         """Shift that shrinks the column means towards 0 (empirical Bayes), by column.
@@ -79,7 +79,7 @@ class FeatureLaw:
         """
         x = self.x
         at, spread, n = x.mean(axis=0), x.std(axis=0), len(x)
-        # A column with mean 0 was centred on these very rows, which says nothing of its mean in the pool.
+        # A column with mean 0 was centred on these rows, so that its mean in the pool is unknown.
         told = numbers & varied(x) & (np.abs(at) > 1e-9 * spread)
         shift = np.zeros(x.shape[1])
         if told.sum() < 2:
@@ -97,13 +97,13 @@ class FeatureLaw:
         shift[told] = spread[told] * (U @ (kept * seen + np.sqrt(kept) * (drawn - seen) - drawn))
         return shift
 
-    def little_apart(self, rng: np.random.Generator, x: Array) -> Array:
-        """Move each row by a small multiple of another, centred one, which keeps correlations; less for an outlier."""
+    def perturbed(self, rng: np.random.Generator, x: Array) -> Array:
+        """Add to each row a small multiple of another, centred row, which preserves correlations; less for an outlier."""
         rows, numbers = self.x, _numbers(self.x)
         away = rows - rows.mean(axis=0)
         spread = np.maximum(away.std(axis=0), 1e-300)[numbers]
         length = np.sqrt(np.sum(np.square(away[:, numbers] / spread), axis=1))
-        # 20 times the spacing of rows on a line; at most a tenth, as classes may depend on what moving would destroy.
+        # 20 times the spacing of rows on a line; at most a tenth, as classes may depend on small differences.
         by = min(20.0 / len(rows), 0.1) * np.minimum(1.0, np.median(length) / np.maximum(length, 1e-300))
         towards = rng.integers(0, len(rows), size=len(x))
         return np.where(numbers, x + (by[:, None] * away)[towards], x)
@@ -112,8 +112,8 @@ class FeatureLaw:
     def intensity(self) -> float:
         """Shrinkage intensity α of the correlations R, (1 − α)R + αI, by the leave-one-out normal likelihood.
 
-        The cost of an unknown parameter depends on directions of little variance, which the likelihood weighs. The least
-        squared error (Ledoit and Wolf 2004) weighs the others, and inflates directions of little variance tenfold.
+        The cost of an unknown parameter depends on directions of small variance, to which the likelihood is sensitive. The
+        least squared error (Ledoit and Wolf 2004) is not, and inflates them tenfold.
         With G = (1 − α)·R·n/(n − 1) + αI, β = (1 − α)·n/(n − 1)² and r = zᵀG⁻¹z the others of a row have, about their own
         mean, log det = log det G + log(1 − βr), and the row is off it by n/(n − 1)·z, a square of (n/(n − 1))²·r/(1 − βr).
         """
@@ -133,5 +133,5 @@ class FeatureLaw:
 
 
 def _numbers(x: Array) -> Bool[np.ndarray, " p"]:
-    """Columns in which most values differ."""
+    """Columns with mostly distinct values."""
     return np.array([2 * len(np.unique(column)) > len(column) for column in x.T], dtype=bool)

@@ -108,7 +108,7 @@ class Law:
 
     @property
     def _fitted_exactly(self) -> bool:
-        """Whether a model fits the rows so well that they are too few. Raises NotCertified where there is no best one."""
+        """Whether a model interpolates the rows. Raises NotCertified where there is no finite optimum."""
         nothing = float(self.problem.fitness.value(np.zeros(self.problem.n_parameters)))
         return self.problem.optimum.value <= EXACTLY * nothing
 
@@ -151,17 +151,17 @@ class Law:
 
     @cached_property
     def smoothed(self) -> Records:
-        """Rows to plan on: the public rows, or where they are few a table of the posterior mean, of the same total weight.
+        """Rows for a plan: the public rows, or where they are few a table with the posterior mean of the targets.
 
-        One row is added for each level that no public row has: with curvature 0 there, a plan would amplify noise in that
-        direction ten thousand times.
+        One row is added for each level that no public row has: without curvature in that direction, a plan would amplify its
+        noise ten thousand times.
         """
         rng, unseen = np.random.default_rng(0), len(self.unseen)
         if not self.plenty:
             M = max(SYNTHETIC, 10 * self.problem.n_parameters)
             x = self.features.drawn(rng, M, np.ones(self.observations + unseen))
             return self.model.expected(rng, x, np.full(M, self.raw.total / M))
-        # Rows are not moved here: classes may depend on a direction that moving would destroy.
+        # Rows are not perturbed here, as classes may depend on small differences.
         x = self.features.with_unseen(rng)
         if self.few_events:
             often = np.append(self.rows.weight, np.ones(unseen))
@@ -190,7 +190,7 @@ class Law:
             at, weight = self._spread_over(counts[made], max(2 * self._different // int(made.sum()), 2))
             again = Records(x[made][at], y[made][at], weight)
             if self._kinked:
-                again = replace(again, features=self.features.little_apart(rng, again.features))
+                again = replace(again, features=self.features.perturbed(rng, again.features))
             if self.labels:
                 again = self.with_tails(rng, again.features, again.target, weight.astype(np.int64))[0]
             # Duplicates share one class; so do all units of a row where the loss has a kink there.
@@ -204,37 +204,43 @@ class Law:
 
     @property
     def _different(self) -> int:
-        """Number of distinct synthetic rows of a world; with a kink, runs end about as far from θ* as rows lie apart."""
-        return max(SYNTHETIC, min(40_000 // self.problem.n_parameters, 5000) if self._kinked else 0)
+        """Number of distinct synthetic rows of a world; a loss with a kink needs more for a precise optimum."""
+        if not self._kinked:
+            return SYNTHETIC
+        return max(SYNTHETIC, min(40_000 // self.problem.n_parameters, 5000))
 
     @cached_property
     def _anew(self) -> Bool[np.ndarray, " rows"]:
         """Rows whose targets are redrawn in every world: rows of high leverage, few classes, and unseen levels."""
         own = np.zeros(self.observations, dtype=bool)
         if self.modelled:
-            own = self._fit[1] > 0.9  # of such a leverage, the fit interpolates the row
+            own = self._fit[1] > 0.9  # the fit interpolates rows of such a leverage
             own |= self.labels and self.events < CLASSES * self.problem.n_parameters
         return np.concatenate([own, np.ones(len(self.unseen), dtype=bool)])
 
     def _counts(self, rng: np.random.Generator, n: int, law: Array) -> Int[Whole, " rows"]:
-        """How often each row is in the pool; where public rows have duplicates, in two stages, so that the pool has as many."""
+        """Number of copies of each row in the pool; drawn in two stages where public rows have duplicates."""
         if not self.copied:
             return np.asarray(rng.multinomial(n, law))
         originals = self._originals(n)
         return np.asarray(rng.multinomial(n, rng.multinomial(originals, law) / originals))
 
     def _originals(self, n: int) -> int:
-        """Number of distinct rows among n."""
-        return max(round(n * len(self.rows) / self.raw.total), 1) if self.copied else n
+        """Number of distinct rows among n, by the share of duplicates among the public rows."""
+        if not self.copied:
+            return n
+        return max(round(n * len(self.rows) / self.raw.total), 1)
 
     def _spread_over(
         self, counts: Int[Whole, " rows"], copies: Int[Whole, " rows"] | int
     ) -> tuple[Int[Whole, " made"], Array]:
-        """Split each row's count over at most `copies` rows: the row that each one repeats, and whole weights.
+        """Split each row's count over at most `copies` rows. Returns the original row of each, and integer weights.
 
         Where public rows have duplicates, rows are not split.
         """
-        copies = np.ones_like(counts) if self.copied else np.minimum(counts, copies)
+        copies = np.minimum(counts, copies)
+        if self.copied:
+            copies = np.ones_like(counts)
         at = np.repeat(np.arange(len(counts)), copies)
         weight = np.floor(counts[at] / copies[at])
         rest = counts - np.bincount(at, weights=weight, minlength=len(counts))
@@ -243,14 +249,14 @@ class Law:
 
     @cached_property
     def targets(self) -> Array:
-        """Targets of `rows`, with residuals as they are from the fit to all other rows: divided by 1 − leverage.
+        """Targets of `rows` with leave-one-out residuals, which are residuals divided by 1 − leverage.
 
-        A fit shrinks residuals by √(1 − leverage) in the mean, and the fit of a world to the same rows does so again.
+        A fit shrinks residuals by √(1 − leverage) on average, and a world's fit to the same rows shrinks them again.
         """
         if self.labels or not self.modelled:
             return self.rows.target
         residual, leverage, fitted = self._fit
-        # At most doubled: more would magnify the noise of rows of high leverage.
+        # At most a factor of 2, since larger ones would magnify the noise of rows of high leverage.
         return np.asarray(fitted + residual / np.maximum(1.0 - leverage, 0.5))
 
     @cached_property
@@ -266,8 +272,8 @@ class Law:
     def _slopes(self) -> Array:
         """Coefficients of the agreed model's fit, which extrapolate targets to rows longer than any public one.
 
-        Those of `_model` would not do: it always has a constant, and its error would grow with the length of the rows and
-        be taken for a cost of clipping.
+        Those of `model` are not used: it always has a constant, whose error would grow with the length of the rows and
+        appear as a cost of clipping.
         """
         x = self.problem.as_agreed(self.rows).features
         return np.asarray(np.linalg.lstsq(x, self.rows.target, rcond=1e-10)[0][: self.rows.features.shape[1]])
@@ -288,9 +294,9 @@ class Law:
     def with_tails(
         self, rng: np.random.Generator, x: Array, y: Array, counts: Int[Whole, " rows"]
     ) -> tuple[Records, Int[Whole, " made"]]:
-        """Replace rows in a tail by several, with lengths or residuals drawn from the extrapolated tail.
+        """Replace each row in a tail by several, with lengths or residuals drawn from the extrapolated tail.
 
-        Returns the table, and for each of its rows the row given that it is made of.
+        Returns the table and the index of the original of each of its rows.
         """
         long_ = off = np.zeros(len(x), dtype=bool)
         if self.modelled:
@@ -298,7 +304,7 @@ class Law:
             residual, tails = y - plain, self._tails
             long_, off = _beyond(tails[0], lengths), _beyond(tails[1], np.abs(residual))
             if self.labels:
-                long_ &= y * plain > 0  # a longer row of the wrong class would be rarer, not only longer
+                long_ &= y * plain > 0  # longer rows of the less probable class would be rarer as well
         many = long_ | off
         if not many.any():
             return Records(x, y, counts.astype(np.float64)), np.arange(len(x))
@@ -322,15 +328,20 @@ class Law:
         x = self.features.drawn(rng, M, law, originals)
         often = originals // M + (rng.permutation(M) < originals % M).astype(np.int64)
         made = self.model.told(rng, x, often.astype(np.float64), records=originals)
-        return weighted(made, rng.multinomial(n, made.weight / originals)) if self.copied else made
+        if self.copied:
+            made = weighted(made, rng.multinomial(n, made.weight / originals))
+        return made
 
 
 def _beyond(tail: Tail | None, sizes: Float[Array, " rows"]) -> Bool[np.ndarray, " rows"]:
-    return np.asarray(sizes > (np.inf if tail is None else tail.threshold))
+    """Whether each size is in the tail."""
+    if tail is None:
+        return np.zeros(len(sizes), dtype=bool)
+    return np.asarray(sizes > tail.threshold)
 
 
 def _sizes(rng: np.random.Generator, tail: Tail | None, which: Bool[np.ndarray, " rows"]) -> Array:
-    """Sizes beyond the threshold of a tail whose shape is drawn too, one for each of these rows."""
+    """Draw a size in the tail for each of these rows, after drawing the tail's shape."""
     assert tail is not None
     drawn = tail.drawn(rng)
     return np.asarray(drawn.threshold + drawn.excesses(rng, int(which.sum())))

@@ -39,7 +39,7 @@ LEVELS = np.geomspace(LEAST, 30.0, 90)
 MIDDLES = np.geomspace(3e-4, 10.0, 27)
 WIDTHS = np.array([0.4, 0.6, 0.9, 1.3])
 """Grid of the standard deviation of log u_i between owners of one table; 0.4 to 1.3 in groups of real tables."""
-NARROW = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+GAMMAS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 """Grid of γ."""
 SHIFTS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 """Grid of s."""
@@ -56,6 +56,7 @@ class Evidence:
     """Vᵀm, m the mean gradient of its rows at θ*: −curvature·d plus noise of variance noise·curvature."""
     noise: float
     rows: int
+    """n_i⁰."""
     shift: Float[Array, " p"]
     """The direction e of a common shift of all predictions, scaled to unit cost eᵀAe."""
 
@@ -67,29 +68,29 @@ class Evidence:
     def _width(self) -> Float[Array, " p"]:
         return self.curvature + 1.0 / max(self.rows, 1)
 
-    def log_likelihood(self, variance: Float[Array, " levels"], narrow: float, apart: float) -> Float[Array, " levels"]:
-        """Log likelihood under d ~ N(0, variance · width^(−narrow) + apart · shift shiftᵀ), at each variance."""
+    def log_likelihood(self, variance: Float[Array, " levels"], gamma: float, s: float) -> Float[Array, " levels"]:
+        """Log likelihood under d ~ N(0, variance · width^(−gamma) + s · shift shiftᵀ), at each variance."""
         λ, z = self.curvature[self._seen], self.pull[self._seen]
-        total = variance[:, None] * λ**2 / self._width[self._seen] ** narrow + self.noise * λ
+        total = variance[:, None] * λ**2 / self._width[self._seen] ** gamma + self.noise * λ
         along = λ * self.shift[self._seen]
-        size, with_it = 1.0 + apart * np.sum(along**2 / total, axis=1), np.sum(along * z / total, axis=1)
+        size, projection = 1.0 + s * np.sum(along**2 / total, axis=1), np.sum(along * z / total, axis=1)
         plain = np.sum(np.log(total) + z**2 / total, axis=1)
-        return np.asarray(-0.5 * (plain + np.log(size) - apart * with_it**2 / size))
+        return np.asarray(-0.5 * (plain + np.log(size) - s * projection**2 / size))
 
     def drawn(
         self,
         rng: np.random.Generator,
         variance: Float[Array, " draws"],
-        narrow: Float[Array, " draws"],
-        apart: Float[Array, " draws"],
+        gamma: Float[Array, " draws"],
+        s: Float[Array, " draws"],
     ) -> Float[Array, "draws p"]:
-        """Draw θ_i − θ* once for each prior: the amount of the shift, then the rest given it."""
-        prior = self._width ** narrow[:, None] / variance[:, None]
+        """Draw θ_i − θ* once for each prior: first the common shift, then the other deviations given it."""
+        prior = self._width ** gamma[:, None] / variance[:, None]
         λ, z = self.curvature, np.where(self._seen, self.pull, 0.0)
         total = np.where(self._seen, λ**2 / prior + self.noise * λ, np.inf)
-        size = 1.0 + apart * np.sum((λ * self.shift) ** 2 / total, axis=1)
-        mean = -apart * np.sum(λ * self.shift * z / total, axis=1) / size
-        shifted = (mean + np.sqrt(apart / size) * rng.normal(size=len(apart)))[:, None] * self.shift
+        size = 1.0 + s * np.sum((λ * self.shift) ** 2 / total, axis=1)
+        mean = -s * np.sum(λ * self.shift * z / total, axis=1) / size
+        shifted = (mean + np.sqrt(s / size) * rng.normal(size=len(s)))[:, None] * self.shift
         spread = 1.0 / (prior + λ / self.noise)
         mean = -spread * (z + np.where(self._seen, λ, 0.0) * shifted) / self.noise
         return np.asarray((shifted + mean + np.sqrt(spread) * rng.normal(size=mean.shape)) @ self.basis.T)
@@ -103,7 +104,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     A_all, unit = sample.metric, np.sqrt(np.diag(sample.metric))
     inverse: Array = np.linalg.pinv(A_all / np.outer(unit, unit), rcond=1e-10, hermitian=True) / np.outer(unit, unit)
     everybody = float(np.sum((g @ inverse) * g)) / len(g) / len(inverse)
-    shift = _of_level(r.features, A_all)
+    shift = _common_shift(r.features, A_all)
     found = []
     for rows in map(list, rows_of):
         if not rows:
@@ -114,7 +115,7 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
         A = curvature_of(problem.fitness_of(own), sample.optimum.theta)
         away = g[rows] - g[rows].mean(axis=0)
         if not problem.loss.smooth:
-            A = _of_a_kink(A, [away.T @ away, own.features.T @ own.features], inverse)
+            A = _kink_curvature(A, [away.T @ away, own.features.T @ own.features], inverse)
         size = max(float(np.sum(inverse * A)), 1e-12)
         φ = float(np.sum((away @ inverse) * away)) / max(len(rows) - 1, 1) / size
         φ = (φ * len(rows) + everybody * 10) / (len(rows) + 10)  # the pooled estimate counts for ten rows
@@ -126,15 +127,19 @@ def evidence_of(sample: PublicSample, rows_of: Sequence[Sequence[int]]) -> tuple
     return tuple(found)
 
 
-def _of_level(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
-    """Direction of a shift common to all rows, scaled to unit cost; 0 where the columns do not span a constant."""
+def _common_shift(x: Float[Array, "rows p"], hessian: Float[Array, "p p"]) -> Float[Array, " p"]:
+    """Direction of θ that shifts all predictions alike, scaled to unit cost; 0 where the columns do not span a constant."""
     shift = np.asarray(np.linalg.lstsq(x, np.ones(len(x)), rcond=1e-10)[0], dtype=np.float64)
     cost = float(shift @ hessian @ shift)
-    missed = float(np.mean(np.square(x @ shift - 1.0)))
-    return shift / np.sqrt(cost) if missed <= 0.1 and cost > 0 else 0.0 * shift
+    residual = float(np.mean(np.square(x @ shift - 1.0)))
+    if residual > 0.1 or cost <= 0:
+        return 0.0 * shift
+    return np.asarray(shift / np.sqrt(cost))
 
 
-def _of_a_kink(A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]) -> Array:
+def _kink_curvature(
+    A: Float[Array, "p p"], shapes: Sequence[Float[Array, "p p"]], inverse: Float[Array, "p p"]
+) -> Array:
     """Curvature of the size of A with the mean shape of `shapes` (second moments of gradients and of features).
 
     Few rows of an owner are near a kink. In directions that they leave flat, A would overstate its deviation a thousandfold.
@@ -149,13 +154,12 @@ def posterior(
     sample: PublicSample, rows_of: Sequence[Sequence[int]]
 ) -> tuple[Float[Array, "draws owners"], Float[Array, "draws groups p"]]:
     """Draws of u_i, and of each owner's θ_i − θ*; the last group are public rows of no owner."""
-    of_somebody = {row for rows in rows_of for row in rows}
-    of_nobody = [row for row in range(len(sample.problem.unbounded[0])) if row not in of_somebody]
-    groups = [*rows_of, of_nobody]
+    others = set(range(len(sample.problem.unbounded[0]))).difference(*rows_of)
+    groups = [*rows_of, sorted(others)]
     f, draws, rng = sample.optimum.value, 400, np.random.default_rng([len(rows_of), 12])
     evidence, c = evidence_of(sample, groups), 2.0 * f / sample.problem.n_parameters
     log = np.array(
-        [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in NARROW]
+        [[[one.log_likelihood(c * LEVELS, γ, 2.0 * f * s) for one in evidence] for s in SHIFTS] for γ in GAMMAS]
     )
     like = np.exp(log - log.max(axis=(0, 1, 3), keepdims=True))
     at, middles = np.log(LEVELS), np.log(MIDDLES)
@@ -168,21 +172,21 @@ def posterior(
     weight = np.log(np.maximum(by_owner, 1e-300)).sum(axis=4) + prior[:, None] + none[:, None, None]
     weight = np.exp(weight - weight.max()).ravel()
     drawn = rng.choice(len(weight), size=draws, p=weight / weight.sum())
-    narrow, shift, middle, width = np.unravel_index(drawn, by_owner.shape[:4])
+    gamma, shift, middle, width = np.unravel_index(drawn, by_owner.shape[:4])
     shape = between[middle, width]
-    levels, away = np.empty((draws, len(evidence))), np.empty((draws, len(evidence), len(evidence[0].pull)))
+    levels, deviations = np.empty((draws, len(evidence))), np.empty((draws, len(evidence), len(evidence[0].pull)))
     for i, one in enumerate(evidence):
-        ahead = np.cumsum(shape * like[narrow, shift, i], axis=1)
-        at_level = (ahead < rng.random((draws, 1)) * ahead[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
+        cumulative = np.cumsum(shape * like[gamma, shift, i], axis=1)
+        at_level = (cumulative < rng.random((draws, 1)) * cumulative[:, -1:]).sum(axis=1).clip(0, len(LEVELS) - 1)
         levels[:, i] = LEVELS[at_level]
-        away[:, i] = one.drawn(rng, c * LEVELS[at_level], NARROW[narrow], 2.0 * f * SHIFTS[shift])
-    return levels[:, :-1], away - _mean_deviation(evidence, groups, away, sample.metric)[:, None, :]
+        deviations[:, i] = one.drawn(rng, c * LEVELS[at_level], GAMMAS[gamma], 2.0 * f * SHIFTS[shift])
+    return levels[:, :-1], deviations - _mean_deviation(evidence, groups, deviations, sample.metric)[:, None, :]
 
 
 def _mean_deviation(
     evidence: Sequence[Evidence],
     groups: Sequence[Sequence[int]],
-    away: Float[Array, "draws groups p"],
+    deviations: Float[Array, "draws groups p"],
     metric: Float[Array, "p p"],
 ) -> Float[Array, "draws p"]:
     """Mean deviation Σ n_i⁰A⁻¹A_i(θ_i − θ*)/n⁰ of each draw, which is 0 by definition of θ* and is to be subtracted.
@@ -192,4 +196,4 @@ def _mean_deviation(
     times = Counter(map(tuple, groups))  # rows of a stratum that several owners are of
     rows = np.array([one.rows / times[tuple(group)] for one, group in zip(evidence, groups, strict=True)])
     follows = [(one.basis * one.curvature) @ one.basis.T @ metric for one in evidence]
-    return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), away, np.array(follows), optimize=True))
+    return np.asarray(np.einsum("g,dgp,gqp->dq", rows / rows.sum(), deviations, np.array(follows), optimize=True))

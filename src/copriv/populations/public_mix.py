@@ -1,9 +1,9 @@
-"""Whether the public rows are of the same kinds as the owners' records, where somebody has said how many are of which.
+"""Test whether the public rows have the same levels as the owners' records, where the latter are stated.
 
-A forecast takes the public rows for a random sample of all owners' records. Two places can speak against it: `data.mix`,
+A forecast assumes that the public rows are a random sample of all owners' records. Two statements allow a test: `data.mix`,
 the shares of all records that owners state for the levels of a column, and strata, whose owners hold agreed numbers of
-records. Where worlds are drawn for each owner (`by_owner`), owners' sizes count and not the strata's, so that only
-`data.mix` is asked.
+records. Where worlds are drawn by owner (`by_owner`), the shares of strata in the public rows have no influence, and only
+`data.mix` is tested.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from copriv.formatting.cards import Shown
 from copriv.problem import Problem
 
 CHANCE = 1e-3
-"""How probable a difference as large must be, of a random sample, to be put down to chance."""
+"""Level of the test: differences of smaller probability in a random sample are reported."""
 
 
 @dataclass(frozen=True)
@@ -30,28 +30,28 @@ class PublicMix(Shown):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Of either, the one first in which they differ most."""
-        apart = {
+        """Levels of the public rows and of the records, by decreasing difference of their shares."""
+        difference = {
             level: round(abs(self.public(level) - self.records.get(level, 0.0)), 9)
             for level in sorted({*self.rows, *self.records})
         }
-        return tuple(sorted(apart, key=lambda level: -apart[level]))
+        return tuple(sorted(difference, key=lambda level: -difference[level]))
 
     def public(self, level: str) -> float:
-        """Share of the public rows that are of this level."""
+        """Share of the public rows with this level."""
         return self.rows.get(level, 0) / sum(self.rows.values())
 
     @property
     def distance(self) -> float:
-        """Share of the public rows that would have to be of another level: half the sum of all differences."""
+        """Total variation distance of the shares: half the sum of their absolute differences."""
         return 0.5 * sum(abs(self.public(level) - self.records.get(level, 0.0)) for level in self.levels)
 
     @property
     def differs(self) -> bool:
-        """Whether the public rows are no random sample of such records: Pearson's chi-square test."""
+        """Whether Pearson's chi-square test rejects that the public rows are a random sample of the records."""
         found = np.array([self.rows.get(level, 0) for level in self.levels], dtype=np.float64)
         share = np.array([self.records.get(level, 0.0) for level in self.levels])
-        # Half a row is expected of levels that nobody stated: a single such row is no evidence.
+        # At least half a row is expected of every level, so that a single row of an unstated level is not significant.
         expected = np.maximum(share / share.sum() * found.sum(), 0.5)
         return bool(chdtrc(max(len(found) - 1, 1), np.sum((found - expected) ** 2 / expected)) < CHANCE)
 
@@ -64,7 +64,7 @@ class PublicMix(Shown):
 
 
 def public_mixes(problem: Problem, by_owner: bool) -> tuple[PublicMix, ...]:
-    """Every column of which both mixes are known; by_owner: whether worlds are drawn for each owner."""
+    """The columns whose levels are known in the public rows and the records; by_owner: whether worlds are drawn by owner."""
     stated = problem.terms.data.mix or {}
     found = [PublicMix(column, rows, stated[column]) for column, rows in problem.public_levels.items()]
     if problem.strata is None or by_owner:
@@ -72,7 +72,7 @@ def public_mixes(problem: Problem, by_owner: bool) -> tuple[PublicMix, ...]:
     names = problem.strata_names
     of_owner = [place for place in problem.stratum_of_owner if place is not None]
     if len(of_owner) < problem.terms.n_owners:
-        return tuple(found)  # what the others hold is in no stratum
+        return tuple(found)  # the strata of the other owners' records are unknown
     counts = np.bincount(problem.strata, minlength=len(names))
     records = np.zeros(len(names))
     np.add.at(records, of_owner, problem.terms.records)

@@ -51,7 +51,7 @@ class PublicSample:
 
     @cached_property
     def smooth(self) -> Problem:
-        """The problem on the rows that a plan is made on (`Law.smoothed`)."""
+        """The problem on the rows for a plan (`Law.smoothed`)."""
         law = self.law
         if law.plenty and not law.few_events and not len(law.unseen):
             return self.problem
@@ -173,7 +173,7 @@ class PublicSample:
 def kept(
     draw: Callable[[tuple[int, ...]], World | None], number: int, seed: int, stream: int, what: str
 ) -> tuple[World, ...]:
-    """So many worlds that `draw` keeps. Raises InvalidInput where it rejects three of four, for a best fitness of 0."""
+    """Draw worlds until `number` are accepted. Raises InvalidInput where three of four are rejected, for an optimum of 0."""
     drawn = (draw((seed, stream, attempt)) for attempt in range(4 * number))
     made = tuple(islice((world for world in drawn if world is not None), number))
     if len(made) < number:
@@ -201,7 +201,7 @@ def curvature_of(f: Fitness, theta: Float[Array, " p"]) -> Float[Array, "p p"]:
     if is_linear(loss):
         z = r.features @ theta
         wide = max(float(np.ptp(z)), 1e-6)
-        # Nearly constant predictions would make the difference across a kink unbounded.
+        # A lower limit, since the difference across a kink would be unbounded for nearly constant predictions.
         if not loss.smooth:
             wide = max(wide, 0.5 * float(np.ptp(r.target)))
         h = (1e-4 if loss.smooth else 0.1) * wide

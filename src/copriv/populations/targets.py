@@ -30,7 +30,7 @@ CONSTANT = 0.04
 class Linear:
     """A linear model of standardized features, with θ ~ N(0, unknown width) and an intercept.
 
-    It has an intercept whether or not the agreed model has one: what a model without one misses is bias, not noise.
+    It always has an intercept: the error of a model without one is bias and not noise.
     """
 
     def __init__(self, rows: Records) -> None:
@@ -80,24 +80,24 @@ class Regression(Linear):
         """Rows with targets at the posterior mean of θ; with noise, where there is a generator."""
         y = self.predicted(x, self.mean)
         if rng is not None:
-            y = y + _as_of(self.noise * rng.choice(self.shape, size=len(x)), x, np.inf)
+            y = y + _rescaled(self.noise * rng.choice(self.shape, size=len(x)), x, np.inf)
         return Records(x, y, weight)
 
     def told(
         self, rng: np.random.Generator, x: Array, counts: Array, shared: bool = True, records: float = 0.0
     ) -> Records:
-        """Rows with `drawn` targets, each shared by the row's `counts` records."""
+        """Rows with `drawn` targets, each of which is common to the row's `counts` records."""
         return Records(x, self.drawn(rng, x, records), counts)
 
     def drawn(self, rng: np.random.Generator, x: Array, records: float = 0.0) -> Array:
-        """Targets under one draw of θ and of the noise, of rows that stand for `records` records."""
+        """Targets under one draw of θ and of the noise, for rows that represent `records` records."""
         k = rng.choice(len(self.λ), p=self.weight)
         noise = float(np.sqrt(self.left[k] / max(len(self.y) - 1, 1))) * self._noise(rng, len(x))
         g, λ, σ = rng.normal(size=self.z.shape[1]), float(self.λ[k]), float(np.sqrt(np.mean(np.square(noise))))
         inside = self.V.T @ g
         spread = self.V @ (inside / np.sqrt(np.square(self.s) + λ)) + (g - self.V @ inside) / np.sqrt(λ)
         theta = self.means[k] + σ * np.append(spread, rng.normal() / np.sqrt(len(self.y)))
-        return np.asarray(self.predicted(x, theta) + _as_of(noise, x, records))
+        return np.asarray(self.predicted(x, theta) + _rescaled(noise, x, records))
 
     def _noise(self, rng: np.random.Generator, number: int) -> Array:
         """Noise of variance about 1: residuals under Dirichlet weights, those in the tail drawn from its extrapolation.
@@ -113,10 +113,10 @@ class Regression(Linear):
         return np.asarray(drawn - law @ self.shape)
 
 
-def _as_of(noise: Array, x: Array, records: float) -> Array:
-    """Rescale the noise of M rows so that a fit to them overfits as much as a fit to the `records` they stand for.
+def _rescaled(noise: Array, x: Array, records: float) -> Array:
+    """Rescale the noise of M rows so that a fit to them overfits as much as a fit to the `records` that they represent.
 
-    A fit of p parameters to M rows explains p/M of their noise, and to n records p/n.
+    A fit of p parameters explains p/M of the noise of M rows, and p/n of that of n records.
     """
     M, p = len(x), x.shape[1] + 1
     if records <= M or p >= M:

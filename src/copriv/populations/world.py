@@ -1,8 +1,8 @@
-"""A world: one draw of all owners' records, and of who holds which of them.
+"""Worlds: posterior draws of all owners' records and of their allocation to the owners.
 
-A forecast's means, quantiles and shares are over worlds. All are drawn from one hierarchical law of owners' records given the
-public rows: `copriv.populations.law` draws what all records are, `copriv.populations.dealt` and
-`copriv.populations.by_owner` which of them each owner holds where owners differ.
+A forecast's means, quantiles and shares are over worlds, draws of a hierarchical model of the owners' records given the public
+rows. `copriv.populations.law` draws all records. Where owners differ, `copriv.populations.dealt` and
+`copriv.populations.by_owner` draw the allocation.
 """
 
 from dataclasses import dataclass, replace
@@ -18,46 +18,48 @@ from copriv.problem import Problem
 from copriv.types import Array, Whole
 
 HOPELESS = 1e6
-"""ψ of an owner's model without a finite optimum, and the largest ψ."""
+"""The largest ψ, and ψ where there is no finite optimum."""
 
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A draw of all records, and of the part of them that each owner, or each kind of owner, holds."""
+    """A draw of all records, and of those of each owner or kind of owner."""
 
     pool: Problem
-    """All records, in every owner's place; its optimum is known."""
+    """A problem with all records in every owner's place, and a known optimum."""
     seed: tuple[int, ...] = ()
     parts: tuple[Records, ...] = ()
-    """Records of each kind of owner, or of each owner (or bundle of them), before the intercept; none: all hold the pool."""
+    """Records of each kind of owner, of each owner or of each bundle, without the intercept; () where all hold the pool."""
     bundle: Int[np.ndarray, " owners"] | None = None
-    """Index of each owner's bundle (`copriv.agreement.equivalent_owners`); bundle i holds part i modulo their number."""
+    """Bundle of each owner (`copriv.agreement.equivalent_owners`); bundle i holds part i modulo the number of parts."""
     apart: Float[Array, " kinds"] | None = None
     """Heterogeneity of each kind or owner: ψ of its law's best model on all records. None where owners are alike."""
     heterogeneity: float = 0.0
     """Mean over kinds or owners, weighted by records."""
     held: tuple[Records, ...] = ()
-    """Each owner's records, where public rows say how each owner differs; else none."""
+    """Each owner's records, where the owners' laws are known; else ()."""
     laws: tuple[Records, ...] = ()
-    """The law that each owner's records are drawn from, in the same case."""
+    """The law of each owner's records, in that case: weighted rows."""
     best: tuple[Optimum | None, ...] = ()
-    """The best model of each owner's law; None where there is no finite one."""
+    """The optimum of each owner's law; None where it is not finite."""
 
     def problem(self, agreement: Agreement) -> Problem:
-        """The problem of `agreement`'s owners (or their bundles) in this world, in its order."""
+        """The problem of an agreement of the owners, or of their bundles, in this world."""
         problem = self.pool.under(agreement)
         if self.bundle is None:
             return problem
-        place = self.bundle.tolist() if agreement.n_owners == len(self.bundle) else range(agreement.n_owners)
-        owners = tuple(self.parts[i % len(self.parts)] for i in place)
+        bundles = range(agreement.n_owners)
+        if agreement.n_owners == len(self.bundle):
+            bundles = self.bundle.tolist()
+        owners = tuple(self.parts[i % len(self.parts)] for i in bundles)
         return replace(problem, unbounded=owners, pooled=self.pool.unbounded[0])
 
     def without_others(self, agreement: Agreement, stay: Int[np.ndarray, " stay"]) -> "World | None":
-        """The same world for some of its owners, in the order of `agreement`: ψ is on their records. None without a best model.
+        """The same world with the owners of `agreement` only, whose indices are `stay`; None where their optimum is not finite.
 
-        stay: their indices among the owners.
+        ψ is on their records.
         """
-        if self.bundle is None:  # all hold the pool, whoever they are
+        if self.bundle is None:  # every owner holds the pool
             return replace(self, pool=self.pool.under(agreement))
         bundles, records = bundles_of(agreement), np.asarray(agreement.records, dtype=np.float64)
         members = [np.flatnonzero(bundles.of_owner == k) for k in range(bundles.number)]
@@ -87,8 +89,8 @@ class World:
             parts.append(weighted(pool, drawn))
         return replace(self, parts=tuple(parts), bundle=np.arange(len(parts)))
 
-    def hand(self, records: int) -> Records | None:
-        """So many of the pool's records, drawn without replacement; None where it has no more."""
+    def some_of(self, records: int) -> Records | None:
+        """A draw of records of the pool without replacement; None where the pool has no more than these."""
         pool = self.pool.unbounded[0]
         counts = _counts(pool)
         if records >= counts.sum():
@@ -96,7 +98,7 @@ class World:
         return weighted(pool, draw_without_replacement(np.random.default_rng([*self.seed, records]), counts, records))
 
     def on_own(self, i: int, models: Float[Array, "models p"]) -> Float[Array, " models"]:
-        """ψ of models on owner i's own law; HOPELESS where it has no best model."""
+        """ψ of models on owner i's law; HOPELESS where its optimum is not finite."""
         best = self.best[i]
         if best is None:
             return np.full(len(models), HOPELESS)
@@ -112,13 +114,13 @@ def _counts(records: Records) -> Int[Whole, " rows"]:
 
 
 def weighted(rows: Records, weight: Float[Array, " rows"] | Int[Whole, " rows"]) -> Records:
-    """The rows with these weights, without those of weight 0."""
+    """The rows of positive weight, with these weights."""
     some = weight > 0
     return Records(rows.features[some], rows.target[some], weight[some].astype(np.float64))
 
 
 def draw_without_replacement(rng: np.random.Generator, counts: Int[Whole, " rows"], number: int) -> Int[Whole, " rows"]:
-    """Draw `number` units without replacement, or all, from rows that stand for `counts` units each."""
+    """Draw `number` units without replacement, or all, from rows that represent `counts` units each."""
     if number >= counts.sum():
         return counts.copy()
     if counts.sum() < 10**9:  # the most that numpy's exact law can count
@@ -126,7 +128,7 @@ def draw_without_replacement(rng: np.random.Generator, counts: Int[Whole, " rows
     # Row by row, by the normal approximation of each conditional hypergeometric law.
     drawn, left = np.zeros_like(counts), int(counts.sum())
     for row, count in enumerate(counts.tolist()):
-        share = count / left if left else 0.0
+        share = count / max(left, 1)
         spread = np.sqrt(number * share * (1.0 - share) * (left - number) / max(left - 1, 1))
         wanted = round(number * share + float(spread) * float(rng.standard_normal()))
         drawn[row] = min(max(wanted, number - (left - count), 0), count, number)
@@ -135,7 +137,7 @@ def draw_without_replacement(rng: np.random.Generator, counts: Int[Whole, " rows
 
 
 def psi(pool: Problem, own: Optimum | None) -> float:
-    """ψ on all records of a world of a model that was fitted to some of them; HOPELESS where there is none."""
+    """ψ of a model, fitted to some records of a world, on all of them; HOPELESS where there is no model."""
     if own is None:
         return HOPELESS
     return float(_above(pool.fitness, pool.optimum, own.theta))

@@ -1,7 +1,7 @@
-"""Opt-in (ε, δ): less noise for many answers, accounted for by Google's dp-accounting (the extra `approximate`).
+"""Optional (ε, δ)-differential privacy: less noise for many answers, by Google's dp-accounting (extra `approximate`).
 
-A whole run is (ε, δ)-differentially private: with probability δ at most, the bound ε on what anyone learns may fail. δ
-has to be far below 1/n. An agreement asks for it with `mechanism` and `owner.delta`; nothing here is ever a default.
+A whole run is (ε, δ)-differentially private. δ has to be far below 1/n. An agreement has to ask for it with `mechanism` and
+`owner.delta`.
 
 **Gaussian answers.** Each gradient is clipped to ‖·‖₂ ≤ Ξ (in L2, not L1), so replacing a unit moves the mean by at
 most Δ = 2Ξ/n in L2. m normal answers of standard deviation s are exactly as private as one of s/√m, also when each
@@ -16,6 +16,7 @@ its default relation. Its REPLACE_ONE switch would double a Gaussian's sensitivi
 OpenDP's, on a grid of 2^−40; what the grid adds to the noise that the real line needs is proved there too.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -30,22 +31,29 @@ from copriv.validation import count, positive
 
 
 def gaussian_multiplier(answers: int, epsilon: float, delta: float) -> float:
-    """s/Δ: m answers together are (ε, δ)-private."""
-    return _one_normal(epsilon, delta) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
+    """s/Δ at which m answers together are (ε, δ)-private."""
+    return _sigma_of_one(epsilon, delta) * float(np.sqrt(answers)) * (1 + CLIP_SLACK)
 
 
 @lru_cache(maxsize=4096)
-def _one_normal(epsilon: float, delta: float) -> float:
-    return float(_accounting().get_sigma_gaussian(epsilon, delta))
+def _sigma_of_one(epsilon: float, delta: float) -> float:
+    """s/Δ of one answer. Below ε = 1e-4 and above 1e6 the accountant's δ(ε) loses digits, so proved bounds stand there.
+
+    They are c/ε with c² = 2 ln(1.25/δ) ≥ 9/4 (Dwork and Roth 2014, Thm A.1), and δ(0) = 2Φ(Δ/2s) − 1 ≤ Δ/(s√2π).
+    """
+    if epsilon < 1e-4:
+        c = math.sqrt(max(2.0 * math.log(1.25 / delta), 2.25)) * (1 + CLIP_SLACK)
+        return min(c / epsilon, 1.0 / (delta * math.sqrt(2.0 * math.pi)))
+    return float(_accounting().get_sigma_gaussian(min(epsilon, 1e6), delta))
 
 
 @lru_cache(maxsize=4096)
 def laplace_multiplier(answers: int, epsilon: float, delta: float) -> float:
-    """b/Δ: m answers together are (ε, δ)-private; never more than m/ε, which is private with δ = 0."""
+    """b/Δ at which m answers together are (ε, δ)-private; at most m/ε, at which they are with δ = 0."""
     _accounting()
     from dp_accounting.pld import privacy_loss_distribution
 
-    # The grid of losses must be finer than one answer's loss, and what is rounded up m times small beside ε.
+    # The grid of losses must be finer than one answer's loss, and m times its rounding small compared with ε.
     interval = epsilon * min(1e-4, 1 / (20 * answers))
 
     def private(multiplier: float) -> bool:
@@ -69,7 +77,7 @@ def laplace_multiplier(answers: int, epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class GaussianAnswer:
-    """A vector of `length` numbers with independent normal noise: one of the answers that `multiplier` was made for.
+    """One private answer: a vector of `length` numbers plus independent normal noise of `multiplier` sensitivities.
 
     `sensitivity` is in L2 for one unit replaced. Raises InvalidInput where the noise is too small for the grid.
     """
@@ -91,7 +99,7 @@ class GaussianAnswer:
 
     @property
     def scale(self) -> float:
-        """s, in the unit of the vector: for what rounding onto the grid adds to the sensitivity, and three squared steps."""
+        """s in the unit of the vector, for the sensitivity after rounding onto the grid, plus three squared grid steps."""
         on_grid = self.sensitivity * (1 + CLIP_SLACK) + float(np.sqrt(self.length)) * 2.0**GRID
         return float(np.hypot(self.multiplier * on_grid, np.sqrt(3.0) * 2.0**GRID))
 

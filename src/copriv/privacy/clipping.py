@@ -1,4 +1,4 @@
-"""Means of which each record is a bounded part: of gradients that are clipped, and of second moments.
+"""Means to which each record contributes a bounded amount: of clipped gradients, and of second moments.
 
 **Gradients**, clipped one by one to L1 norm Ξ. Formal guarantee: for any two sets of records of the same total weight n
 that differ in one unit (one record, or one person whose rows' weights add up to 1), at any θ,
@@ -6,13 +6,12 @@ that differ in one unit (one record, or one person whose rows' weights add up to
     ‖clipped_mean(D, θ) − clipped_mean(D′, θ)‖₁ ≤ 2Ξ/n        (A, Appendix A; S, Appendix A)
 
 because the unit contributes a weighted sum of vectors of L1 norm at most Ξ with weights that add up to 1. Clipped to
-Ξ in L2 (`order = 2`, for normal noise) the same holds with L2 norms. It needs a loss that looks at one row at a time: row
-r of its gradients depends on θ and on record r alone.
+Ξ in L2 (`order = 2`, for normal noise) the same holds with L2 norms. It requires that row r of the loss's gradients depends
+on θ and record r alone.
 
-Floating point adds to that: the two sums are rounded differently, by an amount that grows with the sum (nΞ) and not
-with the difference (2Ξ). `mean_sensitivity` is 2Ξ/n with that included. A dot product of k terms is wrong by at most
-k·2⁻⁵³ of the sum of their sizes in whatever order it adds them up; blocks have k = BLOCK, and `fsum` adds up the blocks
-with one rounding.
+In floating point the two sums are also rounded differently, by an amount that grows with the sum (nΞ) and not with the
+difference (2Ξ); `mean_sensitivity` includes it. The error of a dot product of k terms is at most k·2⁻⁵³ of the sum of their
+absolute values, in any order of summation; blocks have k = BLOCK, and `fsum` sums the blocks with one rounding.
 
 | edge case                                   | what happens                                                   |
 | ------------------------------------------- | -------------------------------------------------------------- |
@@ -23,8 +22,8 @@ with one rounding.
 | gradients of another shape than the records | InvalidInput                                                   |
 | `bound` is inf                              | nothing is clipped; only for a bound that is proved elsewhere  |
 
-**Second moments** of rows scaled to ‖x‖₁ ≤ B (`mean_moments`), whose part of one unit has an L1 norm of at most
-`bound_on_moments`; the guarantee stands with their mechanism, in `copriv.mechanisms.statistics`.
+**Second moments** of rows scaled to ‖x‖₁ ≤ B (`mean_moments`): one unit's contribution has an L1 norm of at most
+`bound_on_moments`. The guarantee is stated with their mechanism, in `copriv.mechanisms.statistics`.
 """
 
 import math
@@ -39,19 +38,21 @@ from copriv.privacy.noise import Order
 from copriv.types import Array, Loss, is_linear
 
 ROUNDING = (BLOCK + 128) * 2.0**-53
-"""Rounding error of a mean, as a share of Ξ: a block's sum, and 128 for the weights, their sum and the division."""
+"""Rounding error of a mean relative to Ξ: that of a block's sum, and 128 for the weights, their sum and the division."""
 SMALLEST_FACTOR = float(np.finfo(np.float64).tiny)
-"""Below it a float has fewer digits, and bound/‖row‖₁ times the row could be longer than the bound."""
+"""Smallest normal float. Smaller factors have fewer digits, and the scaled row could be longer than the bound."""
 
 
 def mean_sensitivity(bound: float, units: int) -> float:
-    """How far one unit replaced can move `clipped_mean_gradient` in L1, in floating point: 2Ξ/n and its rounding."""
+    """L1 sensitivity of `clipped_mean_gradient` to one unit replaced, in floating point: 2Ξ/n and its rounding."""
     return 2.0 * bound / units + 2.0 * bound * ROUNDING
 
 
 def row_norms(rows: Float[Array, "records p"], order: Order = 1) -> Float[Array, " records"]:
-    """‖row‖₁ or ‖row‖₂."""
-    return np.asarray(np.abs(rows).sum(axis=1) if order == 1 else np.hypot.reduce(rows, axis=1))
+    """‖row‖₁ or ‖row‖₂ of each row."""
+    if order == 2:
+        return np.asarray(np.hypot.reduce(rows, axis=1))
+    return np.asarray(np.abs(rows).sum(axis=1))
 
 
 def clip_rows(gradients: Float[Array, "records p"], bound: float, order: Order = 1) -> Float[Array, "records p"]:
@@ -69,9 +70,9 @@ def clip_rows(gradients: Float[Array, "records p"], bound: float, order: Order =
 def clipped_mean_gradient(
     loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"], bound: float, order: Order = 1
 ) -> Float[Array, " p"]:
-    """Σ w clip(∇ℓ, Ξ)/n at one θ: what an owner computes for one answer, one pass in blocks.
+    """Σ w clip(∇ℓ, Ξ)/n at one θ, an owner's answer before noise, in one pass over blocks.
 
-    It does not depend on whether the blocks are in memory: their sums are the same, and are added up exactly.
+    The result is the same whether or not the blocks are in memory: their sums are equal, and are added exactly.
     """
     sums, weights = [], []
     for block in records.blocks():
@@ -85,24 +86,27 @@ def clipped_mean_gradient(
 
 
 def exact_sum(parts: list[Array]) -> Array:
-    """Σ of vectors, with one rounding a coordinate however many there are."""
+    """Sum of vectors, with one rounding per coordinate."""
     if len(parts) == 1:
         return parts[0]
     return np.array([math.fsum(coordinate) for coordinate in np.stack(parts, axis=1).tolist()])
 
 
 def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: float, order: Order) -> Array:
-    """For a linear loss the gradient is φ′·x, and clipping it is clipping φ′ to ±Ξ/‖x‖₁."""
+    """Σ w clip(∇ℓ, Ξ) over a block. For a linear loss the gradient is φ′·x, and is clipped by clipping φ′ to ±Ξ/‖x‖."""
     x, y, w = block.features, block.target, block.weight
     if not is_linear(loss):
         return np.asarray(w @ clip_rows(_shaped(loss, loss.gradients(theta, x, y), x.shape), bound, order))
     limit = block.clipping_limits.get((bound, order))
     if limit is None:
-        limit = slope_limits(block.lengths if order == 1 else row_norms(x, order), bound)
-        limit.flags.writeable = False  # it is kept, and nothing else enforces the bound
+        norms = block.lengths
+        if order == 2:
+            norms = row_norms(x, order)
+        limit = slope_limits(norms, bound)
+        limit.flags.writeable = False  # it is cached, and enforces the bound
         block.clipping_limits[bound, order] = limit
-    # Not x @ theta: its last bits depend on where in the block a row stands. A person with one row more would
-    # move all the others, and at the hinge's kink a last bit is a whole gradient.
+    # Not x @ theta, whose last bits depend on a row's place in the block: an additional row of one person would change the
+    # predictions of others, and at the hinge's kink a last bit changes the whole gradient.
     predictions = np.einsum("ij,j->i", x, theta)
     slope = _shaped(loss, loss.slope(predictions, y), y.shape)
     if not np.isfinite(slope).all():
@@ -111,14 +115,17 @@ def _clipped_sum(loss: Loss, block: Records, theta: Float[Array, " p"], bound: f
 
 
 def slope_limits(norms: Float[Array, " records"], bound: float) -> Float[Array, " records"]:
-    """Ξ/‖x‖ of rows of these norms: the slope φ′ at which a linear loss's gradient φ′·x is as long as Ξ."""
+    """Ξ/‖x‖ of rows of these norms: the slope φ′ at which a linear loss's gradient φ′·x is as long as Ξ.
+
+    0 where that has fewer digits than a float should, and infinite for a row of zeros.
+    """
     limit: Array = np.divide(bound, norms, out=np.full_like(norms, np.inf), where=norms > 0)
     limit[limit < SMALLEST_FACTOR] = 0.0
     return limit
 
 
 def _shaped(loss: Loss, values: Any, shape: tuple[int, ...]) -> Array:
-    # A column that is broadcast over p coordinates is p times as long in L1, and 32 bits clip to within 1e-7 only.
+    # A column broadcast over p coordinates would have p times its L1 norm, and 32-bit values would exceed the bound by 1e-7.
     if np.shape(values) != shape:
         raise InvalidInput(
             f"loss {loss.name!r}: gave shape {np.shape(values)} where {shape} is needed: one for each record"
@@ -146,24 +153,29 @@ def unpack(moments: Float[Array, "*batch moments"], n_parameters: int) -> Float[
     return matrix
 
 
-def into_reach(features: Float[Array, "records p"], bound: float, intercept: bool) -> Float[Array, "records p"]:
-    """Rows scaled to ‖x‖₁ ≤ bound, as the sensitivity assumes, and the intercept set to 1."""
+def scaled_rows(features: Float[Array, "records p"], bound: float, intercept: bool) -> Float[Array, "records p"]:
+    """Rows scaled to ‖x‖₁ ≤ bound without the intercept, as the sensitivity assumes, and the intercept set to 1."""
     x = features.copy()
-    own = x[:, :-1] if intercept else x
+    own = x[:, : x.shape[1] - intercept]
     norms = np.abs(own).sum(axis=1)
-    with np.errstate(over="ignore"):
-        own *= np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))[:, None]
+    own *= np.minimum(1.0, slope_limits(norms, bound))[:, None]
     if intercept:
         x[:, -1] = 1.0
     return x
 
 
 def mean_moments(records: Records, bound: float, intercept: bool) -> Float[Array, " moments"]:
-    """The upper triangle of Σ w xxᵀ/n over rows of `into_reach`, blocks added up with one rounding."""
+    """The upper triangle of Σ w xxᵀ/n over rows of `into_reach`, blocks added up with one rounding.
+
+    An intercept's own moment is the number 1, not a sum: M has no room for its rounding, which may be more than a small B².
+    """
     row, column = np.triu_indices(records.n_parameters)
     sums = []
     for start in range(0, len(records), BLOCK):
         rows = slice(start, start + BLOCK)
-        x = into_reach(records.features[rows], bound, intercept)
+        x = scaled_rows(records.features[rows], bound, intercept)
         sums.append(((records.weight[rows, None] * x).T @ x)[row, column])
-    return np.asarray(exact_sum(sums) / records.weight.sum())
+    moments = exact_sum(sums) / records.weight.sum()
+    if intercept:
+        moments[-1] = 1.0
+    return np.asarray(moments)

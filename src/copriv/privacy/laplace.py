@@ -11,10 +11,10 @@ over records is in `clipping.mean_sensitivity`); and the scale by 1e-12, after w
 certify ε. The map counts the rounding onto the grid too, up to 2^−40 a coordinate, so the scale is raised by that
 share; a sensitivity so small that it would be more than 1 % is refused when the mechanism is made, before any charge.
 
-OpenDP takes NaN for 0 and adds noise to vectors of any length, so both are refused here, before it sees them.
+OpenDP takes NaN for 0 and adds noise to vectors of any length, so both are refused here before it is called.
 
-The noise takes no seed and no generator: it cannot be repeated, nor chosen by whoever asks. `DrawnAhead` draws it while
-the owner waits for a query, so that the answer does not wait for the noise.
+The noise takes no seed and no generator: it can be neither repeated nor chosen. `DrawnAhead` draws it while the owner waits
+for a query, so that the answer does not wait for the noise.
 """
 
 import os
@@ -34,11 +34,12 @@ from copriv.types import Array
 from copriv.validation import count, positive
 
 SCALE_SLACK = 1e-12
+"""Relative increase of the scale, so that OpenDP's certificate is not missed by rounding."""
 LASTS = 1.0
-"""Seconds for which noise that is drawn ahead may wait."""
+"""Seconds after which noise that was drawn ahead is discarded."""
 _CELL = 2.0**GRID
 _MOST = 2.0**52 * _CELL
-"""The clamp of noise that is drawn ahead: 4096 in the gradient's unit."""
+"""Clamp of answers with noise drawn ahead: 4096 in the gradient's unit."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class LaplaceAnswer:
         positive("sensitivity", self.sensitivity)
         positive("epsilon", float(self.epsilon))
         count("length", self.length)
-        _ = self._calibrated  # what cannot be certified must fail here, not after a charge
+        _ = self._calibrated  # raises here, before any charge
 
     @property
     def scale(self) -> float:
@@ -70,9 +71,9 @@ class LaplaceAnswer:
         domain = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=self.length)
         sensitivity, ε = self.sensitivity * (1 + CLIP_SLACK), float(self.epsilon)
         least = scale = sensitivity / ε * (1 + SCALE_SLACK)
-        while scale <= 1.01 * least:  # what is above 1 pays for the grid
+        while scale <= 1.01 * least:  # the increase pays for the grid
             measurement: Any = dp.m.make_laplace(domain, dp.l1_distance(T=float), scale=scale, k=GRID)
-            # Certify the budget in exact arithmetic; what the grid costs goes down as the scale goes up.
+            # Certify the budget in exact arithmetic; the cost of the grid decreases as the scale increases.
             certified = Fraction(measurement.map(sensitivity))
             if certified <= self.epsilon:
                 return scale, measurement
@@ -90,10 +91,10 @@ class LaplaceAnswer:
 
 
 class DrawnAhead:
-    """`mechanism` for values of size at most `largest`, with at most one draw of its noise in waiting.
+    """`mechanism` for values of absolute value at most `largest`, with at most one draw of its noise stored.
 
-    Where values and noise do not stay clear of the clamp (by 40 scales: less than once in 10¹⁷ numbers), nothing is
-    drawn ahead.
+    No noise is drawn ahead where values come closer to the clamp than 40 scales (which noise exceeds less than once in 10¹⁷
+    numbers).
 
     Formal guarantee: `release` keeps the ε that its `LaplaceAnswer` certifies. The noise Z that OpenDP draws is
     independent of everything else, so it may be drawn before the query is known. What leaves, counted in cells of 2^GRID, is
@@ -105,10 +106,10 @@ class DrawnAhead:
     clamp makes this hold in floating point as well: OpenDP gives Z as a float, exact up to 2⁵³, and where Z is larger, the
     sum with a v of at most 2⁵² is beyond the clamp whatever the lost digits were.
 
-    The same Z under two answers would show the difference of their gradients. So it is used by one answer, of the process
-    that drew it, within `LASTS` seconds, and an owner drops it when its connection ends (`Owner.drop_noise`). What this does
-    not stop: a machine whose memory is set back to a moment between draw and query, facing a learner that kept its own end of
-    the connection as it was then. So it is for owners who ask for it (docs/decisions/0003).
+    The same Z in two answers would reveal the difference of their gradients. It is therefore used in one answer, by the
+    process that drew it, within `LASTS` seconds, and an owner discards it when its connection ends (`Owner.drop_noise`). This
+    does not protect a machine whose memory is restored to a state between draw and query, while the learner keeps its end of
+    the connection. Drawing ahead is therefore an option that owners have to ask for (docs/decisions/0003).
     """
 
     def __init__(self, mechanism: LaplaceAnswer, largest: float) -> None:
@@ -122,14 +123,15 @@ class DrawnAhead:
         return self._mechanism.scale
 
     def draw(self) -> None:
-        """Draw the next answer's noise now, unless there is some in waiting."""
+        """Draw the next answer's noise now, unless a draw is stored."""
         waiting = self._take()
         if waiting is None and self._possible:
             waiting = os.getpid(), time.monotonic(), self._mechanism.release(np.zeros(self._mechanism.length))
-        self._waiting[:] = [] if waiting is None else [waiting]
+        if waiting is not None:
+            self._waiting[:] = [waiting]
 
     def drop(self) -> None:
-        """Forget the noise in waiting."""
+        """Discard the stored noise."""
         self._waiting.clear()
 
     def release(self, value: Float[Array, " length"]) -> Float[Array, " length"]:
@@ -142,9 +144,11 @@ class DrawnAhead:
         return np.clip(cells * _CELL, -_MOST, _MOST) + 0.0  # no zero with a sign
 
     def _take(self) -> tuple[int, float, Array] | None:
-        """The draw in waiting, if it may still be used; it is nobody else's from here on."""
+        """Remove the stored draw, and return it if it may still be used."""
         try:
-            process, drawn, _ = waiting = self._waiting.pop()  # one step: two callers never get the same noise
+            process, drawn, _ = waiting = self._waiting.pop()  # atomic: two callers never get the same noise
         except IndexError:
             return None
-        return waiting if process == os.getpid() and 0 <= time.monotonic() - drawn <= LASTS else None
+        if process == os.getpid() and 0 <= time.monotonic() - drawn <= LASTS:
+            return waiting
+        return None

@@ -1,11 +1,11 @@
-"""Noise as it is stated: its law, how much of it a budget buys, and the seam behind which it is added in earnest.
+"""Laws and scales of noise, the budget of an answer, and the protocols of mechanisms that release private answers.
 
-A mechanism states law and scale. An owner adds the noise by a vetted sampler (`Releases`); a simulation draws it from
-a generator (`simulated_noise`), which nothing that serves real answers can reach.
+A mechanism states the law and scale of its noise. An owner draws it by a vetted sampler (`Releases`), a simulation from a
+generator (`simulated_noise`), which no module that serves real answers imports.
 
-Sequential composition: m answers that are each (ε/m)-private are together ε-private, however the questions were
-chosen (A, Thm 1; S, Thm 1). The papers take m = T; an owner that refuses answer m + 1 needs only its own m (erratum 8).
-What m answers cost together with δ is in `copriv.privacy.approximate`.
+Sequential composition: m answers that are each (ε/m)-private are together ε-private, also if the queries are chosen
+adaptively (A, Thm 1; S, Thm 1). The papers take m = T; an owner that refuses answer m + 1 needs only its own m (erratum 8).
+The composition of m answers with δ is in `copriv.privacy.approximate`.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def epsilon_per_answer(epsilon: float, answers: int, overlap: int = 1) -> Fracti
 
 
 def check_value(value: Array, length: int) -> None:
-    """Raises InvalidInput for what is not a vector of finite numbers."""
+    """Raise InvalidInput unless `value` is a vector of `length` finite numbers."""
     if value.shape != (length,):
         raise InvalidInput(f"release: expected {length} numbers, not shape {value.shape}")
     if not np.isfinite(value).all():
@@ -76,7 +76,7 @@ def check_value(value: Array, length: int) -> None:
 
 @runtime_checkable
 class Releases(Protocol):
-    """Adds fresh noise to a vector whose sensitivity it was made for."""
+    """Adds fresh noise to vectors of the sensitivity that it was calibrated for."""
 
     @property
     def scale(self) -> float:
@@ -88,22 +88,22 @@ class Releases(Protocol):
 
 @runtime_checkable
 class Waits(Protocol):
-    """Noise that may be drawn before the query that it is for (`copriv.privacy.laplace.DrawnAhead`)."""
+    """Noise that is drawn before the query that it is used for (`copriv.privacy.laplace.DrawnAhead`)."""
 
     def draw(self) -> None:
-        """Draw the next answer's noise now, unless there is some in waiting."""
+        """Draw the next answer's noise now, unless a draw is stored."""
 
     def drop(self) -> None:
-        """Forget the noise in waiting."""
+        """Discard the stored noise."""
 
 
 @runtime_checkable
 class PrivateAnswer(Protocol):
-    """A mechanism with everything agreed already inside it; `answer` may be called once the ledger is charged."""
+    """A mechanism with all agreed parameters; `answer` may be called after the ledger is charged."""
 
     @property
     def ahead(self) -> Waits | None:
-        """The noise that may be drawn before a query, where the mechanism allows it."""
+        """The noise that may be drawn before a query; None where the mechanism does not allow it."""
 
     def answer(self, loss: Loss, records: Records | InBlocks, theta: Float[Array, " p"]) -> Float[Array, " answer"]:
-        """What leaves the owner. Fresh noise each time."""
+        """The private answer at θ, with fresh noise at each call."""

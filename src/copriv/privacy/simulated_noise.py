@@ -21,15 +21,15 @@ def draws(rng: np.random.Generator, law: Law, shape: int | tuple[int, ...]) -> A
 class SimulatedNoise:
     """Draws of scale 1 for many runs, each run from a stream of its own.
 
-    Run r's draws depend on (seed, r) alone: not on how many runs share a batch, nor on who computes them.
+    Run r's draws depend on (seed, r) alone, not on the other runs of a batch or on the process that computes them.
     """
 
     CHUNK = 64
+    """Number of iterations that are drawn at once."""
 
     def __init__(self, law: Law, seeds: Sequence[np.random.SeedSequence], shape: tuple[int, ...], length: int) -> None:
         self._law, self._streams = law, [np.random.default_rng(seed) for seed in seeds]
-        self._shape, self._left, self._chunk = shape, length, np.empty((0,))
-        self._at = 0
+        self._shape, self._left, self._chunk, self._at = shape, length, np.empty((0,)), 0
 
     def __call__(self, k: int) -> Float[Array, "runs *shape"]:
         """The next iteration's draws for every run."""

@@ -10,12 +10,12 @@ k = 0 is the owner alone, k = ∞ the common model as it came. Owners differ in 
 they differ in anything else, so every k is tried with the intercept tied and with it free: M then is what it leaves of
 the other parameters once the best intercept is taken (a Schur complement; a random intercept without a prior).
 
-Which of them serves unseen rows is asked of the owner's own rows by cross-validation, every fold with its part of the
-rare class. Few rows do not say it well, so no single one is taken: each counts as often as it is best when the rows are
-drawn again (a Bayesian bootstrap of the losses held out), and the models are averaged.
+The candidates are compared on the owner's own rows by cross-validation, with folds stratified by class. As few rows do not
+identify the best candidate, the models are averaged: the weight of each is the probability that it is best, under a Bayesian
+bootstrap of the held-out losses.
 
-Nothing here is private and nothing needs to be: the result is made by the owner, from its own records, for itself. It
-costs no budget because it does not leave. Whoever releases it releases what it says about the records.
+The result is not private and does not need to be: the owner computes it from its own records, for itself. It costs no budget
+as long as it stays with the owner; releasing it would release information about the records.
 
 The idea is old (partial pooling; a Gaussian prior centred at the group) and common in federated learning as
 personalisation by a proximal term; the choice of k by draws of held-out losses is ours.
@@ -43,12 +43,12 @@ COUNTS = (0.0, *np.geomspace(0.3, 3e5, 13).tolist(), np.inf)
 """Candidates for k: how many records the common model counts for."""
 FOLDS, ROUNDS, DRAWS = 5, 2, 400
 ROWS = 5_000
-"""Most rows used in cross-validation; more do not change k."""
+"""Most rows used in cross-validation; more rows do not change k."""
 
 
 @dataclass(frozen=True, eq=False)
 class Personalized(Shown):
-    """An owner's own model, and what of it is the common one. It stays with the owner."""
+    """An owner's own model, and the weights of the candidates in it. It stays with the owner."""
 
     theta: Float[Array, " p"]
     counts: Float[Array, " candidates"]
@@ -60,7 +60,7 @@ class Personalized(Shown):
 
     @property
     def common_share(self) -> float:
-        """About how much of the model is the common one, from 0 (the owner's own rows alone) to 1 (as it came)."""
+        """Approximate weight of the common model, from 0 (the owner's own rows alone) to 1 (the common model itself)."""
         return float(self.weights @ (1.0 - self.rows / (self.counts + self.rows)))
 
 
@@ -88,7 +88,7 @@ def personalize(
 def personalized(
     agreement: Agreement, theta: Float[Array, " p"], data: Any, *, public: Any = None, seed: int = 0
 ) -> Personalized:
-    """`personalize`, with what it found on the way."""
+    """`personalize`, with the weights of the candidates."""
     seed = count("seed", seed, 0)
     home, own = home_of(agreement, theta, data, public)
     return home.personalized(own, np.random.default_rng(seed))
@@ -97,7 +97,7 @@ def personalized(
 def home_of(
     agreement: Agreement, theta: Float[Array, " p"] | None, data: Any, public: Any = None
 ) -> "tuple[Home, Records]":
-    """An owner's home, with θ (0 where there is none) as the prior, and its records as agreed. Raises as `personalize`."""
+    """The prior for an owner's models, centred at θ (0 for None), and its records as agreed. Raises as `personalize`."""
     if not isinstance(data, Records | tuple | list) or (not isinstance(data, Records) and len(data) not in (2, 3)):
         raise DataError("data: must be the owner's rows as (X, y), or Records; give both features and targets")
     own = data if isinstance(data, Records) else Records.of(*data)
@@ -141,7 +141,7 @@ def _moments(records: Records) -> Float[Array, "p p"]:
     """Second moments of the rows: the curvature of their fitness up to a factor."""
     share = records.weight / records.total
     moments = (records.features * share[:, None]).T @ records.features
-    # Directions in which no row lies are held by the common model all the same; columns in units of their own.
+    # The second term keeps the prior proper in directions without rows, in the unit of each column.
     each = np.diag(moments)
     return np.asarray(moments + 1e-3 * np.diag(np.where(each > 0, each, each.mean() or 1.0)))
 
@@ -159,7 +159,7 @@ class CrossValidated:
     """Under models that saw it; a mean over them."""
     share: float
     folds: tuple[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Float[Array, "candidates p"]], ...]
-    """Of each fold the units that were held out, and the models of the candidates."""
+    """Held-out units and the models of the candidates, by fold."""
 
 
 def by_unit(own: Records, losses: Float[Array, "rows candidates"]) -> Float[Array, "units candidates"]:
@@ -188,11 +188,11 @@ class Home:
     centre: Float[Array, " p"]
     metric: Float[Array, "p p"]
     intercept: bool = False
-    """Whether the last parameter is one, which may then be the owner's own whatever the others are."""
+    """Whether the last parameter is an intercept, which the prior may leave free."""
 
     @cached_property
     def candidates(self) -> tuple[tuple[float, bool], ...]:
-        """(k, own level): from what is most the owner's to what is most the common model's."""
+        """(k, whether the intercept is free), from the owner's own model to the common one."""
         made = [(k, False) for k in COUNTS]
         if self.intercept and len(self.centre) > 1:
             made += [(k, True) for k in COUNTS[1:-1]]
@@ -219,14 +219,14 @@ class Home:
     ) -> Float[Array, " p"]:
         """The model in which the common one counts for `count` records; `near` is where the search starts.
 
-        own_level: the common model says nothing of the intercept.
+        own_level: whether the prior leaves the intercept free.
         """
         if np.isinf(count) and not own_level:
             return self.centre
         metric = self.metric
         if own_level:
             metric = self._without_level
-        # k = 0 keeps a trace of the prior: what neither rows nor g determine stays as it came.
+        # k = 0 keeps a trace of the prior, for directions that neither the rows nor g determine.
         pull = max(count, 1e-6) / own.total * self._unit(own) * metric
         if isinstance(self.loss, Squared):
             return self._at_once(own, pull)
@@ -240,9 +240,9 @@ class Home:
         return np.asarray(M - np.outer(M[:, -1], M[-1]) / M[-1, -1] + 1e-9 * M)
 
     def _unit(self, own: Records) -> float:
-        """The metric's factor at which one unit is the curvature of one record: the largest that the loss has.
+        """Factor that scales the metric to the curvature of one record: the largest second derivative of the loss.
 
-        Where a kink gives it none, 1 over the targets' range: what a kink is worth when it is spread over that.
+        For a loss with a kink, 1 over the targets' range: the curvature of a kink that is spread over that range.
         """
         bend = getattr(self.loss, "curvature", np.inf)
         if np.isfinite(bend):
@@ -254,12 +254,12 @@ class Home:
     ) -> CrossValidated:
         """Cross-validate the candidates (k, own level).
 
-        A person is held out with all its rows: the others would say what the held-out one is like.
+        A person is held out with all its rows, which are not independent.
         """
         unit, units = units_of(own)
         out, seen, made = *np.zeros((2, len(own), len(candidates))), []
         if units == 1:
-            # One cannot be held out: the common model as it came.
+            # A single unit cannot be held out, so that only the common model itself remains.
             out[:, [k < np.inf for k, _ in candidates]] = np.inf
             return CrossValidated(out[:1], seen[:1], 0.0, ())
         folds, two_classes = min(FOLDS, units), len(np.unique(own.target)) == 2
@@ -268,7 +268,7 @@ class Home:
             order = rng.permutation(units)
             if two_classes:
                 order = order[np.argsort(level[order], kind="stable")]
-                order = np.concatenate([order[i::folds] for i in range(folds)])  # each has its part of the rarer one
+                order = np.concatenate([order[i::folds] for i in range(folds)])  # stratified by class
             for chosen in np.array_split(order, folds):
                 kept = ~np.isin(unit, chosen)
                 fold, model, models = own.taken(kept), self.centre, np.zeros((len(candidates), len(self.centre)))

@@ -13,10 +13,11 @@ import numpy as np
 
 from copriv.agreement import Agreement
 from copriv.agreement.data_terms import data_specification
-from copriv.data.consortium import Opened, load_consortium
+from copriv.data.consortium import load_consortium
 from copriv.data.from_arrays import as_records, by_owner
 from copriv.data.public import load_sample, public_bound
 from copriv.data.random_features import longest
+from copriv.data.source import Source
 from copriv.errors import AgreementError, DataError, NotCertified
 from copriv.formatting.cards import Shown
 from copriv.formatting.sanitize import label, says_nothing
@@ -101,7 +102,7 @@ class Problem(Shown):
             )
 
     @classmethod
-    def load(cls, agreement: Agreement, held_out: int = 0, opened: Opened | None = None) -> "Problem":
+    def load(cls, agreement: Agreement, held_out: int = 0, opened: Source | None = None) -> "Problem":
         """Records by the pipeline that [data] names, from its table where that is at hand (`opened`).
 
         Raises DataError as the pipeline does.

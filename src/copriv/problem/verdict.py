@@ -27,7 +27,7 @@ Answer = Literal["yes", "no", "open"]
 Goal = Literal["own", "common"]
 Model = Literal["common", "personalized"]
 YES, NO = 0.8, 0.2
-"""Probabilities from which, and up to which, a verdict is not open."""
+"""A verdict is "yes" from the first probability, "no" up to the second, and else open."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Outcome(Shown):
 
     answer: Answer
     probability: float
-    """That joining pays by at least what is worthwhile."""
+    """Probability that joining pays by at least what is worthwhile."""
     gain: float
     """Median relative fall of the prediction error; negative: the error rises."""
     gain_low: float
@@ -65,7 +65,7 @@ class OwnerVerdict(Outcome):
 
 @dataclass(frozen=True)
 class Verdict(Shown):
-    """For whom joining pays on the records that the goal names, and who would cost the others more than they gain by it."""
+    """For whom joining pays on the records that the goal names, and which owners the others do better without."""
 
     goal: Goal
     owners: Mapping[str, OwnerVerdict]
@@ -73,10 +73,10 @@ class Verdict(Shown):
     cost_others: tuple[str, ...] = ()
     """Owners without whom the others would do noticeably better, on everybody's records."""
     only_as_recommended: bool = False
-    """The agreed terms typically cost more than the public rows alone: what is said holds for the recommended ones."""
+    """Whether the verdict holds for the recommended terms only: the agreed ones cost more than the public rows alone."""
 
     def names(self, answer: Answer) -> list[str]:
-        """The owners of which this is the answer."""
+        """Names of the owners with this answer."""
         return [name for name, owner in self.owners.items() if owner.answer == answer]
 
     @property
@@ -86,13 +86,13 @@ class Verdict(Shown):
 
     @property
     def probability(self) -> float:
-        """That joining pays for the owner for which it is most likely to."""
+        """The largest probability of any owner that joining pays."""
         return max(owner.probability for owner in self.owners.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Whose records count, what a gain must be to count, and which worlds answer for owners that are alike, or that differ."""
+    """The question of a verdict: whose records, the least worthwhile gain, and the worlds of equal and of different owners."""
 
     goal: Goal
     worthwhile: float

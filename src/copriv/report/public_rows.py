@@ -14,7 +14,7 @@ from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants
 from copriv.forecast.assessment import AS_AGREED, WORLDS, Assessment, assess
 from copriv.model.fitness import relative_fitness
-from copriv.network.run import counted
+from copriv.network.run import run_totals
 from copriv.populations.dealt import draw_worlds, heterogeneity_of
 from copriv.populations.diagnosis import diagnose, interval
 from copriv.populations.public_sample import PublicSample
@@ -91,7 +91,7 @@ class PublicRows:
         ψ, asked = made.relative_fitness, agreement.queries
         each = min(round(asked / len(Participants.of(agreement).members)), agreement.answers)
         return {
-            **counted(agreement, [each] * len(agreement.owner), asked),
+            **run_totals(agreement, [each] * len(agreement.owner), asked),
             "kind": made.kind,
             "runs": runs,
             "relative_fitness": {key: float(getattr(ψ, key)[-1]) for key in ("mean", "median", "low", "high")},

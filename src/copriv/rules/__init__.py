@@ -7,15 +7,14 @@
 | A1   | async_copies     | one owner at a time        | A, Alg. 1; erratum 2              |
 | A2   | async_memory     | one owner at a time        | copriv; docs/explanation/rules.md |
 
-and, for mechanisms by which every owner answers once, those in `one_answer`. Each file says of its rules all that
-anybody needs to know (`rule`), and they are on the list here, `ALL`; nobody else compares names. Which of them an
-agreement names, and who its participants are: `copriv.agreement.participants`.
+and, for mechanisms of one answer, those in `one_answer`. Each file implements the interface `rule`, and the list here, `ALL`,
+is the only place that compares names. `copriv.agreement.participants` selects the rule and the participants of an agreement.
 
-A rule sees answers and never records. Every array has a leading axis of runs: a simulation moves hundreds of runs at
-once, a deployment moves one, and a rule does not know which. States are updated in place and handed back.
+A rule gets answers and never records. Every array has a leading axis of runs, of which there are hundreds in a simulation and
+one in a deployment. States are updated in place and returned.
 
-A *participant* is whoever answers at once: one owner, a fixed group of owners, or (synchronous rules) all of them. To a
-rule, a group is one fictitious owner with n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
+A *participant* is one owner, a fixed group of owners, or (synchronous rules) all owners. For a rule, a group is one owner with
+n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 """
 
 from copriv.errors import AgreementError

@@ -5,18 +5,17 @@
     θ_L ← Π_Θ[θ̄ − c_L (ρ/(T²σ)) ∇g(θ̄)]
 
 The appendix of A needs c_L = 1/2; eq. (7) prints (N − 1)/N, which agrees for N = 2 only (erratum 2). Both can be had.
-Owners that talk more often than 1/N of the time have their gradients scaled down by as much (A, Remark 4): an owner of
-share s by 1/(Ns). Shares are those that are agreed, until the answers that came say otherwise. With the agreed π as a
-prior of a = 2N answers, the next one is owner i's with probability (aπ_i + c_i)/(a + k) after k answers, c_i of them its own;
-how much better that foretells who answers,
+The gradient of an owner with a share s of the answers is scaled by 1/(Ns) (A, Remark 4). Shares are the agreed ones, π, until
+the answers contradict them. With π as a prior of a = 2N answers, the next answer is owner i's with probability
+(aπ_i + c_i)/(a + k) after k answers, c_i of them its own. The likelihood ratio
 
-    M_k = Π over answers of ((aπ_i + c_i)/(a + k))/π_i,
+    M_k = Π over answers of ((aπ_i + c_i)/(a + k))/π_i
 
-is a martingale of mean 1 where owners keep to π, which passes a million in less than one run in a million, however many
-owners there are and whenever one looks (Ville 1939). Once it does, shares are what was realised of late: counts fade by
-1/e over a tenth of the run, or ten answers an owner where that is longer, for who was away at first is there now. So owners
-that keep to what was agreed are left exactly as they were, and forecasts of them stay exact; owners that drop out are made
-up for, tenfold at most, if they are away for less than θ_L takes to forget: long absences are not made up for.
+is a martingale of mean 1 where owners keep to π, which exceeds a million in less than one run in a million, for any number of
+owners and at any time (Ville 1939). Once it does, shares are estimated from recent answers, with weights that fall by 1/e over
+a tenth of the run, or over ten answers per owner where that is longer. So owners that keep to π are not affected, and their
+forecasts stay exact; owners that drop out are compensated for by a factor of at most ten, if they are away for a
+shorter time than the memory of θ_L; long absences are not compensated for.
 """
 
 import math
@@ -31,7 +30,7 @@ from copriv.terms import AgreedTerms
 from copriv.types import Array
 
 SURPRISE = 1e-6
-"""Probability of the answers under the agreed shares below which realised shares replace them."""
+"""Probability under the agreed shares below which realised shares replace them (Ville's inequality)."""
 
 
 @dataclass(eq=False)
@@ -47,7 +46,7 @@ class _State:
     surprise: Float[Array, " runs"]
     """log M."""
     strays: Bool[np.ndarray, " runs"]
-    """Whether who answers has been seen not to keep to the agreed shares."""
+    """Whether the answers contradict the agreed shares."""
     k: int
 
 
@@ -120,7 +119,7 @@ class AsyncCopies:
         # Σ e^(j/w) over j = 1 … k, and all in answers of today.
         every = (1.0 - 1.0 / now) / (1.0 - math.exp(-1.0 / window))
         realised = (prior * π + state.lately[run, participant] / now) / (prior + every)
-        # Whoever answers ten times less often than its share is made up for no further: its noise grows as much.
+        # At most a factor of ten, since the noise of the owner's answers is multiplied too.
         return np.asarray(np.where(state.strays, np.maximum(realised, π / 10.0), π))
 
     def model(self, state: _State) -> Points:
@@ -155,7 +154,7 @@ A1 = _A1()
 
 def _learner_step(agreed: str, owners: int) -> float:
     """c_L."""
-    return 0.5 if agreed == "corrected" else (owners - 1) / owners
+    return {"corrected": 0.5, "printed": (owners - 1) / owners}[agreed]
 
 
 def a_theorem_2(setting: Setting, quantity: Quantity = "squared parameter error") -> tuple[Bound, ...]:

@@ -4,14 +4,14 @@
     G   = Σ_{j heard} (n_j / n_heard) a_j
     θ   ← Π_Θ[θ − α_k (∇g(θ) + G)],   α_k = α/(1 + k/N),   k = 1, 2, …
 
-Nothing waits for the slowest owner, and an answer computed at a slightly older θ still counts, so several owners may be
-at work at once. Each owner answers a few times only, which is what makes its noise small (docs/explanation/rules.md).
-Memory makes the weights right whoever talks more often: no correction for frequency is needed.
+The learner does not wait for the slowest owner, and an answer at a slightly older θ is used too, so that several owners may
+compute at once. Each owner answers a few times only, which keeps its noise small (docs/explanation/rules.md). Because of the
+memory, no correction for the frequency of an owner's answers is needed.
 
-With a window of B > 1 answers, θ moves after every B of them, by B·α_k, instead of after each one. With B = N and owners
-that are asked in rounds, G is the noisy gradient at one point, and the few answers that noise allows go as far as under
-a synchronous rule, one owner at a time and in any order. An owner that answers twice within a window (because another
-one is away) answers at the same θ: the mean of the two is kept.
+With a window of B > 1 answers, θ moves by B·α_k after every B answers. With B = N and owners that answer in rounds, G is the
+noisy gradient at one point, and a few answers are as effective as under a synchronous rule, one owner at a time and in any
+order. An owner that answers twice within a window (because another one is away) answers at the same θ, and the mean of the
+two answers is kept.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ from copriv.types import Array
 class _State:
     theta: Points
     first: Who
-    """A run's first row of `memory` and `repeats`, which have one for each of its owners."""
+    """Index of each run's first row in `memory` and `repeats`, which have a row for each of its owners."""
     memory: Float[Array, "rows p"]
     repeats: Float[Array, " rows"]
-    """How many answers at the present θ are in the owner's memory; −1 before its first answer of all."""
+    """Number of answers at the present θ in the owner's memory; −1 before its first answer."""
     total: Points
     """Σ_{j heard} (n_j/n) a_j."""
     weight: Float[Array, " runs"]
@@ -80,7 +80,7 @@ class AsyncMemory:
         return state
 
     def _move(self, state: _State) -> None:
-        # Where nobody with any records was heard, the total is 0 and so is G.
+        # Before the first answer of an owner with a positive weight, the total is 0 and so is G.
         G = state.total / np.maximum(state.weight, np.finfo(np.float64).tiny)[:, None]
         α = self.window * self.step_size / (1.0 + state.k / len(self.weights))
         state.theta = self.descent.feasible_set.project(state.theta - α * self.descent.direction(state.theta, G))

@@ -1,4 +1,4 @@
-"""What the papers' bounds are made of and how they are told; the theorems themselves stand with their rules.
+"""Constants and conditions of the papers' bounds; the theorems are with their rules.
 
 Write S₂ = Σ ε_i⁻², C = Ξ_g + Ξ and W = 8pΞ²m²S₂/n², the second moment of the noise in the learner's gradient (m = T in
 the papers, erratum 8; they leave the p out, erratum 4).
@@ -14,11 +14,10 @@ the papers, erratum 8; they leave the p out, erratum 4).
 | A Thm 2, both forms      | θ_L, A1          | algorithms, "Bounds"                                                   |
 | S (10), (12)             | E‖θ − θ*‖²       | 4/L times the cost as published; 2/L times it, where f is L-strongly convex |
 
-*What agreements add to the papers' setting.* W is the second moment of the noise that the agreed mechanism makes, for any
-law with mean 0: no proof uses more of the noise than that. A record with κ holders is answered for as if ε were ε/κ,
-which is in W. A multiple of the identity as preconditioner is another step. What no proof covers keeps a bound from
-being used, and is named: gradients that are clipped (the clipped slopes of a linear model are those of another convex
-loss, and the bound holds for that one), weights that are not n_i/n (likewise: for the fitness that they weigh), any
+*Agreements beyond the papers' setting.* W is the second moment of the noise of the agreed mechanism, for any law with mean 0,
+as the proofs use nothing else. With κ holders of a record, its ε is divided by κ, which is included in W. A multiple of the
+identity as preconditioner is another step. Conditions that no proof covers make a bound unusable, and are named: clipped
+gradients (the bound then holds for another convex loss), weights other than n_i/n (for the fitness with these weights), any
 other preconditioner, a start outside Θ.
 
 *Parameters and smoothness*: erratum 12, and docs/explanation/cost-of-privacy.md. *Average.* θ̄[T] = Σ ζ_k θ[k] with weights
@@ -59,7 +58,7 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The constants that the bounds are made of. Raises InvalidInput.
+    """The constants in the bounds. Raises InvalidInput.
 
     `epsilon` holds each kind of owner's budget and `counts` how many owners there are of it (default one each).
     `answers` is m, the answers that each owner's noise is made for (default T). `strong_convexity` L and `smoothness` λ
@@ -113,7 +112,7 @@ class Setting:
         """Contribution of one owner of each kind to W: `noise`, or 8pΞ²m²/(nε_i)²."""
         if self.noise is not None:
             return self.noise
-        m = self.horizon if self.answers is None else self.answers
+        m = self.answers or self.horizon
         return 8.0 * self.n_parameters * (self.gradient_bound * m / (self.total_records * self.epsilon)) ** 2
 
     @property
@@ -123,8 +122,8 @@ class Setting:
 
     @property
     def rounds(self) -> int:
-        """The moves of S1 and S2 in a whole run."""
-        return self.horizon - 1 if self.moves is None else self.moves
+        """Number of steps of S1 and S2 in a whole run."""
+        return self.moves or self.horizon - 1
 
     @property
     def inverse_squares(self) -> float:

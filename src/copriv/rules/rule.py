@@ -1,12 +1,11 @@
-"""What a rule is: all that anybody needs to know of how the learner moves, behind one seam.
+"""The interface of update rules.
 
-A rule that says no more than `name` and `update` can be agreed, simulated, forecast (simulated) and served. One that
-says `ways` can be planned; one that says its `recursion` is forecast exactly; one that says `bounds` is held against
-its theorems.
+A rule that defines `name` and `update` only can be agreed, simulated, forecast by simulation, and served. One with `ways` can
+be planned, one with a `recursion` is forecast exactly, and one with `bounds` is compared with its theorems.
 
 Without clipping and box, and with the squared loss, every rule here is linear in its state and in the noise. `exact` knows
 three shapes of such a recursion: all answer in each round (`InRounds`), the learner keeps a copy of θ for each owner
-(`WithCopies`), or it keeps the newest answer of each (`WithMemory`). A rule hands over its shape with its own steps in it.
+(`WithCopies`), or it keeps the newest answer of each (`WithMemory`). A rule returns its recursion with its own steps.
 """
 
 from abc import ABC, abstractmethod
@@ -32,16 +31,16 @@ Weights = Float[Array, " participants"]
 
 @dataclass(frozen=True, eq=False)
 class Aggregation:
-    """How the answers of a participant's owners become the one vector that a rule gets, and what its noise is.
+    """Aggregation of the answers of a participant's owners into the vector that a rule gets, and its noise.
 
-    Today it is their weighted mean, Σ (w_i/w_G) Q̄_i (A, Remark 2), and the learner sees every single answer.
+    It is the weighted mean Σ (w_i/w_G) Q̄_i (A, Remark 2), and the learner sees every single answer.
     """
 
     weights: Float[Array, " owners"]
 
     @property
     def shares(self) -> Float[Array, " owners"]:
-        """w_i/w_G; 0 where nobody has any weight."""
+        """w_i/w_G; 0 where all weights are 0."""
         return np.asarray(self.weights / (self.weights.sum() or 1.0))
 
     def vector(self, answers: Float[Array, "owners answer"]) -> Float[Array, " answer"]:
@@ -58,7 +57,7 @@ class Aggregation:
 
 @runtime_checkable
 class UpdateRule(Protocol):
-    """An update rule: it makes the point to ask at, takes one private vector, and holds a model.
+    """An update rule: it returns the point of the next query, is updated with one private vector, and has a model.
 
     >>> import numpy as np
     >>> from copriv.rules import PLAIN, SyncDecay, UpdateRule
@@ -70,13 +69,13 @@ class UpdateRule(Protocol):
         """The state before any answer."""
 
     def query(self, state: Any, participant: Who) -> Points:
-        """Where to ask this participant for the mean gradient of its records."""
+        """The point at which this participant is asked for the mean gradient of its records."""
 
     def step(self, state: Any, participant: Who, answer: Points) -> Any:
         """The state after the participant's private answer: one vector, wherever it comes from (`Aggregation`)."""
 
     def model(self, state: Any) -> Points:
-        """θ as it stands: what would be published now."""
+        """The present θ, which would be published now."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,9 @@ class Descent:
 
     def along(self, gradient: Points) -> Points:
         """P · gradient."""
-        return gradient if self.preconditioner is None else gradient @ self.preconditioner.T
+        if self.preconditioner is None:
+            return gradient
+        return gradient @ self.preconditioner.T
 
     def direction(self, theta: Points, gradient: Points) -> Points:
         """P(∇g(θ) + gradient)."""
@@ -106,7 +107,7 @@ class Descent:
 
 
 PLAIN = Descent(Regularizer(0.0), FeasibleSet())
-"""Without regulariser, box or preconditioner: what a plan's tables run, which count g as part of the fitness."""
+"""Without regulariser, feasible set or preconditioner, for a plan's tables, where g is part of the fitness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +174,10 @@ Recursion = InRounds | WithCopies | WithMemory
 
 @dataclass(frozen=True)
 class Way:
-    """One way in which a plan may use a rule: what is priced is m answers of each owner, at an agreed step of 1.
+    """One way in which a plan may use a rule, priced for m answers of each owner at an agreed step of 1.
 
-    Either `rounds` gives the recursion of m rounds of all owners, or `turns` the rule itself for participants of given
-    weights, which is then run once on the table's curvatures, without clipping or box.
+    Either `rounds` returns the recursion of m rounds of all owners, or `turns` returns the rule for participants of given
+    weights, which is run once on the curvatures of the table, without clipping or feasible set.
 
     >>> from copriv.rules import named
     >>> tuple(way.name for way in named("S2").ways)
@@ -192,11 +193,11 @@ class Way:
     one_by_one: bool = False
     """Rounds in which owners answer one at a time, and the model moves once all have: N times the agreed step."""
     terms: tuple[tuple[str, Any], ...] = ()
-    """Keys of [agreement] that say so, where they are not as by default."""
+    """Keys of [agreement] that differ from their defaults."""
 
 
 class Rule(ABC):
-    """How the learner moves. `agreed` is always the terms in which this rule is named.
+    """An update rule by its name. `agreed` are the terms that name it.
 
     >>> from copriv.rules import ALL
     >>> {rule.name: rule.together for rule in ALL}
@@ -208,7 +209,7 @@ class Rule(ABC):
     together: bool = False
     """Whether everybody answers in each step (synchronous), or one participant at a time."""
     several_at_once: bool = False
-    """Whether several participants may be at work at once: an answer may be of a θ that the learner has left."""
+    """Whether several participants may compute at once, so that an answer may be at an earlier θ."""
     step: str = "step"
     """The papers' symbol for `agreement.step`."""
     ways: tuple[Way, ...] = ()
@@ -229,22 +230,22 @@ class Rule(ABC):
     def update(
         self, agreed: AgreedTerms, descent: Descent, weights: Weights, shares: Weights | None = None
     ) -> UpdateRule:
-        """The rule itself, for participants of these weights.
+        """The update rule for participants of these weights.
 
-        shares: how often each talks, where that is not evenly; for rules that make up for it.
+        shares: frequency of each participant's answers, where it is not uniform, for rules that correct for it.
         Raises InvalidInput for terms that it cannot be run with.
         """
 
     def variant(self, terms: Terms) -> str:
-        """Which of its variants is agreed, in words; empty for the usual one."""
+        """The agreed variant in words; "" for the usual one."""
         return ""
 
     def way(self, terms: Terms) -> Way | None:
-        """The way that is agreed; None where it cannot be planned."""
+        """The agreed way; None where it cannot be planned."""
         return next(iter(self.ways), None)
 
     def recursion(self, agreed: AgreedTerms) -> Recursion | None:
-        """Its linear recursion, which exact forecasts follow; None: forecasts are simulated."""
+        """Its linear recursion for exact forecasts; None where forecasts are simulated."""
         return None
 
     def bounds(self, setting: Setting) -> tuple[Bound, ...]:

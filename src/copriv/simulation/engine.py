@@ -101,15 +101,17 @@ def run_problem(problem: Problem, scales: Float[Array, " owners"], options: Opti
         )
     if judged is None:
         judged = options.alone and agreement.goal == "own" and agreement.n_owners <= JUDGED and not stand_ins
-    public, owners = None, []
+    public, public_model, owners = None, None, []
     if known and problem.unbounded_public is not None and (options.alone or judged):
         public = problem.optimum_of(problem.unbounded_public, problem.optimum.theta, ACCURACY)
+    if public is not None:
+        public_model = public.theta
     for i, (owner, answers, scale) in enumerate(zip(agreement.owner, answered, scales, strict=True)):
         alone = own = None
         if options.alone and known:
             alone = _psi_of(problem, problem.optimum_of(problem.unbounded[i], problem.optimum.theta, ACCURACY))
         if judged and known:
-            own = on_own_records(problem, i, last, seed, public)
+            own = on_own_records(problem, i, last, seed, public_model)
         owners.append(OwnerOutcome(owner.name, owner.records, owner.epsilon, int(answers), float(scale), alone, own))
     return Simulation(
         rule=terms.rule,

@@ -1,14 +1,14 @@
 """Every owner as its own learner (S, §V): no central model, and no noise on the learner's own part.
 
-As the paper has it, N learners ask every owner N times over, so a budget ε is shared among the N − 1 others, or spent by
-each. Where owners answer once, at a public start, neither is needed: what a private answer says may be used by anybody
-without end (post-processing). Each owner answers once under its whole ε, everybody gets that answer, and learner j puts
-its own exact part where its private answer stood. The noise on its model's input is then
+In the paper, N learners query every owner, so that a budget ε is divided among the N − 1 others, or spent by each of them.
+Where owners answer once, at a public start, neither is needed, as a private answer may be reused without limit
+(post-processing). Each owner answers once and spends its whole ε, all learners get that answer, and learner j replaces its
+own private answer by the exact one. The variance of the noise in its model's input is then
 
     Σ_{i≠j} w_i²·b_i²,        b_i the scale of the noise at the whole ε_i,
 
-smaller than the common model's by its own term, and by (N − 1)² than with budgets that are split. The model of learner j
-holds j's records without noise: it is j's own, and must stay with j.
+smaller than the common model's by its own term, and smaller by (N − 1)² than with budgets that are split. The model of learner
+j contains j's exact answer and must stay with j.
 """
 
 from collections.abc import Sequence

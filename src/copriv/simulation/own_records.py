@@ -1,12 +1,12 @@
-"""Whether joining pays on an owner's own records: its own model, the public one, the common one and that one personalized.
+"""Compare the own, the public, the common and the personalized model on an owner's own records, by cross-validation.
 
-An owner's records (its persons, where they are the units) are divided into fifths, and each is held out in turn: own and
-personalized models are fitted to the other four. With a fifth fewer records both are a little worse than they would be,
-which enlarges a gain by at most a quarter. The common model was trained on all records, so that its loss is too low by
-about κ/n: n_i/n of the error of the owner's own model.
+An owner's records (or persons, where they are the units) are divided into fifths, and each is held out in turn: own and
+personalized models are fitted to the other four. With a fifth fewer records both are slightly worse, which enlarges a gain by
+at most a quarter. The common model was trained on all records, so that its loss is too low by about κ/n: n_i/n of the error
+of the owner's own model.
 
-How sure a verdict is depends on the records and on the runs: records are drawn again (a Bayesian bootstrap), each draw is
-judged in every run, and the probability is the share of both together in which joining pays.
+A verdict is uncertain because of the records and of the runs: its probability is the share of draws of a Bayesian bootstrap of
+the records, and of runs, in which joining pays.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from copriv.model.fitness import Optimum
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.problem.personalization import DRAWS, Home, personalize, units_of
@@ -23,24 +22,24 @@ from copriv.problem.verdict import Asked, OwnerVerdict, verdict_of
 from copriv.types import Array
 
 PARTS = 5
-"""Each is held out in turn."""
+"""Folds of the cross-validation."""
 JUDGED = 20
-"""Owners that are judged unasked, as many as a terminal's table shows: each takes PARTS cross-validations."""
+"""Most owners that are compared by default, as many as a terminal's table shows; each takes PARTS cross-validations."""
 BLOCKS = 1_000
-"""Records are drawn again in at most so many blocks."""
+"""Most blocks of the Bayesian bootstrap of records."""
 
 
 @dataclass(frozen=True)
 class OwnOutcome:
-    """Mean loss on the owner's records where they were held out, and whether joining pays there."""
+    """Mean losses on the owner's held-out records, and whether joining pays on them."""
 
     alone: float
     together: float
     """Loss of the common model, averaged over runs."""
     personalized: float
-    """Loss of the personalized model (`copriv.personalize`), made of another run's common model for each fifth."""
+    """Loss of the personalized model (`copriv.personalize`), from the common model of another run in each fold."""
     held_out: int
-    """Rows, each of which was held out once."""
+    """Number of held-out rows."""
     public: float | None
     """Loss of the public rows' model; None where there is none."""
     verdict: OwnerVerdict
@@ -51,7 +50,7 @@ def on_own_records(
     i: int,
     models: Float[Array, "runs p"],
     seed: int = 0,
-    public_model: Optimum | None = None,
+    public_model: Float[Array, " p"] | None = None,
 ) -> OwnOutcome | None:
     """Compare the models on owner i's records; None where it has too few to hold any out.
 
@@ -73,9 +72,9 @@ def on_own_records(
         at_home[out] = loss.values(personalize(agreement, common, rest, public=public, seed=seed), x, y)
     fixed = [*models]
     if public_model is not None:
-        fixed.append(public_model.theta)
+        fixed.append(public_model)
     together = [loss.values(θ, records.features, records.target) for θ in fixed]
-    mean, draws = _drawn_again([alone, at_home, *together], records, unit % BLOCKS, rng)
+    mean, draws = _bootstrapped([alone, at_home, *together], records, unit % BLOCKS, rng)
     runs = slice(2, 2 + len(models))
     without = int(np.argmin([mean[0], *mean[runs.stop :]]))
     wanted = np.tile(draws[:, [0 if without == 0 else -1]], (1, len(models)))
@@ -93,13 +92,13 @@ def on_own_records(
     )
 
 
-def _drawn_again(
+def _bootstrapped(
     losses: Sequence[Float[Array, " rows"]],
     records: Records,
     block: Int[np.ndarray, " rows"],
     rng: np.random.Generator,
 ) -> tuple[Float[Array, " models"], Float[Array, "draws models"]]:
-    """Mean loss of each model; and in each draw of the records, above that of the first model as ψ is above the best's."""
+    """Mean loss of each model, and its relative excess over that of the first model in each draw of the records."""
     by_block = np.array([np.bincount(block, records.weight * each) for each in losses]).T
     units = np.bincount(block, records.weight)
     mean = by_block.sum(axis=0) / units.sum()

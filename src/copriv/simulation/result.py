@@ -12,6 +12,7 @@ from copriv.agreement.agreement import WORTHWHILE
 from copriv.errors import InvalidInput
 from copriv.formatting.cards import Shown, above
 from copriv.formatting.frames_and_plots import Columns, Drawn, Framed, columns_of
+from copriv.formatting.numbers import mapping
 from copriv.problem.verdict import Asked, Goal, OwnerVerdict, Verdict, verdict_of
 from copriv.simulation.own_records import OwnOutcome
 from copriv.types import Array
@@ -48,8 +49,12 @@ class OwnerOutcome(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON contract, without the verdict."""
-        own = {} if self.own is None else {"own": {k: v for k, v in vars(self.own).items() if k != "verdict"}}
-        return {**{key: value for key, value in vars(self).items() if key != "own"}, **own}
+        document = dict(vars(self))
+        if self.own is None:
+            del document["own"]
+        else:
+            document["own"] = {key: value for key, value in vars(self.own).items() if key != "verdict"}
+        return document
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +153,7 @@ class Simulation(Shown, Framed, Drawn):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What every output must say."""
-        return (NOT_FOR_RELEASE,) if self.bound_enforced else (NOT_FOR_RELEASE, NOT_PRIVATE)
+        return (NOT_FOR_RELEASE, NOT_PRIVATE)[: 2 - self.bound_enforced]
 
     @property
     def runs(self) -> int:
@@ -164,19 +169,21 @@ class Simulation(Shown, Framed, Drawn):
     @property
     def joining(self) -> Verdict:
         """For whom joining pays, of the owners that were judged."""
-        of = self.on_own if self.goal == "own" else self.on_all
-        found = {owner.name: of(owner) for owner in self.owners}
+        verdict = {"own": self.on_own, "common": self.on_all}[self.goal]
+        found = {owner.name: verdict(owner) for owner in self.owners}
         return Verdict(self.goal, {name: one for name, one in found.items() if one is not None})
 
     def on_own(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on the owner's own held-out records; None where they were not judged."""
-        return None if owner.own is None else owner.own.verdict
+        if owner.own is None:
+            return None
+        return owner.own.verdict
 
     def on_all(self, owner: OwnerOutcome) -> OwnerVerdict | None:
         """Whether joining pays on everybody's records; None where the owner's own model was not fitted."""
         if owner.alone is None:
             return None
-        without = owner.alone if self.public_only is None else min(owner.alone, self.public_only)
+        without = min(psi for psi in (owner.alone, self.public_only) if psi is not None)
         ψ = self.relative_fitness.runs[:, -1]
         return verdict_of(np.full_like(ψ, without), {"common": ψ}, Asked.of("common", self.worthwhile))
 
@@ -230,15 +237,11 @@ class Simulation(Shown, Framed, Drawn):
         """Each owner as in the JSON contract."""
         made = []
         for owner in self.owners:
-            on_own, on_all = self.on_own(owner), self.on_all(owner)
-            said = on_own if self.goal == "own" else on_all
-            verdict = {
-                "verdict": None if said is None else said.answer,
-                "probability": None if said is None else said.probability,
-                "on_own": None if on_own is None else vars(on_own),
-                "on_all": None if on_all is None else vars(on_all),
-            }
-            made.append(owner.to_dict() | verdict)
+            verdicts = {"own": self.on_own(owner), "common": self.on_all(owner)}
+            found = mapping(verdicts[self.goal]) or {}
+            verdict = {"verdict": found.get("answer"), "probability": found.get("probability")}
+            by_records = {"on_own": mapping(verdicts["own"]), "on_all": mapping(verdicts["common"])}
+            made.append(owner.to_dict() | verdict | by_records)
         return made
 
     def to_json(self) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from copriv.errors import AgreementError
-from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMeasure, Unlike
+from copriv.terms.values import Count, NonNegative, Number, TermsTable, UnitOfMeasure, Unlike, ZeroOrPositive
 
 
 class DataTerms(TermsTable):
@@ -22,7 +22,7 @@ class DataTerms(TermsTable):
     components: Annotated[int, Field(ge=0)] = 10
     mean_square: UnitOfMeasure | None = None
     """Mean square of each feature of the public dictionary on the public rows; None: 1/10,000, as for the papers' loans."""
-    feature_bound: NonNegative | Literal["auto"] = "auto"
+    feature_bound: ZeroOrPositive | Literal["auto"] = "auto"
     """B: bound on ‖x‖₁. In mechanisms that need it, a record beyond it counts for less; clipped gradients do not need it, and
     the fitness ignores it. "auto": from the tail of the public rows; 0: none."""
     scaling: Literal["declared", "none"] | None = None

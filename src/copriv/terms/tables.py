@@ -1,4 +1,4 @@
-"""The tables [[owner]], and all tables of an agreement together: checks across them, and what follows from their values.
+"""The tables [[owner]], and all tables of an agreement together, with checks across them and derived values.
 
 Whether rules, mechanisms and losses are known is checked in `copriv.agreement`, which imports their lists. Names are a
 contract: keys are added, never renamed.
@@ -16,7 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from copriv.errors import AgreementError
 from copriv.terms.data import DataTerms
 from copriv.terms.learning import ModelTerms, Terms
-from copriv.terms.values import Budget, Count, KeyFingerprint, NonNegative, Positive, TermsTable, can_be_told_apart
+from copriv.terms.values import (
+    Budget,
+    Count,
+    Delta,
+    KeyFingerprint,
+    NonNegative,
+    Positive,
+    TermsTable,
+    can_be_told_apart,
+)
 from copriv.types import Array
 
 
@@ -30,7 +39,7 @@ class OwnerTerms(TermsTable):
     """ε_i: the owner's whole budget over the run."""
     overlap: Count = 1
     """κ: at most this many owners hold one and the same record (S, Assumption 1)."""
-    delta: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    delta: Delta = 0.0
     rate: Positive = 1.0
     """The rate of the owner's Poisson clock."""
     group: str | None = None
@@ -66,7 +75,7 @@ class OwnerTerms(TermsTable):
 
     @property
     def budget(self) -> tuple[float, float]:
-        """ε/κ and δ/κ: what its answers may cost one record that κ owners answer for."""
+        """ε/κ and δ/κ: the owner's budget for one record, which κ owners may hold."""
         return self.epsilon / self.overlap, self.delta / self.overlap
 
     @property

@@ -2,17 +2,33 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from copriv.formatting.sanitize import printable
+
+
+def _zero_or_at_least(least: float) -> AfterValidator:
+    """Refuse what is below `least` and not 0: its powers would be floats with few digits."""
+
+    def checked(value: float) -> float:
+        if value != 0 and not value >= least:
+            raise ValueError(f"must be 0, or at least {least:g}")
+        return value
+
+    return AfterValidator(checked)
+
 
 Number = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 """A number in any unit, small enough for its fourth power to be finite."""
 Positive = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+ZeroOrPositive = Annotated[float, Field(allow_inf_nan=False, le=1e30), _zero_or_at_least(1e-30)]
+"""A bound, or 0 for none; small enough for its fourth power to be finite, large enough for its square to have all digits."""
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Budget = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """ε, within a range in which floating-point accounting is meaningful."""
+Delta = Annotated[float, Field(lt=1, allow_inf_nan=False), _zero_or_at_least(1e-60)]
+"""δ, 0 or at least 1e-60: no count of records needs less, and floats lose the digits of what is far below."""
 UnitOfMeasure = Annotated[float, Field(ge=1e-12, le=1e12, allow_inf_nan=False)]
 """A public unit of measure: a divisor, so neither it nor its inverse may overflow."""
 Unlike = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]

@@ -1,17 +1,18 @@
 """Pages on this machine, for people who decide: should we join, write the agreement, watch a run, read a ledger.
 
-| file            | what it does                                                                       |
-| --------------- | ---------------------------------------------------------------------------------- |
-| `auth`          | who may ask: loopback names, a token, one origin; the headers that lock pages down |
-| `app`           | which address shows what                                                           |
-| `views`         | what the pages show, made from the public API: nothing else here knows a forecast  |
-| `forecaster`    | full forecasts, in a process beside the server, the newest question first          |
-| `agreement_form` | an agreement while it is written                                                   |
-| `reading`       | ledgers, runs and models that are opened: the verdict of the command line, and report |
-| `live`          | a run while it goes on                                                             |
-| `gallery`       | the papers' figures, and transients at any ε                                       |
-| `uploads`       | public rows that a person gives as a file                                          |
-| `server`        | the port, the address with its token, the browser                                  |
+| file             | what it does                                                                          |
+| ---------------- | ------------------------------------------------------------------------------------- |
+| `auth`           | access control: loopback names, a token, one origin; security headers                 |
+| `app`            | routes of the pages for planning and reading                                          |
+| `shell`          | templates, texts, JSON and event streams, for all applications                        |
+| `views`          | numbers of the page "Should we join?", from forecasts                                 |
+| `forecaster`     | full forecasts, in a process beside the server                                        |
+| `agreement_form` | the form of an agreement                                                              |
+| `reading`        | verification of ledgers, runs and models in files, and the report                     |
+| `live`           | pages of a learner and of an owner during a run                                       |
+| `gallery`        | the papers' figures, and transients at a given ε                                      |
+| `uploads`        | files of public rows                                                                  |
+| `server`         | the port, the address with its token, the browser                                     |
 
-Needs the extra `copriv[ui]`. Nothing comes from another machine and nothing goes to one.
+Needs the extra `copriv[ui]`. The pages exchange nothing with other machines.
 """

@@ -1,4 +1,4 @@
-"""An agreement while it is being written: the form's fields from the schema, its errors by field, and the file."""
+"""The form of an agreement: its fields from the schema, its errors by field, and its file."""
 
 import ast
 import inspect
@@ -17,7 +17,7 @@ from copriv.errors import AgreementError, CoprivError
 
 
 def first(agreement: Agreement | None) -> dict[str, Any]:
-    """The state that pages begin with: this agreement's, or organisations of the same size on a built-in table."""
+    """The initial state of the pages: this agreement's, or that of owners of the same size on a built-in table."""
     if agreement is not None:
         return {**_state(agreement), "target": 1e-3, "start": "epsilon"}
     return {
@@ -37,33 +37,28 @@ def _state(agreement: Agreement) -> dict[str, Any]:
 
 
 def _seat(owner: dict[str, Any]) -> dict[str, Any]:
-    """An owner as the page has it (`views.Seat`)."""
+    """The state of an owner in the page (`views.Seat`)."""
     return {"terms": owner, "joined": True, "unlike": False}
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """What the form is made from: the agreement's JSON schema, what each key means, and the lists of known kinds."""
-    known = {name: _meanings(getattr(terms, name)) for name in Agreement.model_json_schema()["$defs"]}
+    """The agreement's JSON schema, with the meaning of each key, and the known rules, mechanisms, losses and data sets."""
+    document = Agreement.model_json_schema()
     return {
-        **Agreement.model_json_schema(),
-        "meanings": known,
+        **document,
+        "meanings": {name: _meanings(getattr(terms, name)) for name in document["$defs"]},
         "known": {
-            "rule": ["auto", *_names(rules.ALL)],
-            "mechanism": _names(mechanisms.ALL),
-            "loss": _names(losses.ALL),
+            "rule": ["auto", *(rule.name for rule in rules.ALL)],
+            "mechanism": [mechanism.name for mechanism in mechanisms.ALL],
+            "loss": [loss.name for loss in losses.ALL],
             "dataset": list(DATASETS),
         },
     }
 
 
-def _names(kinds: Any) -> list[str]:
-    """The names on a list of kinds, whether it is keyed by them or not."""
-    return [str(kind if isinstance(kind, str) else kind.name) for kind in kinds]
-
-
 def _meanings(table: type[BaseModel]) -> dict[str, str]:
-    """The sentence below each field in the source: pydantic keeps none of them, and nobody should write them twice."""
+    """The docstring of each field, read from the source because pydantic does not keep it."""
     body = ast.parse(inspect.getsource(table)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -74,7 +69,7 @@ def _meanings(table: type[BaseModel]) -> dict[str, str]:
 
 
 def checked(document: Any) -> dict[str, Any]:
-    """An agreement's mapping as a file, with its fingerprint and promises; or what is wrong, by the field's path."""
+    """The file, fingerprint and promises of an agreement (a mapping, or TOML), or its errors by the path of the field."""
     if isinstance(document, dict) and isinstance(document.get("toml"), str):
         try:
             document = tomllib.loads(document["toml"])
@@ -83,18 +78,18 @@ def checked(document: Any) -> dict[str, Any]:
     try:
         agreement = Agreement.model_validate(document)
     except ValidationError as error:
-        told = [_told(one) for one in error.errors(include_url=False)]
-        # "Too few owners" only because those that are there were not valid says nothing new.
-        deeper = any(one["path"][:1] == ["owner"] and len(one["path"]) > 1 for one in told)
-        return {"errors": [one for one in told if not (deeper and one["path"] == ["owner"])]}
+        errors = [_field_error(one) for one in error.errors(include_url=False)]
+        # "Too few owners" says nothing new where some owners are not valid.
+        deeper = any(one["path"][:1] == ["owner"] and len(one["path"]) > 1 for one in errors)
+        return {"errors": [one for one in errors if not (deeper and one["path"] == ["owner"])]}
     except AgreementError as error:
-        return {"errors": [_placed(str(error))]}
+        return {"errors": [_with_path(str(error))]}
     except RecursionError:
         raise AgreementError("the agreement is nested too deeply") from None
     try:
         schema_of(agreement, unit=None)
-    except AgreementError as error:  # columns that nobody could read a row by
-        return {"errors": [_placed(problem) for problem in error.problems or [str(error)]]}
+    except AgreementError as error:  # declared columns by which no row can be read
+        return {"errors": [_with_path(problem) for problem in error.problems or [str(error)]]}
     return {
         "errors": [],
         "fingerprint": agreement.fingerprint,
@@ -106,7 +101,7 @@ def checked(document: Any) -> dict[str, Any]:
 
 
 def _promise(agreement: Agreement, i: int) -> dict[str, Any]:
-    """What an owner will have promised; in copriv's words only once every term is a number."""
+    """The privacy guarantee of an owner; in words only where every term is a number."""
     owner = agreement.owner[i]
     try:
         words: str | None = agreement.mechanism.promise(agreement, owner)
@@ -115,24 +110,24 @@ def _promise(agreement: Agreement, i: int) -> dict[str, Any]:
     return {**{key: getattr(owner, key) for key in ("name", "records", "epsilon", "delta")}, "words": words}
 
 
-def _told(error: Any) -> dict[str, Any]:
+def _field_error(error: Any) -> dict[str, Any]:
+    """An error of pydantic with the path of its field."""
     path = [part for part in error["loc"] if not str(part).startswith(("constrained", "literal", "function"))]
     message = str(error["msg"]).removeprefix("Value error, ")
     if not path:
-        return _placed(message)
+        return _with_path(message)
     limits = {key: value for key, value in error.get("ctx", {}).items() if isinstance(value, str | int | float)}
     return {"path": path, "message": message, "kind": error["type"], "values": limits}
 
 
-def _placed(message: str) -> dict[str, Any]:
-    """A rule that concerns several fields names its own field at its beginning, as in "owner.name: …".
+def _with_path(message: str) -> dict[str, Any]:
+    """A message and the path of the field that it begins with, as in "owner.name: …".
 
-    A column's name behind it, as in "data.bounds.my age: …", is part of what is said.
+    A column's name after the field, as in "data.bounds.my age: …", remains part of the message.
     """
-    found = re.match(r"(\w+)\.(\w+)(?:\.(.+?))?: ", message, re.DOTALL)
+    found = re.match(r"(\w+)\.(\w+)(?:: |\.(?=.+?: ))", message, re.DOTALL)
     if found:
-        column = f"{found[3]}: " if found[3] else ""
-        return {"path": [found[1], found[2]], "message": column + message[found.end() :]}
+        return {"path": [found[1], found[2]], "message": message[found.end() :]}
     field, colon, rest = message.partition(":")
     if colon and " " not in field:
         return {"path": field.split("."), "message": rest.strip()}

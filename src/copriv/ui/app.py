@@ -1,4 +1,4 @@
-"""The pages for planning, and for reading afterwards: which address shows what."""
+"""The application of the pages for planning and reading: its routes."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.ui import agreement_form, reading, views
 from copriv.ui.forecaster import Forecaster, Superseded
 from copriv.ui.gallery import Gallery, transient
-from copriv.ui.shell import answered, as_json, body, routes
+from copriv.ui.shell import as_json, body, json_handler, routes
 from copriv.ui.uploads import Rows
 from copriv.ui.views import Prepared
 
@@ -28,15 +28,14 @@ PAGES = ("join", "agreement", "ledger", "gallery")
 """In the order of the navigation."""
 
 FILES = ("path", "public", "dictionary")
-"""Keys of [data] that name files. A state can come with a link, and a link must not name files to read."""
-
+"""Keys of [data] that name files. A link can hold a state, and must not make the server read a file."""
 
 MOST_FILES = 8
-"""That are read together."""
+"""Largest number of files in one request."""
 
 
 class Pages:
-    """The application for planning: everything but a run in progress."""
+    """The application of all pages but that of a run in progress."""
 
     def __init__(self, agreement: Agreement | None = None, figures: Path | None = None) -> None:
         self._agreement, self._gallery = agreement, Gallery(figures)
@@ -45,14 +44,14 @@ class Pages:
             routes=[
                 *routes(PAGES),
                 Route("/api/start", self._start),
-                Route("/api/join/quick", answered(self._quick), methods=["POST"]),
-                Route("/api/join/exact", answered(self._exact), methods=["POST"]),
-                Route("/api/agreement", answered(self._draft), methods=["POST"]),
-                Route("/api/file/rows", answered(self._take_rows), methods=["POST"]),
-                Route("/api/file/read", answered(self._read), methods=["POST"]),
-                Route("/api/file/report", answered(self._report), methods=["POST"]),
-                Route("/api/gallery", answered(self._figures)),
-                Route("/api/gallery/transient", answered(self._transient), methods=["POST"]),
+                Route("/api/join/quick", json_handler(self._quick), methods=["POST"]),
+                Route("/api/join/exact", json_handler(self._exact), methods=["POST"]),
+                Route("/api/agreement", json_handler(self._draft), methods=["POST"]),
+                Route("/api/file/rows", json_handler(self._take_rows), methods=["POST"]),
+                Route("/api/file/read", json_handler(self._read), methods=["POST"]),
+                Route("/api/file/report", json_handler(self._report), methods=["POST"]),
+                Route("/api/gallery", json_handler(self._figures)),
+                Route("/api/gallery/transient", json_handler(self._transient), methods=["POST"]),
                 Route("/gallery/{identity}.png", self._picture),
             ],
             lifespan=self._lifespan,
@@ -65,7 +64,7 @@ class Pages:
         self._rows.close()
 
     async def _start(self, request: Request) -> Response:
-        """What the pages begin with, where the address has no state of its own."""
+        """The initial state of the pages, where the address holds none."""
         return as_json(
             {"state": agreement_form.first(self._agreement), "datasets": DATASETS, "schema": agreement_form.schema()}
         )
@@ -77,7 +76,9 @@ class Pages:
         if made is not None:
             return await self._shown(views.exact, question, made)
         near = self._forecaster.near(agreement)
-        return {"kind": "none"} if near is None else await self._shown(views.quick, question, near)
+        if near is None:
+            return {"kind": "none"}
+        return await self._shown(views.quick, question, near)
 
     async def _exact(self, request: Request) -> Any:
         question = self._question(await body(request))
@@ -86,7 +87,7 @@ class Pages:
         except Superseded:
             return {"kind": "superseded"}
         except CoprivError as error:
-            raise type(error)(self._rows.called(str(error))) from None
+            raise type(error)(self._rows.without_paths(str(error))) from None
         return await self._shown(views.exact, question, made)
 
     async def _draft(self, request: Request) -> Any:
@@ -113,15 +114,17 @@ class Pages:
 
     async def _picture(self, request: Request) -> Response:
         path = self._gallery.picture(request.path_params["identity"])
-        return Response(status_code=404) if path is None else FileResponse(path)
+        if path is None:
+            return Response(status_code=404)
+        return FileResponse(path)
 
     def _question(self, document: Any) -> views.Question:
-        """What is asked; a file that it names must be one that the person gave, here or with the agreement."""
+        """The question of a page; a file that it names must have been uploaded, or be named by the agreement."""
         question = views.Question.of(document)
         data = question.tables.get("data", {})
         for key in FILES:
-            agreed = None if self._agreement is None else getattr(self._agreement.data, key)
-            if (called := data.get(key)) is None or called == agreed:
+            called = data.get(key)
+            if called is None or (self._agreement is not None and called == getattr(self._agreement.data, key)):
                 continue
             if (path := self._rows.path(str(called))) is None:
                 raise InvalidInput(f"data.{key}: this file is not at hand any more; choose it again")
@@ -131,12 +134,12 @@ class Pages:
     async def _shown(
         self, view: Callable[[views.Question, Prepared], Any], question: views.Question, made: Prepared
     ) -> Any:
-        """A view, in which files have the names that the person gave them by."""
-        return self._rows.called(await run_in_threadpool(view, question, made))
+        """A view, with the names of uploaded files in place of their paths."""
+        return self._rows.without_paths(await run_in_threadpool(view, question, made))
 
 
 async def _files(request: Request) -> tuple[list[bytes], str | None, list[str]]:
-    """Files one after the other in one body, with sizes and names in headers; and a head that was written down."""
+    """The files of a body that concatenates them, a ledger's head, and the names of the files; sizes and names are headers."""
     content, sizes = await request.body(), request.headers.get("x-sizes", "").split(",")
     known = len(sizes) <= MOST_FILES and all(size.isdecimal() and len(size) < 12 for size in sizes)
     if not known or sum(map(int, sizes)) != len(content):

@@ -1,8 +1,8 @@
-"""Full forecasts in a process of their own, so that pages answer while one is made; only the newest question waits.
+"""Full forecasts in a process of their own, so that pages stay responsive; only the newest request waits.
 
-A forecast takes seconds of arithmetic in one thread, and minutes for a thousand owners. In the server's own process it
-would hold up everything else. One that takes long, and that nobody waits for any more, makes room for the next; but not
-the first one of its data, whose curves are what quick answers rest on.
+A forecast takes seconds of arithmetic in one thread, and minutes for a thousand owners, which would block the server. One
+that takes long and that no client waits for is cancelled for the next; but not the first one of its data, whose curves
+the quick answers need.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from copriv.errors import CoprivError
 from copriv.ui.views import Prepared, prepare, same_curves
 
 LONG = 5.0
-"""Seconds that a forecast may take which nobody waits for, while another one waits for its place."""
+"""Seconds after which a forecast that no client waits for is cancelled for another one."""
 
 Gone = Callable[[], Awaitable[bool]]
-"""Whether who asked has turned to something else."""
+"""Whether the client that asked has disconnected."""
 
 
 class Superseded(CoprivError):
-    """A newer question came before this one was begun."""
+    """A newer request arrived before this forecast was begun."""
 
 
 class Forecaster:
-    """Questions in, prepared forecasts out."""
+    """Makes forecasts in another process, and keeps the newest ones."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -39,14 +39,14 @@ class Forecaster:
         self._busy = asyncio.Lock()
         self._newest = 0
         self._current: tuple[Agreement, Gone, float] | None = None
-        """What is being forecast, for whom, since when."""
+        """The agreement that is being forecast, whether its client is gone, and the time at which it began."""
 
     def known(self, agreement: Agreement) -> Prepared | None:
         """The forecast of exactly these terms, if it has been made."""
         return self._made.get(agreement.fingerprint)
 
     def near(self, agreement: Agreement) -> Prepared | None:
-        """The newest forecast of the same data and fitness, whoever its owners are: what a quick answer rests on."""
+        """The newest forecast of the same data and fitness, for any owners, from which quick answers are computed."""
         return next((made for made in reversed(self._made.values()) if same_curves(made.agreement, agreement)), None)
 
     async def forecast(self, agreement: Agreement, gone: Gone) -> Prepared:
@@ -72,7 +72,7 @@ class Forecaster:
         return made
 
     async def _make_room(self, agreement: Agreement) -> None:
-        """End the forecast that is being made, if it is for nobody."""
+        """Cancel the forecast that is being made, if no client waits for it (`LONG`)."""
         if self._current is None:
             return
         current, gone, begun = self._current
@@ -84,9 +84,9 @@ class Forecaster:
 
     async def _run(self, agreement: Agreement) -> Prepared:
         if self._pool is None:
-            # Spawned, for a fork would take the server's sockets and threads with it.
+            # Spawned, because a fork would copy the server's sockets and threads.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context, _stand_back, (os.getpid(),))
+            self._pool = ProcessPoolExecutor(1, context, _set_up_process, (os.getpid(),))
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, prepare, agreement)
         except BrokenProcessPool:
@@ -94,7 +94,7 @@ class Forecaster:
             raise CoprivError("the forecast's process ended; change something to try again") from None
 
     def close(self) -> None:
-        """End the process; what it is working on is given up."""
+        """End the process, and with it the forecast that it is making."""
         if self._pool is not None:
             for process in list((getattr(self._pool, "_processes", None) or {}).values()):
                 process.terminate()
@@ -102,8 +102,8 @@ class Forecaster:
             self._pool = None
 
 
-def _stand_back(parent: int) -> None:
-    """In the other process: let the pages go first, and end when the server does, however it ends."""
+def _set_up_process(parent: int) -> None:
+    """In the new process: lower its priority, and end it when the server ends, in whatever way."""
     if hasattr(os, "nice"):
         os.nice(5)
 

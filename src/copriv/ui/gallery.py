@@ -1,7 +1,7 @@
-"""The gallery: every figure of the papers with its claim, and its verdict and picture where `copriv reproduce` made them.
+"""The gallery: the papers' figures with their claims, and the verdicts and pictures that `copriv reproduce` made.
 
-Figures and claims come with copriv, in the file that `copriv reproduce --gallery` writes; the plug-in copriv-papers, which
-made them, need not be installed. It is needed for transients at any ε, which are run while somebody waits.
+Figures and claims are part of copriv, in the file that `copriv reproduce --gallery` writes. The plug-in copriv-papers is
+needed only for transients at a given ε, which are simulated on request.
 """
 
 import json
@@ -13,56 +13,61 @@ from typing import Any
 from copriv.errors import InvalidInput
 
 VERDICTS = "verdicts.json"
-"""What `copriv reproduce` leaves for these pages, beside the pictures."""
+"""Name of the file that `copriv reproduce` writes for these pages, beside the pictures."""
 SCHEMA = "copriv.gallery/1"
-_CHECKOUT = Path(__file__).parents[3] / "docs" / "gallery"
-_SHIPPED = Path(str(files("copriv.ui"))) / "figures"
-SHOWN = _SHIPPED if (_SHIPPED / VERDICTS).is_file() else _CHECKOUT
-"""Pictures and verdicts that come with the package; in a checkout of the repository, those of its documentation."""
+SHOWN = Path(str(files("copriv.ui"))) / "figures"
+"""Folder of the pictures and verdicts of the package; in a checkout of the repository, of its documentation."""
+if not (SHOWN / VERDICTS).is_file():
+    SHOWN = Path(__file__).parents[3] / "docs" / "gallery"
 _FIGURE = ("id", "source", "title", "claim")
-_SAID = ("verdict", "why", "command", "data", "runs", "compared")
+_VERDICT = ("verdict", "why", "command", "data", "runs", "compared")
 
 
 class Gallery:
-    """The figures, with what `copriv reproduce` left in a folder; without a folder, with what came with copriv."""
+    """The figures, with the results of `copriv reproduce` in a folder, or those of the package without one."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or SHOWN
 
     def figures(self) -> dict[str, Any]:
-        """All figures, in the papers' order; `note` is about all of their numbers, `live` names the transients."""
-        kept = _read(self._folder)
-        known = {one["id"]: one for one in kept.get("figures", [])}
-        told = [
+        """All figures, in the papers' order; `note` concerns all of their numbers, `live` names the transients."""
+        results = _read(self._folder)
+        by_id = {one["id"]: one for one in results.get("figures", [])}
+        figures = [
             {
                 **{key: figure[key] for key in _FIGURE},
                 "picture": self.picture(figure["id"]) is not None,
-                **{key: known.get(figure["id"], {}).get(key) for key in _SAID},
+                **{key: by_id.get(figure["id"], {}).get(key) for key in _VERDICT},
             }
             for figure in _read(SHOWN).get("figures", [])
         ]
-        return {"figures": told, "live": list(getattr(_plug_in(), "LIVE", ())), "note": str(kept.get("note", ""))}
+        live = list(getattr(_plug_in(), "LIVE", ()))
+        return {"figures": figures, "live": live, "note": str(results.get("note", ""))}
 
     def picture(self, identity: str) -> Path | None:
-        """A figure's picture; only figures' own names are looked for."""
+        """A figure's picture; None where there is none, and for a name that is no figure's."""
         known = {figure["id"] for figure in _read(SHOWN).get("figures", [])}
         path = self._folder / f"{identity}.png"
-        return path if identity in known and path.is_file() else None
+        if identity in known and path.is_file():
+            return path
+        return None
 
 
 def _read(folder: Path) -> dict[str, Any]:
     """The folder's verdicts; empty where there are none, or a file that `copriv reproduce` did not write."""
     try:
         found: dict[str, Any] = json.loads((folder / VERDICTS).read_text(encoding="utf-8"))
-        return found if found["schema"] == SCHEMA else {}
+        if found["schema"] == SCHEMA:
+            return found
     except (OSError, ValueError, RecursionError, TypeError, KeyError):
-        return {}
+        pass
+    return {}
 
 
 def transient(identity: str, epsilon: Any) -> dict[str, Any]:
-    """ψ against k of a figure's first private panel, with this ε for every owner: quartiles and median of some runs.
+    """ψ against k of a figure's first private panel, with this ε for every owner: quartiles and median over a few runs.
 
-    Raises InvalidInput for a figure that is not run here, an ε that is none, and where the plug-in is not installed.
+    Raises InvalidInput for another figure, an ε that is not valid, and where the plug-in is not installed.
     """
     experiments = _plug_in()
     if experiments is None:
@@ -74,5 +79,5 @@ def transient(identity: str, epsilon: Any) -> dict[str, Any]:
 
 
 def _plug_in() -> Any | None:
-    """What copriv-papers runs for these pages; None where it is not installed."""
+    """The module of copriv-papers that simulates transients; None where it is not installed."""
     return next((brought.load() for brought in entry_points(group="copriv.reproduce", name="live")), None)

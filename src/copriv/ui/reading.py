@@ -1,34 +1,47 @@
-"""A ledger or a run, afterwards: what a file holds, whether it is whole, and what is wrong where it is not.
+"""Verification of ledgers and runs for the reading page: their contents, and what is wrong with them.
 
-A person gives a ledger, a run or a model, and beside it, as files of the same choice, what it is to be held against: their
-own copy of the agreement, the authority's certificate, the model; beside a ledger, the runs that it paid for. What each
-file is, its first bytes say. Of a ledger there is a report, the one of `copriv report`.
+A user gives a ledger, a run or a model, and with it the files to compare it with: their own copy of the agreement, the
+authority's certificate, the model; with a ledger, the runs that it paid for. The kind of each file is read from its first
+bytes. For a ledger there is also the report of `copriv report`.
 """
 
 import json
 import re
+import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from copriv.agreement import Agreement
+from copriv.agreement.participants import Participants
 from copriv.errors import AgreementError, CoprivError, InvalidInput
-from copriv.network.store import RunStore
+from copriv.network.store import Event, RunStore
+from copriv.network.verify import verify_run
+from copriv.privacy.ledger.lines import Line, Totals
+from copriv.privacy.ledger.read import read_lines, verify
 from copriv.report import RunFile, document, page
-from copriv.ui.reading_files import ledger, run, without
 
 _RUN_FILE = b"SQLite format 3\x00"
 _CERTIFICATE, _SECRET = b"-----BEGIN CERTIFICATE-----", b"PRIVATE KEY-----"
 _FIRST = 64
-"""Bytes of a file in which its kind is looked for."""
+"""Number of first bytes in which a secret key is recognised."""
+_SHOWN = ("turn", "owner", "reason", "error", "answered", "sequence", "talk", "k")
+"""Fields of a line that are shown: never a certificate, a signature or an entry of θ."""
+MOST_LINES = 200_000
+"""Largest number of lines that are sent to the browser; sums and verification are over all lines."""
+MOST_POINTS = 800
+"""Largest number of points of a timeline."""
 
 
 @dataclass
 class Given:
-    """The files of one choice, by what they are."""
+    """The files that were given together, by kind."""
 
     ledger: list[Path] = field(default_factory=list)
     run: list[Path] = field(default_factory=list)
@@ -41,10 +54,10 @@ class Given:
         found = getattr(self, kind)
         if len(found) > 1:
             raise InvalidInput(f"two files of the same kind ({kind}): choose one of them")
-        return found[0] if found else None
+        return next(iter(found), None)
 
     def runs(self) -> list[RunFile]:
-        """Every run, with the model that names it."""
+        """All runs, each with the model that names it."""
         models = {str(json.loads(path.read_bytes())["record"].get("run")): path for path in self.model}
         found = []
         for path in self.run:
@@ -54,17 +67,18 @@ class Given:
 
 
 def opened(contents: Sequence[bytes], head: str | None = None, names: Sequence[str] = ()) -> dict[str, Any]:
-    """What these files are and say. `head`: one that was written down elsewhere; `names`: of the files, for a report.
+    """Contents and problems of these files.
 
-    Raises InvalidInput for what is neither a ledger, a run nor a model.
+    head: a head of the ledger or run that was kept elsewhere. names: those of the files, for a report.
+    Raises InvalidInput where none of them is a ledger, a run or a model.
     """
     with _sorted(contents, names) as given:
         if given.one("ledger") is not None:
             found = ledger(given.ledger[0], head)
             if given.run:
-                # What the runs' files say of what this ledger paid: problems of the ledger itself stand there already.
-                said = _document(given, head, unfinished=True)["problems"]
-                found["problems"] += [{"line": None, "what": one["what"]} for one in said if one["where"] != "ledger"]
+                # Add where the runs contradict the ledger; problems of the ledger itself are there already.
+                problems = _document(given, head, unfinished=True)["problems"]
+                found["problems"] += [{"line": None, "what": p["what"]} for p in problems if p["where"] != "ledger"]
             return {**found, "beside": len(given.run)}
         if given.one("run") is not None:
             return run(given.run[0], given.one("agreement"), given.one("authority"), given.one("model"), head)
@@ -74,7 +88,7 @@ def opened(contents: Sequence[bytes], head: str | None = None, names: Sequence[s
 
 
 def report(contents: Sequence[bytes], head: str | None = None, names: Sequence[str] = ()) -> str:
-    """`copriv report` of these files, among which is a ledger: one HTML file for a data-protection officer."""
+    """The HTML page of `copriv report` on these files, one of which has to be a ledger."""
     with _sorted(contents, names) as given:
         if given.one("ledger") is None:
             raise InvalidInput("a report is on an owner's ledger: choose it too")
@@ -96,54 +110,55 @@ def _document(given: Given, head: str | None, unfinished: bool = False) -> dict[
 
 @contextmanager
 def _sorted(contents: Sequence[bytes], names: Sequence[str]) -> Iterator[Given]:
+    """The files in a temporary folder, by kind. Raises InvalidInput for a secret key or an agreement that is not valid."""
     with TemporaryDirectory(prefix="copriv-read-") as folder:
         given = Given()
         for i, content in enumerate(contents):
-            # Its own name, as far as it is one: a report says from which files it was made.
-            kind, name = _kind(content), re.sub(r"[^\w.-]", "_", names[i] if i < len(names) else "")[-80:].lstrip(".")
-            path = Path(folder) / str(i) / (name or "file")
+            kind, name = _kind(content), "".join(names[i : i + 1])
+            # Under its own name as far as that is allowed, because a report lists its files.
+            path = Path(folder) / str(i) / (re.sub(r"[^\w.-]", "_", name)[-80:].lstrip(".") or "file")
             path.parent.mkdir()
             path.write_bytes(content)
-            getattr(given, kind).append(_AS[kind](path) if kind in _AS else path)
+            value: Any = path
+            if kind == "agreement":
+                value = _agreement(path)
+            elif kind == "authority":
+                value = content
+            getattr(given, kind).append(value)
         yield given
 
 
 def _kind(content: bytes) -> str:
-    """The field of `Given` that this file is for; what nothing else claims is looked at as a ledger, and refused there."""
+    """The field of `Given` for this file; unknown files count as ledgers, whose reader refuses them."""
     if content.startswith(_RUN_FILE):
         return "run"
     if _SECRET in content[:_FIRST]:
         raise InvalidInput("a private key is not needed here, and was not kept: keep it where it was")
     if content.lstrip().startswith(_CERTIFICATE):
         return "authority"
-    start = content.lstrip()[:1]
-    if start == b"{":
-        return "model" if _is_model(content) else "ledger"
-    return "agreement" if b"[agreement]" in content or b"[[owner]]" in content else "ledger"
+    if _is_model(content):
+        return "model"
+    if not content.lstrip().startswith(b"{") and (b"[agreement]" in content or b"[[owner]]" in content):
+        return "agreement"
+    return "ledger"
 
 
 def _agreement(path: Path) -> Agreement:
     try:
         return Agreement.load(path)
     except AgreementError as error:
-        raise InvalidInput(f"the agreement that was given cannot be used: {without(str(error), path)}") from None
-
-
-_AS: dict[str, Callable[[Path], Any]] = {"agreement": _agreement, "authority": Path.read_bytes}
-"""Of the kinds that are not handed on as a path."""
+        raise InvalidInput(f"the agreement that was given cannot be used: {without_path(error, path)}") from None
 
 
 def _is_model(content: bytes) -> bool:
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError):
+        return isinstance(json.loads(content)["record"]["owners"], list)
+    except (ValueError, RecursionError, LookupError, TypeError):
         return False
-    record = document.get("record") if isinstance(document, dict) else None
-    return isinstance(record, dict) and isinstance(record.get("owners"), list)
 
 
 def _model(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The record in a model's file."""
+    """Summary of the run in a model's file."""
     record = document["record"]
     keys = ("run", "rule", "status", "outcome", "queries", "agreed_queries", "seconds", "finished_at")
     owners = [
@@ -153,3 +168,165 @@ def _model(document: Mapping[str, Any]) -> dict[str, Any]:
     ]  # fmt: skip
     return {"kind": "model", "problems": [], **{key: record.get(key) for key in keys}, "runs": owners, "lines": [],
             "realised": record.get("realised"), "forecast": record.get("forecast")}  # fmt: skip
+
+
+# Contents of one file -------------------------------------------------------------------------------------------------
+
+
+def ledger(path: Path, head: str | None = None) -> dict[str, Any]:
+    """The lines that can be read, and the problems of the whole ledger. Raises InvalidInput for another file."""
+    lines: list[dict[str, Any]] = []
+    spent: list[tuple[float, float]] = []
+    problems: list[dict[str, Any]] = []
+    totals, last = Totals(), 0
+    try:
+        for line in read_lines(path):
+            try:
+                totals.add(line)
+            except CoprivError as error:
+                problems.append({"line": line.number, "what": without_path(error, path)})
+            last = line.number
+            if len(lines) < MOST_LINES:
+                lines.append(_ledger_line(line))
+            with suppress(ValueError, OverflowError):  # a time that is none is not drawn
+                spent.append((datetime.fromisoformat(line.time).timestamp(), finite_float(totals.committed)))
+    except (CoprivError, ValueError) as error:
+        problems.append({"line": last + 1 if last else None, "what": without_path(error, path)})
+    if not lines:
+        why = next((problem["what"] for problem in problems), "it is empty")
+        raise InvalidInput(f"this is no ledger, no run and no model: {why}")
+    del problems[1:]  # the later ones follow from the first
+    if not problems:
+        try:
+            verify(path, head)
+        except CoprivError as error:
+            problems = [{"line": None, "what": without_path(error, path)}]
+    sums = ("lifetime", "lifetime_delta", "spent", "spent_delta", "ahead", "before")
+    of_run = {"epsilon": "epsilon", "delta": "delta", "spent": "committed", "spent_delta": "spent_delta"}
+    runs = [
+        {"name": name, "answers": run.answered, "most": run.cap, "fingerprint": run.fingerprint}
+        | {key: finite_float(getattr(run, field)) for key, field in of_run.items()}
+        for name, run in totals.runs.items()
+    ]
+    return {
+        "kind": "ledger", "problems": problems, "owner": totals.owner, "remark": totals.remark, "head": totals.head,
+        "held_against_head": head is not None, "lines": lines, "all_lines": last, "timeline": thinned(spent),
+        **{key: finite_float(getattr(totals, key)) for key in sums}, "runs": runs,
+    }  # fmt: skip
+
+
+def _ledger_line(line: Line) -> dict[str, Any]:
+    """The fields of a line that are shown, without answers, nonces and hashes."""
+    fields: dict[str, Any] = {
+        "number": line.number, "time": line.time, "kind": line.kind, "run": line.run[:8], "number_of": "",
+        "identity": line.identity[:12], "epsilon": None, "delta": finite_float(line.delta),
+    }  # fmt: skip
+    if line.epsilon is not None:
+        fields["epsilon"] = finite_float(line.epsilon)
+    if line.kind in ("ledger", "lifetime"):
+        fields["identity"] = line.identity[:40]
+    elif line.kind == "ahead":
+        fields["number_of"] = line.content[:12]
+    return fields
+
+
+def run(
+    path: Path,
+    agreement: Agreement | None = None,
+    authority: bytes | None = None,
+    model: Path | None = None,
+    head: str | None = None,
+) -> dict[str, Any]:
+    """Contents of a run's file, verified with what the user has. Raises InvalidInput for another file."""
+    try:
+        verdict = verify_run(path, agreement, authority, model, head)
+        with closing(RunStore.read(path)) as store:
+            events = list(_readable(store))
+    except (CoprivError, sqlite3.Error, ValueError, TypeError, KeyError) as error:
+        raise InvalidInput(f"this is no run that can be read: {without_path(error, path)}") from None
+    agreed = verdict.agreement
+    shown_line = run_line(agreed)
+    year_10000 = 253_402_300_800.0  # seconds from 1970; later times are not drawn
+    stepped = [
+        (event.time, finite_float(event.data["k"]))
+        for event in events
+        if event.kind == "stepped" and type(event.data.get("k")) is int and 0 <= event.time < year_10000
+    ]
+    owners = []
+    for terms in agreed.owner:
+        # The charge of its signed answers, and of those that it counted besides.
+        answers, missing = verdict.answers.get(terms.name, 0), verdict.missing.get(terms.name, 0)
+        ε, δ = agreed.mechanism.spent_after(agreed, terms, min(answers + missing, agreed.answers))
+        owners.append({"name": terms.name, "answers": answers, "missing": missing, "most": agreed.answers,
+                       "epsilon": terms.epsilon, "delta": terms.delta, "spent": float(ε), "spent_delta": float(δ)})  # fmt: skip
+    outcomes = [str(event.data.get("reason", "")) for event in events if event.kind in ("finished", "stopped")]
+    return {
+        "kind": "run", "problems": [{"line": one.line, "what": one.what} for one in verdict.problems],
+        "run": verdict.run, "rule": agreed.agreement.rule, "agreement": agreed.agreement.name,
+        "fingerprint": agreed.fingerprint, "status": verdict.outcome or "open",
+        "outcome": next(reversed(outcomes), ""),
+        "queries": verdict.stepped, "agreed_queries": agreed.queries, "head": verdict.head,
+        "authority": verdict.authority, "rounding": verdict.rounding,
+        "from_elsewhere": {"agreement": agreement is not None, "authority": authority is not None,
+                           "model": model is not None, "head": head is not None},
+        "runs": owners,
+        "lines": [shown_line(event) for event in events[:MOST_LINES]], "all_lines": len(events),
+        "timeline": thinned(stepped),
+    }  # fmt: skip
+
+
+def _readable(store: RunStore) -> Iterator[Event]:
+    """The lines up to the first one that is not valid."""
+    for number, at, kind, data, head, _ in store.lines():
+        try:
+            said = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(said, dict) or type(number) is not int or type(at) is not float:
+            return
+        yield Event(number, at, kind, said, head)
+
+
+def run_line(agreement: Agreement) -> Callable[[Event], dict[str, Any]]:
+    """A function from a line to its shown fields, which are numbers and texts whatever the file holds.
+
+    The `owners` of a line that asks a participant are the participant's.
+    """
+    members = [[agreement.owner_names[i] for i in group] for group in Participants.of(agreement).members]
+
+    def shown(event: Event) -> dict[str, Any]:
+        fields: dict[str, Any] = {"number": event.number, "time": event.time, "kind": str(event.kind)}
+        for key in _SHOWN:
+            if key in event.data:
+                fields[key] = event.data[key]
+                if not isinstance(fields[key], int | float):
+                    fields[key] = str(fields[key])[:400]
+        for key in ("owners", "dropped"):
+            if isinstance(names := event.data.get(key), list):
+                fields[key] = [str(name)[:400] for name in names[:1000]]
+        participant = event.data.get("participant")
+        if event.kind == "asked" and type(participant) is int and 0 <= participant < len(members):
+            fields["owners"] = members[participant]
+        return fields
+
+    return shown
+
+
+def thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Evenly spaced points, at most about `MOST_POINTS`, with the first and the last."""
+    step = max(1, -(-len(points) // MOST_POINTS))
+    kept = points[::step]
+    if kept and kept[-1] != points[-1]:
+        kept.append(points[-1])
+    return kept
+
+
+def finite_float(value: Fraction | int) -> float:
+    """The nearest finite float; a damaged file can hold a value beyond the largest one."""
+    largest = int(sys.float_info.max)
+    return float(max(-largest, min(value, largest)))
+
+
+def without_path(error: Exception, path: Path) -> str:
+    """An error's text without the path of the temporary file, which the user does not know."""
+    return str(error).replace(str(path), "the file")

@@ -1,4 +1,4 @@
-"""What every application here shares: pages from templates in the person's language, JSON, errors as text, streams."""
+"""Shared parts of the applications: pages from templates in the user's language, JSON, errors as text, event streams."""
 
 import asyncio
 import json
@@ -18,23 +18,23 @@ from copriv.errors import CoprivError, InvalidInput
 from copriv.formatting.numbers import json_ready
 
 LANGUAGES = {"en": "English", "de": "Deutsch"}
-"""Code, and the language's name for itself. All texts are in one JSON file a language, with the same keys."""
+"""Code and own name of each language. The texts of a language are in one JSON file; all files have the same keys."""
 
 
 @cache
 def texts(language: str) -> Mapping[str, str]:
-    """Every text of one of LANGUAGES by its key, such as "join.title"."""
-    written: dict[str, Any] = json.loads(_source(language))
-    return {f"{part}.{key}": text for part, entries in written.items() for key, text in entries.items()}
+    """The texts of one of LANGUAGES by key, such as "join.title"."""
+    parts: dict[str, Any] = json.loads(_source(language))
+    return {f"{part}.{key}": text for part, entries in parts.items() for key, text in entries.items()}
 
 
 def _source(language: str) -> str:
-    """The file itself, as the browser reads it."""
+    """Content of the file of a language, as the browser reads it."""
     return files("copriv.ui").joinpath("texts", f"{language}.json").read_text(encoding="utf-8")
 
 
 def preferred(cookie: str | None, accepted: str) -> str:
-    """The language that was chosen, else the first that the browser would like (Accept-Language), else English."""
+    """The language that the user chose, else the first known one in Accept-Language, else English."""
     if cookie in LANGUAGES:
         return cookie
     wanted = [part.split(";")[0].strip().lower()[:2] for part in accepted.split(",")]
@@ -43,11 +43,11 @@ def preferred(cookie: str | None, accepted: str) -> str:
 
 Handler = Callable[[Request], Awaitable[Response]]
 BEAT = 0.5
-"""Seconds between two looks at what is streamed."""
+"""Seconds between two events of a stream."""
 
 
 def routes(pages: Sequence[str]) -> list[BaseRoute]:
-    """The pages, the first of which is shown at "/", with their texts, styles and scripts."""
+    """Routes of the pages, their texts, styles and scripts; "/" redirects to the first page."""
     templates = Environment(
         loader=PackageLoader("copriv.ui"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -57,12 +57,12 @@ def routes(pages: Sequence[str]) -> list[BaseRoute]:
 
         async def show(request: Request) -> Response:
             language = preferred(request.cookies.get("copriv-language"), request.headers.get("accept-language", ""))
-            theme = request.cookies.get("copriv-theme", "")
-            shown = template.render(
+            theme = {"light": "light", "dark": "dark"}.get(request.cookies.get("copriv-theme", ""), "auto")
+            html = template.render(
                 t=texts(language).__getitem__, language=language, languages=LANGUAGES, page=name, pages=pages,
-                theme=theme if theme in ("light", "dark") else "auto", version=__version__,
+                theme=theme, version=__version__,
             )  # fmt: skip
-            return HTMLResponse(shown, headers={"cache-control": "no-store"})
+            return HTMLResponse(html, headers={"cache-control": "no-store"})
 
         return show
 
@@ -84,8 +84,8 @@ async def _texts(request: Request) -> Response:
     return Response(_source(language), media_type="application/json")
 
 
-def answered(answer: Callable[[Request], Awaitable[Any]]) -> Handler:
-    """JSON of what comes back; what copriv raises on purpose as text beside its status."""
+def json_handler(answer: Callable[[Request], Awaitable[Any]]) -> Handler:
+    """A handler that sends the result of `answer` as JSON, and an error of copriv as its text with a status."""
 
     async def respond(request: Request) -> Response:
         try:
@@ -101,7 +101,7 @@ def answered(answer: Callable[[Request], Awaitable[Any]]) -> Handler:
 
 
 async def body(request: Request) -> Any:
-    """The request's JSON. Raises InvalidInput for what is none."""
+    """The request's JSON. Raises InvalidInput for another body."""
     try:
         return json.loads(await request.body())
     except (ValueError, RecursionError):
@@ -109,28 +109,31 @@ async def body(request: Request) -> Any:
 
 
 def as_json(content: Any, status: int = 200) -> Response:
-    """A JSON answer that nobody keeps."""
-    # In ASCII: half of a surrogate pair, which a name can hold, is no UTF-8.
+    """A JSON response that is not cached."""
+    # In ASCII, because a name can hold half of a surrogate pair, which UTF-8 cannot encode.
     text = json.dumps(json_ready(content), allow_nan=False)
     return Response(text, status, {"cache-control": "no-store"}, media_type="application/json")
 
 
-def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], seen: Callable[[int], None]) -> Response:
-    """Server-sent events: what `changes` gives of what this listener has not had (its argument is the listener's own).
+def stream(changes: Callable[[dict[str, Any]], dict[str, Any]], count: Callable[[int], None]) -> Response:
+    """Server-sent events of the changes since a listener's last event.
 
-    A listener that comes back begins anew, so a reload shows what a first visit shows. `seen` counts listeners.
+    changes: takes the listener's state, which is empty after a reload, updates it, and returns what changed.
+    count: called with 1 and −1 when a listener connects and disconnects.
     """
 
     async def events() -> AsyncIterator[str]:
-        mine: dict[str, Any] = {}
-        seen(1)
+        state: dict[str, Any] = {}
+        count(1)
         try:
             yield "retry: 1000\n\n"
             while True:
-                found = changes(mine)
-                yield f"data: {json.dumps(json_ready(found))}\n\n" if found else ": still here\n\n"
+                if found := changes(state):
+                    yield f"data: {json.dumps(json_ready(found))}\n\n"
+                else:
+                    yield ": still here\n\n"
                 await asyncio.sleep(BEAT)
         finally:
-            seen(-1)
+            count(-1)
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})

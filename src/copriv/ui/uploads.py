@@ -1,7 +1,7 @@
-"""Public rows that a person gives as a file: kept in a private folder while the server runs, and what its columns are.
+"""Files of public rows that a user uploads: kept in a private folder while the server runs, with proposed columns.
 
-Only rows that are public belong here; the page says so, and takes no more than the names of columns of a private table. What
-is told of a column are the bounds or levels that a schema would declare (`copriv.data.proposal`), for the person to correct.
+The rows must be public, as the page says; of a private table it takes only the names of columns. Bounds or levels are
+proposed for each column (`copriv.data.proposal`), for the user to correct.
 """
 
 import re
@@ -17,15 +17,15 @@ from copriv.errors import DataError
 
 
 class Rows:
-    """The files that were given. Pages and agreements call one by its own name, as it lies beside the agreement later."""
+    """The uploaded files, by their own names, under which the agreement refers to them."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="copriv-rows-"))  # made for this user alone
+        self._folder = Path(tempfile.mkdtemp(prefix="copriv-rows-"))  # readable by this account alone
         self._given: dict[str, Path] = {}
-        """The newest file of each name."""
+        """Path of the newest file of each name."""
 
     def take(self, name: str, content: bytes) -> dict[str, Any]:
-        """Keep a file, and say what is in it. Raises DataError for what is no table."""
+        """Store a file; returns its rows and proposed columns. Raises DataError for a file that is no table."""
         ending = Path(name).suffix.lower()
         if ending not in (".csv", ".parquet"):
             raise DataError("data.path: give a .csv or .parquet file")
@@ -48,21 +48,20 @@ class Rows:
         }
 
     def path(self, called: str) -> Path | None:
-        """Where the file that was given under this name is kept; None where none was."""
+        """The path of the file of this name; None where there is none."""
         return self._given.get(called)
 
-    def called(self, said: Any) -> Any:
-        """The same values, in whose texts files have their own names instead of the places where they are kept."""
-        if isinstance(said, dict):
-            return {key: self.called(value) for key, value in said.items()}
-        if isinstance(said, list | tuple):
-            return [self.called(value) for value in said]
-        return (
-            re.sub(re.escape(str(self._folder)) + r"[/\\]+[0-9a-f]{16}[/\\]+", "", said)
-            if isinstance(said, str)
-            else said
-        )
+    def without_paths(self, value: Any) -> Any:
+        """The same value, with the names of files in place of their paths in all its texts."""
+        match value:
+            case dict():
+                return {key: self.without_paths(one) for key, one in value.items()}
+            case list() | tuple():
+                return [self.without_paths(one) for one in value]
+            case str():
+                return re.sub(re.escape(str(self._folder)) + r"[/\\]+[0-9a-f]{16}[/\\]+", "", value)
+        return value
 
     def close(self) -> None:
-        """Remove them all."""
+        """Remove all files."""
         shutil.rmtree(self._folder, ignore_errors=True)

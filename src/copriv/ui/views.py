@@ -1,10 +1,10 @@
-"""What "Should we join?" shows, as numbers: the one place that turns forecasts into what pages draw.
+"""Numbers of the page "Should we join?", computed from forecasts.
 
-Two ways to the same view. `exact` reads a full forecast of exactly these terms. `quick` takes the curves of a forecast
-that was made for other owners, in milliseconds: the cost of any coalition is a point on the curve, which the forecast
-has moved to go through what its runs typically cost, the median. What a full forecast says of an owner (the verdict, its
-probability, break-even budgets and their range, fair shares) stands in the full view as the command line says it.
-Numbers are ψ, on all owners' records, unless a name says otherwise; texts are the pages' business.
+A view is computed in two ways. `exact` reads a full forecast of the same terms. `quick` takes milliseconds: it uses the
+curves of a forecast for other owners, on which the cost of any coalition is a point; the forecast has shifted them to
+pass through the median cost of its runs. An owner's verdict, its probability, break-even budgets with their range and
+fair shares are those of the full forecast, as the command line shows them.
+Numbers are ψ on all owners' records unless their name says otherwise; texts are made by the pages.
 """
 
 from collections.abc import Sequence
@@ -27,30 +27,30 @@ from copriv.terms import OwnerTerms
 from copriv.types import Array
 
 FRONTIER = 28
-"""Numbers of owners at which the frontier is worked out."""
+"""Number of consortium sizes at which the frontier is computed."""
 MANY = 40
-"""Owners beyond which a view leaves out fair shares and break-even budgets, which take too long."""
+"""Number of owners beyond which a view omits fair shares and break-even budgets, which take too long to compute."""
 EPSILONS = np.geomspace(1e-3, 1e3, 601)
-"""Where the frontier is looked for."""
+"""Budgets among which the frontier is searched."""
 DROWNED = 1e12
-"""Noise a million times as large as answers; far beyond, settings that learn from nothing at all would be the best."""
+"""Noise a million times as large as answers, at which they carry no information; beyond it the curve has no meaning."""
 ALIKE = 1e-3
-"""A model that is better by less than what is left when noise drowns every answer has learnt nothing from them."""
-SAID = {
+"""Relative gain over the model at `DROWNED` noise below which a model has learned nothing from the answers."""
+FORECAST_KEYS = {
     "alone": "alone", "alone_low": "alone_low", "alone_high": "alone_high", "together": "together",
     "joining_pays": "joining_pays", "verdict": "verdict", "probability": "probability", "own": "own",
     "break_even": "break_even_epsilon",
     "break_even_low": "break_even_epsilon_low", "break_even_high": "break_even_epsilon_high", "worth": "shapley",
     "worth_error": "shapley_error", "loss_to_others": "loss_to_others", "best_weight": "best_weight",
 }  # fmt: skip
-"""Of an owner: what a view calls it, and what the forecast's JSON does."""
+"""Keys of an owner in a view, and the corresponding keys in the forecast's JSON."""
 SURE = 0.9
-"""A verdict that is less probable than this is said to be probable only."""
+"""Probability below which a verdict is shown with "probably"."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A forecast, with what quick answers need of it; small, for it goes from process to process."""
+    """A forecast, reduced to what views need, because it is sent between processes."""
 
     agreement: Agreement
     consortium: Consortium
@@ -61,18 +61,18 @@ class Prepared:
 
     @property
     def band(self) -> dict[str, float]:
-        """Of the recommended terms: half of the runs are below "median", 5 % below "low", 5 % above "high"."""
+        """ψ of the recommended terms: the median over runs, and the 5 % and 95 % quantiles "low" and "high"."""
         ψ = self.document["recommended"]["relative_fitness"]
         return {name: ψ[name] for name in ("low", "median", "high")}
 
     def alone(self, members: Consortium) -> Array:
-        """ψ of these owners' own models: the consortium's formula, held to what the forecast says at its own sizes."""
+        """ψ of these owners' own models: the consortium's formula, corrected to agree with the forecast at its sizes."""
         found = {owner["name"]: owner["alone"] for owner in self.document["owners"]}
         said = np.array([found[table.name] for table in self.agreement.owner_tables])
         return members.alone() * self._by_size(members, said / np.maximum(self.consortium.alone(), 1e-300))
 
     def without(self, members: Consortium, public_only: float) -> Array:
-        """ψ of the better of the two that need nobody, held likewise: in a world the better one is better than both medians."""
+        """ψ of the better of own and public model, corrected likewise: its median is below the smaller of both medians."""
         usual = np.minimum(self.alone(members), public_only)
         if self.consortium.without is None:
             return usual
@@ -80,14 +80,14 @@ class Prepared:
         return usual * self._by_size(members, self.consortium.without / np.maximum(own, 1e-300))
 
     def _by_size(self, members: Consortium, ratio: Array) -> Array:
-        """What is known of this forecast's owners, for owners of other sizes."""
+        """A ratio at this forecast's owners, interpolated in the logarithm of the number of records."""
         sizes, first = np.unique(np.log(self.consortium.records), return_index=True)
         return np.asarray(np.interp(np.log(members.records), sizes, ratio[first]))
 
 
 @dataclass(frozen=True)
 class Seat:
-    """An owner as the page has it: in the consortium or not, and like the others or not."""
+    """State of an owner in the page: whether it is in the consortium, and whether its records differ from the others'."""
 
     terms: dict[str, Any]
     joined: bool
@@ -96,7 +96,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Question:
-    """What the page asks: everybody at the table, the other terms, and the error that people can live with."""
+    """Input of a view: all owners in the page, the other terms, and the target ψ."""
 
     tables: dict[str, Any]
     """The agreement's tables without its owners."""
@@ -105,7 +105,7 @@ class Question:
 
     @classmethod
     def of(cls, document: Any) -> "Question":
-        """From the page's JSON. Raises AgreementError, starting with the field's path."""
+        """The question in the page's JSON. Raises AgreementError, whose message begins with the field's path."""
         if not isinstance(document, dict) or not isinstance(document.get("owners"), list):
             raise AgreementError("owner: the page's state cannot be read; open the page again")
         seats = tuple(
@@ -123,16 +123,11 @@ class Question:
 
     @property
     def agreement(self) -> Agreement:
-        """The terms of those who are in. Raises AgreementError with fewer than two."""
+        """The agreement of the owners that are in the consortium. Raises AgreementError with fewer than two."""
         joined = [seat.terms for seat in self.seats if seat.joined]
         if len(joined) < 2:
             raise AgreementError("owner: at least two organisations must be in")
         return Agreement.of({**self.tables, "owner": joined})
-
-    @property
-    def everybody(self) -> Agreement:
-        """The terms with all at the table, those who are out too."""
-        return Agreement.of({**self.tables, "owner": [seat.terms for seat in self.seats]})
 
 
 def prepare(agreement: Agreement) -> Prepared:
@@ -144,9 +139,9 @@ def prepare(agreement: Agreement) -> Prepared:
 
 
 def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | None = None) -> dict[str, list[float]]:
-    """Where a run's ψ is expected after each query, from the learner's public rows: k, low, median, high.
+    """Expected ψ of a run after each query, from the learner's public rows: k, low, median, high.
 
-    In the worlds of a forecast: of owners as unlike as is stated, as the public rows' strata say, or as is usual.
+    The owners' heterogeneity is as in a forecast: as agreed, as in the public rows' strata, or the usual one.
     Raises CoprivError where the agreement cannot be forecast.
     """
     ψ = PublicRows(agreement, public, strata).forecast(50).relative_fitness
@@ -154,21 +149,17 @@ def expected_band(agreement: Agreement, public: Any, strata: Sequence[str] | Non
 
 
 def exact(question: Question, made: Prepared) -> dict[str, Any]:
-    """The view of a forecast of exactly these terms: all that the command line says of an owner is what it says."""
+    """The view of a forecast of the same terms, with the forecast's results for each owner."""
     document = made.document
     known = {owner["name"]: owner for owner in document["owners"]}
     view = _view(question, made, made.consortium)
     for row in view["owners"]:
         if row["joined"] and (found := known.get(row["name"])) is not None:
-            row |= {ours: found[theirs] for ours, theirs in SAID.items()}
+            row |= {key: found[of_forecast] for key, of_forecast in FORECAST_KEYS.items()}
             if found["verdict"] == "no":
                 row["probability"] = 1.0 - found["probability"]
             if view["goal"] == "own":
-                row["break_even"], row["break_even_low"], row["break_even_high"] = (
-                    found["break_even_epsilon_own"],
-                    None,
-                    None,
-                )
+                row |= {"break_even": found["break_even_epsilon_own"], "break_even_low": None, "break_even_high": None}
     kept = (
         "public_only_band", "heterogeneity", "runner_up", "agreed", "recommended", "trades", "caution", "description",
         "public_mix", "strata_unused", "without_stratum", "sampled_by_owner",
@@ -180,26 +171,28 @@ def exact(question: Question, made: Prepared) -> dict[str, Any]:
         "best_subset": {"names": inside, "value": document["best_subset"]}, "best_weights": document["best_weights"],
         "fingerprint": made.recommended.fingerprint, "toml": made.recommended.to_toml(),
     }  # fmt: skip
-    return _told(view)
+    return _with_shares(view)
 
 
 def quick(question: Question, made: Prepared) -> dict[str, Any]:
-    """The view from another forecast's curves, in milliseconds."""
+    """The view from the curves of another forecast."""
     members = Consortium.of(question.agreement, made.consortium.information, made.consortium.curve)
     members = replace(members, spread=made.consortium.spread)
-    return _told(_view(question, made, members)) | {"kind": "quick", "heterogeneity": made.document["heterogeneity"]}
+    view = _with_shares(_view(question, made, members))
+    return view | {"kind": "quick", "heterogeneity": made.document["heterogeneity"]}
 
 
-def _told(view: dict[str, Any]) -> dict[str, Any]:
-    """The view, with what pages say of its numbers: each owner's verdict, and whether it is said without "probably"."""
+def _with_shares(view: dict[str, Any]) -> dict[str, Any]:
+    """The view, with whether each owner's verdict is sure, its best alternative to joining, and its share of the gain."""
     saved = sum((row["worth"] or 0.0) * row["count"] for row in view["owners"] if row["joined"])
     for row in view["owners"]:
         if not row["joined"]:
             continue
-        without, likely = min(row["alone"], view["public_only"]), row["probability"]
-        outside = not view["together"]["low"] <= without <= view["together"]["high"]
-        row["sure"] = outside if likely is None else likely >= SURE
-        row["rival"] = "public" if view["public_only"] < row["alone"] else "alone"
+        without, row["rival"] = min((row["alone"], "alone"), (view["public_only"], "public"))
+        if row["probability"] is None:
+            row["sure"] = not view["together"]["low"] <= without <= view["together"]["high"]
+        else:
+            row["sure"] = row["probability"] >= SURE
         if row["worth"] is not None and saved > 0:
             row |= {"share": row["worth"] / saved, "share_error": row["worth_error"] / saved}
     least = min(view["together"]["median"], view["best_subset"]["value"])
@@ -212,7 +205,9 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
     if members.without is None:
         members = replace(members, without=made.without(members, public_only))
     median = members.together()
-    spread = {name: ψ / band["median"] if band["median"] > 0 else 1.0 for name, ψ in band.items()}
+    spread = dict.fromkeys(band, 1.0)
+    if band["median"] > 0:
+        spread = {name: ψ / band["median"] for name, ψ in band.items()}
     subset, joined = members.best_subset(), [seat for seat in question.seats if seat.joined]
     return {
         "goal": question.agreement.goal,
@@ -235,10 +230,12 @@ def _view(question: Question, made: Prepared, members: Consortium) -> dict[str, 
 
 
 def _rows(question: Question, made: Prepared, members: Consortium, public_only: float) -> list[dict[str, Any]]:
-    """One for each seat, whether in or out."""
+    """One row for each owner in the page."""
     together, alone, lost = members.together(), made.alone(members), members.loss_without()
     N, few = len(alone), len(alone) <= MANY
-    shares, errors = shapley_values(members, samples=400) if few else (np.full(N, np.nan), np.zeros(N))
+    shares, errors = np.full(N, np.nan), np.zeros(N)
+    if few:
+        shares, errors = shapley_values(members, samples=400)
     weights, rivals = members.best_weights(), np.minimum(alone, _without_answers(members, public_only))
     agreed = question.agreement
     own, enough_for = _on_own(agreed.owner_tables, made, together, public_only, agreed.worthwhile)
@@ -256,11 +253,12 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
         row |= {
             "alone": float(alone[i]), "together": together, "joining_pays": bool(together < rivals[i]),
             "verdict": "yes" if together < rivals[i] else "no", "own": own[i],
-            "break_even": members.break_even(i, float(rivals[i])) if few else None,
-            "worth": float(shares[i]) if few else None, "worth_error": float(errors[i]),
+            "break_even": None, "worth": None, "worth_error": float(errors[i]),
             "loss_to_others": float(lost[i]), "weight": float(members.records[i] / members.total),
             "best_weight": float(weights[i]), "probability": None,
         }  # fmt: skip
+        if few:
+            row |= {"break_even": members.break_even(i, float(rivals[i])), "worth": float(shares[i])}
         rows.append(row)
     return rows
 
@@ -268,9 +266,10 @@ def _rows(question: Question, made: Prepared, members: Consortium, public_only: 
 def _on_own(
     tables: Sequence[OwnerTerms], made: Prepared, together: float, public_only: float, worthwhile: float
 ) -> tuple[list[dict[str, float]], Array]:
-    """Costs on each owner's own records, and the ψ on everybody's below which joining pays there.
+    """Costs on each owner's own records, and the ψ on all owners' records below which joining pays on its own.
 
-    An owner is as far from the others as the forecast's owner of its name, or else of the nearest number of records.
+    An owner's excess cost on its own records is that of the forecast's owner of the same name, or else of the nearest
+    number of records.
     """
     known, usual = made.document["owners"], made.document["recommended"]["relative_fitness"]["median"]
     like = [
@@ -283,9 +282,9 @@ def _on_own(
     alone = np.array(
         [one["own"]["alone"] * one["records"] / table.records for one, table in zip(like, tables, strict=True)]
     )
-    apart = np.maximum(np.array([one["own"]["together"] for one in like]) - usual, 0.0)
-    common = apart + together
-    most = [enough(a, far + public_only, worthwhile) - far for a, far in zip(alone, apart, strict=True)]
+    excess = np.maximum(np.array([one["own"]["together"] for one in like]) - usual, 0.0)
+    common = excess + together
+    most = [enough(a, e + public_only, worthwhile) - e for a, e in zip(alone, excess, strict=True)]
     costs = {"alone": alone, "together": common, "personalized": personalized_cost(alone, common)}
     own = [dict(zip(costs, map(float, each), strict=True)) for each in zip(*costs.values(), strict=True)]
     return own, np.array(most)
@@ -294,7 +293,7 @@ def _on_own(
 def _if_it_came(
     seat: Seat, made: Prepared, members: Consortium, together: float, public_only: float
 ) -> dict[str, Any] | None:
-    """What joining would bring an owner who is out, and the others. None: its terms cannot be read."""
+    """The gain of an owner outside the consortium, and of the others, if it joined. None where its terms are not valid."""
     terms = {"agreement": {"rule": "auto"}, "model": {"loss": "squared"}, "owner": [seat.terms]}
     try:
         wider = Agreement.of(terms).owner_tables[0]
@@ -310,9 +309,9 @@ def _if_it_came(
 
 
 def _frontier(made: Prepared, members: Consortium, public_only: float, spread: dict[str, float]) -> dict[str, Any]:
-    """For N owners of the typical size, the least ε of all at which joining pays for one; and where these owners are.
+    """For N owners of the median size, the least common ε at which joining pays for one; and the position of these owners.
 
-    "median" is where it typically does; "low" and "high" where it would, were the cost at an end of the forecast's band.
+    "median" is for the median cost of runs; "low" and "high" are for a cost at the ends of the forecast's band.
     """
     each = members.number.astype(np.int64)
     size, N = float(np.median(np.repeat(members.records, each))), int(each.sum())
@@ -328,19 +327,19 @@ def _frontier(made: Prepared, members: Consortium, public_only: float, spread: d
         expected = members.curve.at(owners / (total * EPSILONS) ** 2)
         rival = _without_answers(members, public)
         for name, factor in spread.items():
-            # Luck does not make the public model better than itself: what is optimistic must beat it on average.
+            # A lucky run does not improve the public model: the optimistic line must beat it on average.
             pays = (expected * factor < alone) & (expected * max(factor, 1.0) < rival)
-            lines[name].append(float(EPSILONS[np.argmax(pays)]) if pays.any() else None)
+            lines[name].append(next(iter(EPSILONS[pays].tolist()), None))
     here = {"owners": N, "epsilon": float(np.sqrt(N / ν) / members.total), "records": size}
     return {"owners": counts.tolist(), "lines": lines, "here": here, "records": size}
 
 
 def _without_answers(members: Consortium, public_only: float) -> float:
-    """What a common model must beat to be worth its answers: the public one, and what it is when noise drowns them."""
+    """ψ that a common model must beat to have learned from answers: the public model's, and that at `DROWNED` noise."""
     return min(public_only, float(members.curve.at(DROWNED)) * (1.0 - ALIKE))
 
 
 def same_curves(one: Agreement, other: Agreement) -> bool:
-    """Whether curves of one serve for the other: the same data and fitness, and the same promises (ε, or ε and δ)."""
+    """Whether two agreements have the same curves: the same data, fitness, and kinds of guarantee (ε, or ε and δ)."""
     promises, others = ({table.delta > 0 for table in agreement.owner_tables} for agreement in (one, other))
     return (one.data, one.model, promises) == (other.data, other.model, others)

@@ -1,7 +1,7 @@
-"""The commands: one file a command or a group of commands, named as it is typed, imported when it is called.
+"""The commands: one file per command or group, named as it is typed and imported when it is called.
 
 `copriv simulate` is the function `command` of `simulate.py`, `copriv ledger show` the function `show` of `ledger.py`.
-`options` holds what several commands take, `long_work` how work is watched, stopped and continued.
+`options` has the options of several commands, `long_work` the display, interruption and resumption of long work.
 """
 
 from functools import cache
@@ -49,11 +49,11 @@ COMMANDS = {
     "back.",
     "ledger adopt": "Begin a new witness for a whole ledger: its keys were renewed, or their folder is lost.",
 }
-"""Every command as it is typed, in the order of `copriv --help`, with its docstring's first line."""
+"""The commands as they are typed, in the order of `copriv --help`, with the first lines of their docstrings."""
 
 
 def commands_below(group: str = "") -> type[TyperGroup]:
-    """The class of the group of commands that is typed like this; `copriv --help` does not wait for what it only names."""
+    """Class of a group of commands, which imports a command when it is called and not when `--help` lists it."""
     below = {name.removeprefix(group).strip(): name for name in COMMANDS if name.startswith(group) and name != group}
     here = {short: name for short, name in below.items() if " " not in short}
 
@@ -79,7 +79,9 @@ def commands_below(group: str = "") -> type[TyperGroup]:
             return list(here)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            return loaded(cmd_name) if cmd_name in here else None
+            if cmd_name not in here:
+                return None
+            return loaded(cmd_name)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             with formatter.section("Commands"):

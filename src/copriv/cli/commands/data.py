@@ -1,4 +1,4 @@
-"""`copriv data`: the papers' data sets, and everything that is wrong with a table before anybody depends on it."""
+"""`copriv data`: downloads of the papers' data sets, and checks of an agreement's data or of an owner's table."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from copriv.data.fetch import REMOTES, data_folder
 from copriv.data.fetch import fetch as fetched
 from copriv.data.fetch import found as at_hand
 from copriv.errors import AgreementError, CoprivError, DataError, InvalidInput, UsageError
-from copriv.formatting.numbers import plain_number
+from copriv.formatting.numbers import counted, plain_number
 from copriv.formatting.sanitize import printable
 
 if TYPE_CHECKING:
@@ -99,29 +99,29 @@ def check(
 
 @dataclass
 class _Findings:
-    """What was looked at, and every problem on a line of its own."""
+    """Results of the checks: what was checked, and each problem as a line."""
 
     agreement: "Agreement"
     description: str = ""
     owners: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     clamped: dict[str, int] = field(default_factory=dict)
-    """Column → how many cells were out of bounds and count as a bound, as declared."""
+    """Number of cells per column that were out of bounds and count as the bound, as declared."""
     looked_at: list[str] = field(default_factory=list)
-    """Besides the table: what else `owner serve` would read, and what it says."""
+    """Results on the other files that `owner serve` would read."""
     columns: tuple[str, ...] = ()
-    """Of the table, those that are read."""
+    """Columns of the table that are read."""
 
     @contextmanager
     def _noted(self, errors: type[CoprivError] = CoprivError) -> Iterator[None]:
-        """What the check inside raises is a problem."""
+        """Add the error that the block raises to the problems."""
         try:
             yield
         except errors as error:
             self.problems.append(str(error))
 
     def check_agreement(self) -> None:
-        """The tables that the agreement names, and the records that they give to its owners."""
+        """Check the tables that the agreement names, and the records that its owners get from them."""
         from copriv.data import datasets
         from copriv.problem import Problem
 
@@ -143,20 +143,20 @@ class _Findings:
                 self._holds(terms, records, **bounds)
 
     def check_table(self, path: str, query: str, beside: Path, name: str) -> None:
-        """One owner's table, as far as `owner serve` would get with it. `beside`: the agreement's place."""
+        """Check one owner's table as `owner serve` would read it. `beside`: path of the agreement."""
         from copriv.agreement.data_terms import schema_of
         from copriv.data.public import Preparation
         from copriv.data.sql import is_sql, read_sql
         from copriv.losses import by_name
 
-        shown = "the rows of the query" if is_sql(path) else Path(path).name
-        self.description = f"{shown}, the table of {name}"
+        self.description = f"{Path(path).name}, the table of {name}"
         agreed = self.agreement.terms_of(name)
         source: object = path
         if is_sql(path):
+            self.description = f"the rows of the query, the table of {name}"
             declared = schema_of(self.agreement, agreed.unit)
             try:
-                source = read_sql(path, query, None if declared is None else declared.names)
+                source = read_sql(path, query, declared.names if declared else None)
             except DataError as error:
                 self.problems.append(str(error))
                 return
@@ -178,10 +178,10 @@ class _Findings:
             self._check_as_served(beside, name, source)
 
     def _check_as_served(self, beside: Path, name: str, source: object) -> None:
-        """The way that `owner serve` goes with the table: through the agreed dictionary, under the agreed bound."""
+        """Map the table through the agreed dictionary under the agreed bound, as `owner serve` does."""
         data = self.agreement.data
         if data.mapped and data.dictionary is None:
-            return  # the agreement is still to be completed by `init --network`
+            return  # `init --network` has yet to complete the agreement
         try:
             from copriv.network.setup import load_dictionary, owner_records
         except ImportError:
@@ -199,7 +199,7 @@ class _Findings:
     def check_readiness(
         self, name: str, keys: Path | None, policy: Path | None, ledger: Path | None, witness: Path | None
     ) -> None:
-        """Would `owner serve` begin? Keys, policy and ledger, looked at as it does; nothing is charged or written."""
+        """Check keys, policy and ledger as `owner serve` does when it begins; nothing is charged or written."""
         from copriv.network.policy import Policy
 
         rules, file = Policy(), options.policy_file(policy, keys)
@@ -238,7 +238,7 @@ class _Findings:
             self.looked_at.append(f"{said}, enough for a run")
 
     def _encoded(self, path: object, unit: str | None, where: str = "") -> "tuple[EncodedTable, Schema] | None":
-        """A party's table as numbers; None where it has problems, which are then among those found."""
+        """An encoded table and its schema; None where it has problems, which are added to those found."""
         from copriv.agreement.data_terms import own_table
         from copriv.data.schema import check_table
 
@@ -272,7 +272,7 @@ class _Findings:
         }
 
     def told(self) -> Iterator[RenderableType]:
-        """All of it in words, one line each."""
+        """The results as lines and a table."""
         if self.description:
             yield printable(self.description, _LONGEST)
         if self.owners:
@@ -283,13 +283,14 @@ class _Findings:
                 table.add_row(printable(owner["name"], 60), *counts, bound, plain_number(owner["target_bound"]))
             yield table
         for column, cells in self.clamped.items():
-            values = "value" if cells == 1 else "values"
-            yield f"{printable(column, 60)}: {cells:,} {values} out of bounds, counted as the bound"
+            yield f"{printable(column, 60)}: {counted(cells, 'value')} out of bounds, counted as the bound"
         for line in (*self.looked_at, *self.problems):
             yield printable(line, _LONGEST)
-        many = len(self.problems)
-        yield "No problems." if not many else f"{many} problem{'' if many == 1 else 's'}."
+        if self.problems:
+            yield f"{counted(len(self.problems), 'problem')}."
+        else:
+            yield "No problems."
 
 
 _LONGEST = 800
-"""Characters of a line: what stands in a table may be of any length."""
+"""Largest number of characters of a line, which can quote any cell of a table."""

@@ -1,11 +1,12 @@
 """`copriv demo`: three banks, real loans, a budget of 1 each. What does privacy cost, and who should join?
 
-The question is demo.toml beside this file. Its terms are planned when the demo runs, from public loans alone, and `--out`
-writes them out: everything shown can be had again, and changed, with `copriv simulate`. With `--network` the banks and their
-learner are processes of their own on this machine, over mutual TLS.
+The agreement is demo.toml beside this file. Its terms are planned when the demo runs, from public loans alone, and `--out`
+writes them, so that `copriv simulate` can repeat and change the demo. With `--network` the banks and their learner are
+separate processes on this machine, over mutual TLS.
 """
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -38,7 +39,7 @@ from copriv.simulation import Simulation, simulate
 from copriv.types import Array
 
 PATIENCE = 600.0
-"""Seconds for the whole run over the network: ten of them are enough on a machine that has nothing else to do."""
+"""Time limit of the run over the network, in seconds; on an idle machine it takes ten."""
 
 
 def command(
@@ -64,12 +65,12 @@ def command(
     problem = Problem.load(planned)
     with progress("simulating") as report:
         result = simulate(problem, runs=runs, workers=workers, progress=report)
-    # For each bank, the budget of all from which joining pays for it, were its own model what it turned out to be.
-    members = outlook.consortium
-    needed = {
-        owner.name: None if owner.alone is None else members.break_even_for_all(i, owner.alone)
-        for i, owner in enumerate(result.owners)
-    }
+    # For each bank, the common budget above which joining pays, given the simulated fitness of its own model.
+    needed: dict[str, float | None] = {}
+    for i, owner in enumerate(result.owners):
+        needed[owner.name] = None
+        if owner.alone is not None:
+            needed[owner.name] = outlook.consortium.break_even_for_all(i, owner.alone)
     rows = table(problem, result)
     added = {
         "table": rows,
@@ -95,12 +96,12 @@ def command(
 
 
 def table(problem: Problem, result: Simulation) -> list[dict[str, Any]]:
-    """Who has which model, how far its fitness is above the best, and its typical error in the target's unit."""
+    """The models, with their relative fitness and their typical error in the target's unit."""
     # f without its g, over all owners' loans: the mean squared error.
     plain = Fitness(problem.loss, Regularizer(0.0), problem.feasible_set, problem.fitness.records)
 
     def error(theta: Float[Array, " p"]) -> float:
-        """Typical error, in percentage points of interest."""
+        """Root mean squared error, in percentage points of interest."""
         return float(np.sqrt(plain.value(theta)))
 
     def row(name: str, records: int, theta: Float[Array, " p"]) -> dict[str, Any]:
@@ -133,26 +134,30 @@ def _told(
     needed: dict[str, float | None],
     directory: Path,
 ) -> Iterator[str | Table]:
-    """The table, and one sentence that says what it means."""
+    """The table, and sentences that explain it."""
     ε = problem.agreement.owner[0].epsilon
     yield f"Three banks learn to predict the interest rate of a loan; each spends epsilon = {ε:g} of privacy."
     yield "How they do it was planned a moment ago, from 100 public loans alone."
     yield result.description
-    shown = []
-    for row in rows:
-        band = percent_range(row["p25"], row["p75"]) if "p25" in row else ""
+    shown, together = [], 0
+    for i, row in enumerate(rows):
+        band = ""
+        if "p25" in row:
+            together, band = i, percent_range(row["p25"], row["p75"])
         ψ, error = percent(row["relative_fitness"]), f"{row['error']:.3f} points"
         shown.append((row["model"], f"{row['records']:,}", ψ, band, error))
-    together = next(i for i, row in enumerate(rows) if "p25" in row)
     yield Table(("model", "loans", "above the best", "25-75 % of runs", "typical error"), tuple(shown), strong=together)
     yield result.verdict
-    # From which budget of everybody joining pays, or would pay, for each.
-    already = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at <= ε]
-    later = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at > ε]
+    pays = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at <= ε]
+    would_pay = [f"{name} from {times(at)}" for name, at in needed.items() if at is not None and at > ε]
     never = [name for name, at in needed.items() if at is None]
-    said = [f"joining pays for {', '.join(already)}"] if already else []
-    said += [f"it would pay for {', '.join(later)}"] if later else []
-    said += [f"no budget is enough for {listed(never)}"] if never else []
+    said = []
+    if pays:
+        said.append(f"joining pays for {', '.join(pays)}")
+    if would_pay:
+        said.append(f"it would pay for {', '.join(would_pay)}")
+    if never:
+        said.append(f"no budget is enough for {listed(never)}")
     yield f"By the epsilon of every bank, as forecast: {'; '.join(said)}.\n"
     yield "above the best: f/f* - 1, the relative fitness; f is the mean squared error plus regularisation."
     yield f"typical error: root mean square over all banks' loans. Median of {result.runs:,} runs."
@@ -161,9 +166,9 @@ def _told(
 
 
 def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> dict[str, Any]:
-    """`copriv demo --network`: write every party's files into `folder` (a temporary one when None), run, show its result.
+    """`copriv demo --network`: write all parties' files into `folder` (a temporary one when None), run, show the result.
 
-    Shows the commands that it runs. Gives the run's record. Raises Unreachable where the run does not finish.
+    Logs the commands that it runs, and returns the run's record. Raises Unreachable where the run does not finish.
     """
     from copriv.display.run import run_tables
     from copriv.network.model import Model
@@ -184,7 +189,7 @@ def demo_network(agreement: Agreement, folder: Path | None, as_json: bool) -> di
 
 
 def _conduct(folder: Path, tables: Sequence[Path]) -> None:
-    """The run, by the commands that its parties would type."""
+    """Run the commands that the parties would type."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(errors: Path, *arguments: object) -> None:
@@ -207,9 +212,9 @@ def _conduct(folder: Path, tables: Sequence[Path]) -> None:
                 "--ledger", own / "data.ledger", "--new-ledger", "--learner", address,
             )  # fmt: skip
         for process in processes:
-            if (how := _how_it_ended(process)) is not None:
+            if (failure := _failure(process)) is not None:
                 logs = " ".join(path.read_text().strip()[-300:] for path in sorted(folder.glob("**/*.log")))
-                raise Unreachable(f"a process of the demonstration {how}: {logs}")
+                raise Unreachable(f"a process of the demonstration {failure}: {logs}")
     finally:
         for process in processes:
             if process.poll() is None:
@@ -217,8 +222,8 @@ def _conduct(folder: Path, tables: Sequence[Path]) -> None:
             process.wait()
 
 
-def _how_it_ended(process: "subprocess.Popen[bytes]") -> str | None:
-    """None: well."""
+def _failure(process: "subprocess.Popen[bytes]") -> str | None:
+    """Wait for a process; returns how it failed, or None where it did not."""
     try:
         return None if process.wait(PATIENCE) == 0 else "failed"
     except subprocess.TimeoutExpired:
@@ -226,18 +231,17 @@ def _how_it_ended(process: "subprocess.Popen[bytes]") -> str | None:
 
 
 def _address_in(path: Path, process: "subprocess.Popen[bytes]") -> str:
-    """The address that the learner says it listens at, in its log."""
+    """The address in the learner's log at which it listens."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        if "listening at " in text and ";" in text.split("listening at ")[1]:
-            return text.split("listening at ")[1].split(";")[0]
+        if found := re.search("listening at (.*?);", path.read_text(encoding="utf-8")):
+            return found[1]
         time.sleep(0.05)
     raise CoprivError(f"the learner did not start: {path.read_text(encoding='utf-8')[-300:]}")
 
 
 def commands_page(tables: Sequence[Path]) -> str:
-    """What can be done in the folder that the demonstration leaves: a page of commands, each as it can be typed there."""
+    """A page of commands that can be typed in the demonstration's folder."""
     own = [table.parent.name for table in tables]
     given = "--agreement agreement.toml"
     serve = "copriv owner serve {given} --data {name}/data.parquet --ledger {name}/data.ledger --keys {name}"

@@ -45,8 +45,8 @@ def command(
             )
         for file in filter(None, (skops, onnx)):
             if file.is_file():
-                file.unlink()  # who has it open would read on
-            file.touch(0o600)  # before there is anything in it
+                file.unlink()  # a process that has it open must not read the new content
+            file.touch(0o600)  # before anything is written to it
     if skops is not None:
         save_skops(loaded, skops)
         tell(f"Wrote {skops}")

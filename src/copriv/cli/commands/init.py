@@ -1,6 +1,6 @@
-"""`copriv init`: an agreement to start from: asked for step by step on a terminal (`steps`), else every key with its meaning.
+"""`copriv init`: an agreement to start from, by questions on a terminal (`wizard.steps`) or as a template with all keys.
 
-With `--network`, the files of every party.
+With `--network`, the files of all parties.
 """
 
 import shlex
@@ -20,7 +20,7 @@ from copriv.errors import UsageError
 from copriv.formatting.sanitize import printable
 
 _LONGEST = 2000
-"""Characters of a question, or of what is said before it."""
+"""Largest number of characters of a question, or of the text before it."""
 
 
 def template() -> str:
@@ -108,8 +108,10 @@ def command(
         def ask(question: str, default: str | None) -> str:
             if not terminal:
                 return taken(question, default)
-            usual = "" if default is None else f" [{_shown(default)}]"
-            return str(typer.prompt(_shown(question) + usual, default=default, show_default=False, type=str))
+            text = _shown(question)
+            if default is not None:
+                text += f" [{_shown(default)}]"
+            return str(typer.prompt(text, default=default, show_default=False, type=str))
 
         found = say if terminal else log
         agreement = asked(ask, say, columns, is_public, found=found, strata=strata or "none")
@@ -133,21 +135,23 @@ def command(
 
 
 def _shown(text: str) -> str:
-    """The text as it may be shown: names of columns and levels are whoever's that made the table. Lines may end around it."""
+    """The text without control characters, which names in a table can hold; line ends around it are kept."""
     said = text.strip("\n")
     return text.replace(said, printable(said, _LONGEST))
 
 
 def _init_network(agreement: Path, folder: Path, public: Path | None, days: int, requests: Sequence[Path]) -> None:
-    """Writes every party's files. Raises as `make_consortium` does."""
+    """Write all parties' files. Raises as `make_consortium` does."""
     from copriv.network.setup import make_consortium
 
     made = make_consortium(Agreement.load(agreement), folder, public, days, requests)
     for path in made.files:
         log(f"wrote {path}")
+    public_files = f"{folder}/agreement.toml"
+    if made.dictionary is not None:
+        public_files += " and dictionary.json"
     tell(
-        f"Give {folder}/agreement.toml{'' if made.dictionary is None else ' and dictionary.json'} to everybody, and "
-        f"each folder to its own party over a safe way. Keep {folder}/authority."
+        f"Give {public_files} to everybody, and each folder to its own party over a safe way. Keep {folder}/authority."
     )
     keys, owners = len(made.agreement.owner_keys), made.agreement.n_owners
     if keys:

@@ -88,7 +88,7 @@ def command(
         if value not in known:
             raise UsageError(f"{option}: must be {' or '.join(known)}, not {value!r}")
     check_address("--listen", listen, least_port=0)
-    # What is found out at the end would be found out after the owners' budgets are spent.
+    # Checked now, because at the end the owners' budgets are spent.
     for option, file in (("--model", model), ("--skops", skops), ("--events", events)):
         check_target(option, file, agreement, store)
     if skops is not None:
@@ -102,7 +102,10 @@ def command(
     rows, strata = _public_rows(terms, public, keys, dictionary)
     is_new = not store.exists()
     path = model or store.with_suffix(".json")
-    run = RunStore.resume(store, terms) if resume else RunStore.create(store, terms, p)
+    if resume:
+        run = RunStore.resume(store, terms)
+    else:
+        run = RunStore.create(store, terms, p)
     listened: list[str] = []
 
     def listening(address: str) -> None:
@@ -111,7 +114,7 @@ def command(
 
     how = f"the run is safe in {store}: start the same command again with --resume, and it goes on where it was"
     try:
-        written = _model_of(run, path)
+        written = _existing_model(run, path)
         if written is not None and (rows is None or forecast_runs == 0 or written.record["forecast"]):
             if skops is not None and not skops.exists():
                 save_skops(written, skops)
@@ -124,7 +127,7 @@ def command(
             with going_on(how):
                 outcome = conduct_it(conducted.run())
         result = conductor.signed_model(dictionary)
-        # The model is safe before anything else is tried, or shown.
+        # The model is written before anything else can fail.
         _write(result, path, store)
         if rows is not None:
             with going_on(f"the model is in {path}, without a forecast beside it"):
@@ -135,16 +138,16 @@ def command(
     finally:
         run.close()
         if is_new and not listened:
-            store.unlink(missing_ok=True)  # nothing began; a file that was there before is not ours to remove
+            store.unlink(missing_ok=True)  # nothing began; a file that was there before is not removed
     answer(as_json, result.to_json(), [*run_tables(result.record), f"{outcome.status}: {outcome.reason}. Wrote {path}"])
     if outcome.status == "stopped":
         raise Unreachable(f"the run stopped: {outcome.reason}")
 
 
-def _model_of(run: "RunStore", path: Path) -> "Model | None":
-    """The model of this finished run, where it is in this file already as the learner signed it; None where it is not.
+def _existing_model(run: "RunStore", path: Path) -> "Model | None":
+    """The model of this run in a file, if the run finished and the learner signed this model; None otherwise.
 
-    Raises UsageError for anything else there: nobody's file is replaced, and this is known before a budget is spent.
+    Raises UsageError for any other file there, which is not replaced, before a budget is spent.
     """
     from copriv.network.model import Model, digest_of, read_document
 
@@ -159,25 +162,32 @@ def _model_of(run: "RunStore", path: Path) -> "Model | None":
         ) from None
     if found.record.get("run") != run.run:
         raise UsageError(f"{path}: holds the model of another run; name another file with --model, or move it away")
-    return found if digest == run.signed_model and found.finished_run else None
+    if digest == run.signed_model and found.finished_run:
+        return found
+    return None
 
 
 def _public_rows(
     agreement: Agreement, table: Path | None, keys: Path | None, dictionary: "PublicDictionary | None"
 ) -> tuple["Records | None", tuple[str, ...] | None]:
-    """The learner's own rows, if there are any, and whose each is; only a table that was asked for has to be one."""
+    """The learner's public rows and their strata: of `table`, else of public.parquet beside the keys, if there is one.
+
+    Raises DataError for a `table` that cannot be read; the file beside the keys is then ignored.
+    """
     from copriv.network.setup import PUBLIC, public_records, public_strata
 
-    beside = None if keys is None else keys / PUBLIC
+    rows = table
+    if rows is None and keys is not None and (keys / PUBLIC).is_file():
+        rows = keys / PUBLIC
+    if rows is None:
+        return None, None
     try:
-        if table is not None or (beside is not None and beside.is_file()):
-            rows = table or beside
-            return public_records(agreement, rows, dictionary), public_strata(agreement, rows)
+        return public_records(agreement, rows, dictionary), public_strata(agreement, rows)
     except CoprivError as error:
         if table is not None:
             raise
         log(f"the run is not held against a forecast: {error}")
-    return None, None
+        return None, None
 
 
 def _write(model: "Model", path: Path, store: Path) -> None:
@@ -193,22 +203,22 @@ def _write(model: "Model", path: Path, store: Path) -> None:
 def _compared(
     conductor: "Conductor", public: "Records", strata: tuple[str, ...] | None, runs: int
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """What the public rows say of the run, and what was expected of it.
+    """The result of the run on the public rows, and its forecast; None where they cannot be computed.
 
-    It is over and its model written: it does not fail for want of this.
+    The run is over and its model written, so that no error here is raised.
     """
     from copriv.report.public_rows import PublicRows
 
-    said = None
+    result = None
     try:
         rows = PublicRows(conductor.agreement, public, strata)
-        said = rows.said_of(conductor)
+        result = rows.said_of(conductor)
         if runs > 0:
             where, more = f"{public.units:,} public rows", "--forecast-runs 0 leaves it out"
             log(f"the model is written; now what was to be expected, from {runs} simulated runs on {where} ({more})")
         if runs > 0 and conductor.outcome is not None and conductor.outcome.status == "finished":
             with waiting(f"{runs} simulated runs on public rows"):
-                return said, rows.expected(runs)
+                return result, rows.expected(runs)
     except CoprivError as error:
         log(f"no forecast to hold the run against: {error}")
-    return said, None
+    return result, None

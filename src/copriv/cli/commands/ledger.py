@@ -1,4 +1,4 @@
-"""`copriv ledger`: what an owner has spent, on every line of a file that is made once."""
+"""`copriv ledger`: an owner's ledger: make it once, show its lines and totals, verify it, adopt it under new keys."""
 
 import json
 from pathlib import Path
@@ -43,9 +43,11 @@ def show(path: LedgerPath, as_json: AsJson = False) -> None:
     with_delta = totals.lifetime_delta > 0
     table = plain_table("line", "time", "what", "run", "query", "epsilon", *["delta"] * with_delta, left=5)
     for line in lines:
-        # A query's name is the learner's to choose.
+        # The learner chooses the identity of a query, which may hold control characters.
         words = (line.time[:19], line.kind, line.run[:8], line.identity[:12])
-        cost = ("", "") if line.epsilon is None else (f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}")
+        cost = ["", ""]
+        if line.epsilon is not None:
+            cost = [f"{float(line.epsilon):.6g}", f"{float(line.delta):.6g}"]
         table.add_row(str(line.number), *map(printable, words), *cost[: 1 + with_delta])
     tell(table, f"{printable(totals.owner)}: {spent(totals)}. Head {totals.head}")
 
@@ -78,6 +80,8 @@ def adopt(
 
 
 def _answer_begun(schema: str, path: Path, totals: Totals, as_json: bool) -> None:
-    before = f", which begins with {float(totals.before):.6g} spent" if totals.before > 0 else ""
-    said = f"{path}: the ledger of {printable(totals.owner)}{before}. Keep it, and back it up; it never begins again."
+    said = f"{path}: the ledger of {printable(totals.owner)}"
+    if totals.before > 0:
+        said += f", which begins with {float(totals.before):.6g} spent"
+    said += ". Keep it, and back it up; it never begins again."
     answer(as_json, {"schema": schema, **totals_fields(totals)}, [said, f"Head {totals.head}"])

@@ -1,4 +1,4 @@
-"""A party's long work: Ctrl-C ends it between two messages and says how to go on, and with `--ui` a page looks at it."""
+"""Long work of a party: Ctrl-C ends it between two messages and logs how to resume; with `--ui` a page shows it."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ UiPort = Annotated[int, typer.Option(min=0, max=65535, help="With --ui; 0: any t
 
 @contextmanager
 def going_on(how: str) -> Iterator[None]:
-    """Says `how` where the work inside is interrupted, which ends the command as always."""
+    """Log `how` to resume where the block is interrupted; the interrupt is raised again."""
     try:
         yield
     except KeyboardInterrupt:
@@ -34,9 +34,9 @@ def going_on(how: str) -> Iterator[None]:
 
 
 def run_stoppably(work: Awaitable[Any]) -> Any:
-    """The outcome of `work`. Ctrl-C and SIGTERM end it between two messages, so that files are closed as they should be.
+    """Run `work` and return its result. Ctrl-C and SIGTERM cancel it between two messages, so that files are closed.
 
-    Raises KeyboardInterrupt then, here and not within: a loop leaves such a task behind, and says so whenever it is collected.
+    Raises KeyboardInterrupt then, outside the event loop, which would otherwise report the task as never retrieved.
     """
 
     async def stoppable() -> Any:
@@ -48,7 +48,7 @@ def run_stoppably(work: Awaitable[Any]) -> Any:
                 loop.add_signal_handler(number, task.cancel)
                 handled.append(number)
             except (NotImplementedError, RuntimeError):
-                continue  # Windows, or not the main thread: Python's own KeyboardInterrupt does
+                continue  # on Windows, or in another thread, Python raises KeyboardInterrupt itself
         try:
             return await task
         finally:
@@ -65,21 +65,21 @@ def run_stoppably(work: Awaitable[Any]) -> Any:
 def page_beside(
     watch: "Watch | None", look: Callable[[], None], port: int
 ) -> Iterator[Callable[[Awaitable[Any]], Any]]:
-    """How to do the work: stoppably, and where there is a watch, with a page that shows what `look` puts into it."""
+    """A function that runs work stoppably; where there is a watch, with a page that shows the snapshots of `look`."""
     if watch is None:
         yield run_stoppably
         return
-    from copriv.ui.live import beside, shown
+    from copriv.ui.live import page_served, with_snapshots
     from copriv.ui.server import take_place
 
-    with shown(watch, take_place(port=port), log):
-        yield lambda work: run_stoppably(beside(work, look))
+    with page_served(watch, take_place(port=port), log):
+        yield lambda work: run_stoppably(with_snapshots(work, look))
 
 
 def watched(
     conductor: "Conductor", public: "Records | None", strata: tuple[str, ...] | None, wanted: bool, port: int
 ) -> AbstractContextManager[Callable[[Awaitable[Any]], Any]]:
-    """How to do the learner's work: with a page that looks at it, where one is wanted."""
+    """A function that runs the learner's work, with a page where one is `wanted`."""
     if not wanted:
         return page_beside(None, lambda: None, port)
     needed()
@@ -87,18 +87,19 @@ def watched(
 
     watch = RunWatch(conductor, public)
     if public is not None:
-        # In a process of its own: a forecast's arithmetic would hold up the run.
-        threading.Thread(target=_expect, args=(conductor.agreement, public, strata, watch.watch), daemon=True).start()
+        # In a process of its own, because a forecast's arithmetic would block the run.
+        threading.Thread(target=_forecast, args=(conductor.agreement, public, strata, watch.watch), daemon=True).start()
     return page_beside(watch.watch, watch.look, port)
 
 
-def _expect(agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None, watch: "Watch") -> None:
+def _forecast(agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None, watch: "Watch") -> None:
+    """Compute the forecast's band in another process, and add it to the page."""
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
-    # A daemon: it ends with the run, however far it is.
-    worker = context.Process(target=_worked_out, args=(there, agreement, public, strata), daemon=True)
+    # A daemon process, which ends with the run.
+    worker = context.Process(target=_send_band, args=(there, agreement, public, strata), daemon=True)
     worker.start()
     there.close()
     try:
@@ -111,8 +112,8 @@ def _expect(agreement: "Agreement", public: "Records", strata: tuple[str, ...] |
         watch.band = found
 
 
-def _worked_out(to: Any, agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None) -> None:
-    """In a process of its own: the forecast's band, or why there is none."""
+def _send_band(to: Any, agreement: "Agreement", public: "Records", strata: tuple[str, ...] | None) -> None:
+    """Send the forecast's band, or the text of the error that prevents it, from this process."""
     from copriv.ui.views import expected_band
 
     try:

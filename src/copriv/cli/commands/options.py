@@ -1,4 +1,4 @@
-"""What several commands take: options with one meaning, one help and one COPRIV_* variable, and checks of what was given."""
+"""Options of several commands, each with one meaning, help and COPRIV_* variable, and checks of their values."""
 
 import os
 import re
@@ -21,30 +21,28 @@ def packaged_text(name: str) -> str:
 
 
 def out_folder(also: str) -> Any:
-    """The option `--out DIR`; `also` says what is written there."""
-    return typer.Option(
-        "--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT", callback=_can_be_a_folder
-    )
+    """The option `--out DIR`; `also`: its help."""
+    return typer.Option("--out", metavar="DIR", file_okay=False, help=also, envvar="COPRIV_OUT", callback=_folder)
 
 
-def _can_be_a_folder(path: Path | None) -> Path | None:
-    """Said before anything is computed. Raises UsageError where a file stands in the way."""
-    there = path
-    while there is not None and not there.exists() and there != there.parent:
-        there = there.parent
-    if there is not None and there.exists() and not there.is_dir():
+def _folder(path: Path | None) -> Path | None:
+    """Check, before anything is computed, that a folder can be made there. Raises UsageError where it cannot."""
+    if path is None:
+        return None
+    there = next((one for one in (path, *path.parents) if one.exists()), Path())
+    if not there.is_dir():
         raise UsageError(f"--out: {there} is a file, so no folder can be made at {path}; choose another one")
-    if there is not None and there.is_dir() and not _can_be_written(there / "any"):
+    if not _can_be_written(there / "any"):
         raise UsageError(f"--out: nothing can be written to {there}, so not to {path}; choose another folder")
     return path
 
 
 def head_option(what: str) -> Any:
-    """The option `--head HASH` of a ledger or a run; `what` says which head that is."""
-    return typer.Option("--head", metavar="HASH", help=what, callback=_is_a_head)
+    """The option `--head HASH` of a ledger or a run; `what`: its help."""
+    return typer.Option("--head", metavar="HASH", help=what, callback=_head)
 
 
-def _is_a_head(head: str | None) -> str | None:
+def _head(head: str | None) -> str | None:
     if head is not None and not re.fullmatch("[0-9a-f]{64}", head):
         raise UsageError(
             f"--head: a head has 64 hexadecimal digits, not {head!r}; `copriv ledger show` and `copriv verify` print it"
@@ -59,7 +57,7 @@ AgreementFile = Annotated[
 AgreementOption = typer.Option(
     "--agreement", metavar="AGREEMENT", help="Your own copy of the agreement, a TOML file.", envvar="COPRIV_AGREEMENT"
 )
-# More runs than this would not fit into memory, nor tell more.
+# More runs than this would exceed the memory and add no precision.
 Runs = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many independent runs.", envvar="COPRIV_RUNS")]
 PublicRuns = Annotated[
     int, typer.Option(min=10, max=1_000_000, help="Simulated runs on the public rows.", envvar="COPRIV_RUNS")
@@ -110,14 +108,14 @@ Unfinished = Annotated[bool, typer.Option("--unfinished", help="Use the model al
 
 
 def check_address(option: str, address: str, least_port: int) -> None:
-    """Refuse what is not HOST:PORT, which gRPC would take for something else."""
+    """Raise UsageError unless the address is HOST:PORT; gRPC would accept other forms."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not least_port <= int(port) <= 65535:
         raise UsageError(f"{option}: must be HOST:PORT with a port of {least_port} to 65535, not {address!r}")
 
 
 def check_target(option: str, file: Path | None, *read: Path) -> None:
-    """Refuse, before anything is computed, a file that cannot be written or that the command reads or keeps (`read`)."""
+    """Raise UsageError, before anything is computed, for a file that cannot be written or that the command reads (`read`)."""
     if file is None or str(file) == "-":
         return
     if file.is_dir():
@@ -131,15 +129,18 @@ def check_target(option: str, file: Path | None, *read: Path) -> None:
         raise UsageError(f"{option}: {file} is read by this command and would be overwritten; name another file")
 
 
-def beside(agreement: Path, named: str | None) -> Path | None:
-    """A file that an agreement names, in the agreement's own folder where it is there."""
-    return None if named is None else next(filter(Path.exists, (agreement.parent / named,)), Path(named))
+def beside(agreement: Path, named: str) -> Path:
+    """The path of a file that an agreement names, in the agreement's folder if it exists there."""
+    path = agreement.parent / named
+    if path.exists():
+        return path
+    return Path(named)
 
 
 def _can_be_written(file: Path) -> bool:
     if file.exists():
         return os.access(file, os.W_OK)
-    try:  # rights alone do not tell: the disk may be for reading only
+    try:  # the disk may be read-only, whatever the permissions
         with tempfile.TemporaryFile(dir=file.parent):
             return True
     except OSError:
@@ -147,7 +148,7 @@ def _can_be_written(file: Path) -> bool:
 
 
 def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys":
-    """The keys in a folder, which must be those of this role and name. Raises KeysRefused."""
+    """The keys in a folder. Raises KeysRefused unless they are those of this role and name."""
     from copriv.network.keys import Keys, KeysRefused
 
     if folder is None:
@@ -165,13 +166,14 @@ def party_keys(folder: Path | None, role: str, name: str | None = None) -> "Keys
 
 
 def policy_file(path: Path | None, keys: Path | None) -> Path | None:
-    """What an owner allows: the file that is named, else the one among its keys, where there is one."""
-    inside = None if keys is None else keys / "policy.toml"
-    return inside if path is None and inside is not None and inside.is_file() else path
+    """Path of an owner's policy: the given one, else policy.toml in the folder of its keys, if there is one."""
+    if path is None and keys is not None and (keys / "policy.toml").is_file():
+        return keys / "policy.toml"
+    return path
 
 
 def authority_in(keys: Path | None, file: Path | None = None) -> bytes | None:
-    """The authority's certificate: that of `file`, or of a folder of keys. Raises InvalidInput where there is none."""
+    """The authority's certificate in `file`, or in a folder of keys; None without either. Raises InvalidInput."""
     if file is None and keys is None:
         return None
     path = file or Path(keys or "", "ca.pem")

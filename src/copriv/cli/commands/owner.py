@@ -1,5 +1,6 @@
-"""`copriv owner`: a data owner's own process, which answers on its table, and what it makes of a run at home."""
+"""`copriv owner`: a data owner's keys, its process in a run, and its own models and verdicts, made at home."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,7 +100,9 @@ def serve(
     options.check_address("--learner", learner, least_port=1)
     terms, own = Agreement.load(agreement), options.party_keys(keys, "owner", name)
     name, policy = own.name, options.policy_file(policy, keys)
-    rules = Policy() if policy is None else Policy.load(policy)
+    rules = Policy()
+    if policy is not None:
+        rules = Policy.load(policy)
     dictionary = load_dictionary(terms, agreement)
     records, columns = _own_records(terms, name, data, query, dictionary, memory)
     ε, δ = map(Fraction, rules.lifetime(terms, name))
@@ -111,12 +114,14 @@ def serve(
         log(promise)
         log(f"ledger: {spent(file.totals)}")
         log(f"policy: {policy or 'none; whatever the agreement says is answered, once'}")
-        watch = None
+        watch, page = None, None
+        agent_log: Callable[[str], None] = log
         if ui:
             needed()
             from copriv.ui.live import OwnerWatch
 
             watch = OwnerWatch(name, terms.fingerprint, f"{rules.learner} at {learner}", promise)
+            page, agent_log = watch.watch, watch.copied(log)
 
         def look() -> None:
             if watch is not None:
@@ -124,22 +129,13 @@ def serve(
 
         look()
         agent = OwnerAgent(
-            terms,
-            name,
-            records,
-            by_name(terms.model.loss, terms.model.threshold),
-            file,
-            GrpcDialer(learner, own, rules.learner),
-            policy=rules,
-            keys=own,
-            dictionary="" if dictionary is None else dictionary.fingerprint,
-            columns=columns,
-            patience=Patience(give_up=give_up),
-            log=log if watch is None else watch.heard(log),
-            noise_ahead=ahead > 0,
-        )
+            terms, name, records, by_name(terms.model.loss, terms.model.threshold), file,
+            GrpcDialer(learner, own, rules.learner), policy=rules, keys=own,
+            dictionary=dictionary.fingerprint if dictionary else "", columns=columns,
+            patience=Patience(give_up=give_up), log=agent_log, noise_ahead=ahead > 0,
+        )  # fmt: skip
         how = f"{name} can go on: start the same command again; what it has answered stays answered, and paid for"
-        with going_on(how), page_beside(watch.watch if watch else None, look, ui_port) as do:
+        with going_on(how), page_beside(page, look, ui_port) as do:
             reason = str(do(beside(agent.serve(), name, terms, lambda: file.totals)))
             if watch is not None:
                 watch.over = reason
@@ -164,10 +160,9 @@ def personalize(
     options.check_target("--out", to, model, data)
     own = Model.load(model, unfinished).personalized(data, seed=seed)
     found = own.record["personalized_at_home"]
-    whose = f" of {found['persons']:,} persons" if "persons" in found else ""
-    how = (
-        f"about {percent(found['common_share'])} of it is the common model, the rest your {found['rows']:,} rows{whose}"
-    )
+    how = f"about {percent(found['common_share'])} of it is the common model, the rest your {found['rows']:,} rows"
+    if "persons" in found:
+        how += f" of {found['persons']:,} persons"
     _kept_at_home(to, own, {"schema": "copriv.personalized/1", "path": str(to), **found}, how, as_json)
 
 
@@ -204,18 +199,23 @@ def verdict(
     if model is not None and forecast is not None:
         raise UsageError("--model: is what a run gave, and --forecast what came before it; give one of them")
     options.check_target("--out", to, agreement, data, *filter(None, (public, forecast, model)))
-    terms, common = Agreement.load(agreement), None
+    terms, dictionary = Agreement.load(agreement), None
+    released: Any = None
     if model is not None:
         common = Model.load(model, unfinished).released()
         if common.agreement.fingerprint != terms.fingerprint:
             raise InvalidInput(f"{model}: is the model of another agreement than {agreement}; give the one of this run")
-    paths = {"public": public, "dictionary": options.beside(agreement, terms.data.dictionary)}
-    terms = terms.replace(data={key: str(path) for key, path in paths.items() if path is not None})
-    rows = rows_at_home(terms, name, str(data), None if common is None else common.dictionary)
-    released: Any = None if common is None else common.theta
+        released, dictionary = common.theta, common.dictionary
+    paths: dict[str, str] = {}
+    if public is not None:
+        paths["public"] = str(public)
+    if terms.data.dictionary is not None:
+        paths["dictionary"] = str(options.beside(agreement, terms.data.dictionary))
+    terms = terms.replace(data=paths)
+    rows = rows_at_home(terms, name, str(data), dictionary)
     if forecast is not None:
         released = read_forecast(forecast)
-    elif common is None:
+    elif model is None:
         if rows.public is None:
             raise UsageError(
                 "--public: before a run the verdict needs the forecast; give its JSON (--forecast), or the public rows that "
@@ -248,15 +248,14 @@ def learn(
     options.check_target("--out", to, run, data, model)
     made = own_model(run, model, name, str(data), options.authority_in(keys), unfinished)
     found = made.record["learned_at_home"]
-    others = listed(found["answers_of"]) if found["answers_of"] else "nobody else"
-    how = f"your records as they are, and the answers of {others}"
+    how = f"your records as they are, and the answers of {listed(found['answers_of'] or ['nobody else'])}"
     _kept_at_home(to, made, {"schema": "copriv.learned/1", "path": str(to), **found}, how, as_json)
 
 
 def _own_records(
     agreement: Agreement, name: str, data: str, query: str, dictionary: "PublicDictionary | None", memory: float | None
 ) -> "tuple[Records | InBlocks, tuple[str, ...]]":
-    """An owner's records, in memory unless they take more of it than `memory` megabytes."""
+    """An owner's records, in memory unless they need more than `memory` megabytes."""
     from copriv.agreement.data_terms import schema_of
     from copriv.data.sql import is_sql, read_sql
     from copriv.network.setup import memory_needed, n_parameters, owner_records, streamed_records
@@ -268,13 +267,15 @@ def _own_records(
                 f"{name}: the table takes about {needed:.3g} MB, more than {memory:g}; it is read in blocks for each answer"
             )
             return streamed_records(agreement, name, data, query, dictionary)
-    declared = schema_of(agreement, agreement.owner[0].unit)
-    source: object = read_sql(data, query, None if declared is None else declared.names) if is_sql(data) else data
+    source: object = data
+    if is_sql(data):
+        declared = schema_of(agreement, agreement.owner[0].unit)
+        source = read_sql(data, query, declared.names if declared else None)
     return owner_records(agreement, name, source, dictionary)
 
 
 def _kept_at_home(to: Path, own: "Model", document: dict[str, Any], how: str, as_json: bool) -> None:
-    """Writes an owner's own model, which is made from its records, for its own account alone to read."""
+    """Write an owner's own model, which is made from its records, so that its own account alone can read it."""
     from copriv.cli.show.output import replace_own_file
 
     replace_own_file(to, own.to_json().encode())

@@ -42,6 +42,8 @@ def command(
     if to is None:
         typer.echo(text, nl=False)
     else:
-        write = replace_own_file if loaded.at_home else replace_file
-        write(to, text.encode())
+        if loaded.at_home:
+            replace_own_file(to, text.encode())
+        else:
+            replace_file(to, text.encode())
         log(f"wrote {to}")

@@ -1,4 +1,4 @@
-"""`copriv report`: one page for a data-protection officer on what left an owner, and what of its budget that took."""
+"""`copriv report`: a page for a data-protection officer on an owner's released answers and the budget that they took."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def command(
     from copriv.forecast.document import read_forecast
     from copriv.report import RunFile, document, page
 
-    target = out if out is not None else path.with_name(f"{path.name}.report.html")
+    target = out or path.with_name(f"{path.name}.report.html")
     options.check_target("--out", target, path, *(runs or ()), *(agreement or ()), *filter(None, (forecast,)))
     made = document(
         path, [RunFile.at(run) for run in runs or ()], [Agreement.load(one) for one in agreement or ()],
@@ -56,11 +56,12 @@ def command(
         unfinished=unfinished, forecast=None if forecast is None else read_forecast(forecast),
     )  # fmt: skip
     if out is not None or not as_json:
-        replace_own_file(target, page(made).encode())  # it says what the ledger says
+        replace_own_file(target, page(made).encode())  # it contains the content of the ledger
     said = f"{target}: {'all that was checked is in order' if made['ok'] else 'NOT in order'}"
     answer(as_json, json.dumps(made, indent=2, allow_nan=False), [said])
     for problem in made["problems"]:
         log(problem["what"])
+    if any(problem["where"] != "file" for problem in made["problems"]):
+        raise typer.Exit(BudgetRefused.exit_code)
     if not made["ok"]:
-        of_the_ledger = any(problem["where"] != "file" for problem in made["problems"])
-        raise typer.Exit(BudgetRefused.exit_code if of_the_ledger else InvalidInput.exit_code)
+        raise typer.Exit(InvalidInput.exit_code)

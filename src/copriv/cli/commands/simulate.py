@@ -42,9 +42,11 @@ def command(
     planned = None
     if leaves_open(problem.terms):
         log('still "auto": planning on the public rows, which anybody may read')
-        seen = problem if problem.terms.data.strata is None else Problem.load_public(problem.terms)
+        public = problem
+        if problem.terms.data.strata is not None:  # as in a forecast, with the strata of the public rows
+            public = Problem.load_public(problem.terms)
         with progress("planning"):
-            choice = plan(seen).choice  # as a forecast plans: with the strata of the public rows, where they are known
+            choice = plan(public).choice
         problem, planned = problem.under(choice.agreement), choice.describe()
         log(f"planned: {planned}")
     with progress("simulating") as report:

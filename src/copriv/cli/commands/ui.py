@@ -31,7 +31,9 @@ def command(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
 ) -> None:
     """Should we join? Write the agreement, read ledgers: pages on this machine, offline, for people who decide."""
-    terms = None if agreement is None else Agreement.load(agreement)
+    terms = None
+    if agreement is not None:
+        terms = Agreement.load(agreement)
     needed()
     from copriv.ui.app import Pages
     from copriv.ui.server import serve, take_place

@@ -1,4 +1,4 @@
-"""`copriv verify`: was this run the agreed rule, and did everybody sign their part?"""
+"""`copriv verify`: whether a run followed the agreed rule, and whether all parties signed it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,14 +29,16 @@ def command(
     beside = run.with_suffix(".json")
     if model is None and beside.is_file():
         model = beside
-    own = None if agreement is None else Agreement.load(agreement)
+    own = None
+    if agreement is not None:
+        own = Agreement.load(agreement)
     verdict = verify_run(run, own, authority_in(keys, authority), model, head)
     trusted = {
         "agreement": agreement is not None,
         "authority": authority is not None or keys is not None,
         "keys": agreement is not None and verdict.agreement.owner_keys.keys() == set(verdict.agreement.owner_names),
     }
-    more = {"model": None if model is None else str(model), "from_elsewhere": trusted}
+    more = {"model": model and str(model), "from_elsewhere": trusted}
     document = {"schema": "copriv.run-verified/1", **verdict_fields(verdict), **more}
     answer(as_json, document, verified(verdict, model, trusted))
     if not verdict.ok:

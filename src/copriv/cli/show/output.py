@@ -49,7 +49,7 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def replace_file(path: Path, content: bytes) -> Path:
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> Path:
     """The whole content, under a name of its own first and then renamed over `path`.
 
     Raises OSError where it cannot be written, and for a device or a pipe: renaming would put a file in its place.
@@ -59,7 +59,7 @@ def replace_file(path: Path, content: bytes) -> Path:
     # A name that nobody knows, and a file of its own: one that is there may be another account's, or open to others.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with draft.open("xb") as file:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(content)
         draft.replace(path)
     finally:
@@ -69,11 +69,7 @@ def replace_file(path: Path, content: bytes) -> Path:
 
 def replace_own_file(path: Path, content: bytes) -> Path:
     """As `replace_file`, for what is made from private records: at no moment may anybody else read it."""
-    before = os.umask(0o077)
-    try:
-        return replace_file(path, content)
-    finally:
-        os.umask(before)
+    return replace_file(path, content, mode=0o600)
 
 
 def save(directory: Path, files: dict[str, bytes], write: Callable[[Path, bytes], Path] = replace_file) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The count of what an owner has spent: charged before a record is read, and never given back.
+"""The ledger of an owner's spent budget, which is charged before a record is read and never refunded.
 
     charge = ledger.charge(query)          # refuses before any record is read
     ...                                    # compute and add noise
@@ -34,7 +34,7 @@ NOTHING: Sums = (Fraction(0), Fraction(0), 0)
 
 
 class LedgerDamaged(BudgetRefused):
-    """The file is not the whole, unbroken ledger that it was: nothing more is answered from it."""
+    """The file is not the complete ledger that it was; nothing more is answered from it."""
 
 
 class LedgerFailed(CoprivError):
@@ -58,7 +58,7 @@ class PhaseBudget:
 
 @runtime_checkable
 class Ledger(Protocol):
-    """What an owner needs of a ledger; `tests/contracts/` holds what every implementation must keep."""
+    """The ledger of an owner; `tests/contracts/` has the tests that every implementation must pass."""
 
     def open_for(self, fingerprint: str, delta: Fraction) -> None:
         """Say which agreement's answers are charged from here on. Raises BudgetRefused where δ was paid for another's.
@@ -92,12 +92,12 @@ class Ledger(Protocol):
     def record(self, identity: str, gradient: Float[Array, " p"]) -> None:
         """Store the answer of a charged query. Raises QueryRefused where no charge waits for it.
 
-        What is stored never changes: neither with the array that was given, nor with one that `released` returned.
+        Changes of the given array, or of one that `released` returned, do not change the stored answer.
         """
 
     @property
     def answers(self) -> int:
-        """How many answers were charged in this run."""
+        """Number of answers that were charged in this run."""
 
     @property
     def spent(self) -> Fraction:
@@ -109,14 +109,14 @@ class Ledger(Protocol):
 
     @property
     def head(self) -> str:
-        """A name for all that is on the disk, by which an older copy can be told; "" where there is none.
+        """Hash of the ledger on the disk, by which an older copy can be detected; "" for a ledger without a file.
 
-        It goes to the learner with every answer, and is as good as random to whoever has not read the ledger.
+        It is sent to the learner with every answer, and is indistinguishable from random to whoever has not read the ledger.
         """
 
 
 class MemoryLedger:
-    """A ledger that lives as long as the process. For a single session: a budget that must outlive it needs a file."""
+    """A ledger in memory, for a single session; a budget that must outlive the process needs a file."""
 
     head = ""
 
@@ -239,7 +239,7 @@ def to_pay(owner: str, asked: Cost, paid: Sums, phase: PhaseBudget | None = None
 
 
 def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answers_left: int, whose: str = "") -> None:
-    """Raises BudgetRefused where a cost is more than what is left, or no answer is. `whose` ends the message."""
+    """Raise BudgetRefused where the cost exceeds the budget that is left, or no answer is left. `whose` ends the message."""
     (ε, δ), (most, most_delta), (gone, gone_delta) = cost, budget, spent
     if answers_left < 1 or ε > most - gone:
         raise BudgetRefused(overspent(owner, ε, most, gone, answers_left) + whose)
@@ -251,7 +251,7 @@ def refuse_overspending(owner: str, cost: Cost, budget: Cost, spent: Cost, answe
 
 
 def overspent(owner: str, asked: Fraction, budget: Fraction, spent: Fraction, answers_left: int) -> str:
-    """The one sentence that a refused charge gives."""
+    """Message of a refused charge."""
     left = budget - spent
     affordable = min(max(answers_left, 0), left // asked) if asked > 0 else 0
     return (

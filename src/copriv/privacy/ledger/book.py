@@ -1,10 +1,10 @@
-"""Which ledgers an owner has under its keys: a line for each in `ledgers.jsonl`, in the folder of the keys.
+"""List of the ledgers of an owner's keys: `ledgers.jsonl` in the folder of the keys, one line for each.
 
-This book decides which ledger counts, wherever the ledger and its witness are, and whatever name the keys are certified
-under. Its line is the last thing that `create` and `adopt` write, once all else is on the disk: before it is whole nothing
-has changed, and from then on the ledger that it names counts, and the one that it replaces does not. The file is replaced
-whole, so nothing that is killed leaves a part of a line: a part of one is damage, and may have been a ledger. One command at
-a time writes to it, and nobody else needs to: after a ledger is made, the keys may be on a disk that is only read.
+The list decides which ledger is valid, wherever the ledger and its witness are, and under whatever name the keys are
+certified. `create` and `adopt` write its line last, when all else is on the disk: until then nothing has changed, and from
+then on the named ledger is valid and the one that it replaces is not. The file is replaced atomically, so that a process
+that is killed leaves no partial line: such a line is damage, and may have been a ledger. One command writes to it at a time.
+Once a ledger is made, the keys may be on a read-only disk.
 """
 
 import io
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from copriv.formatting.numbers import counted
 from copriv.privacy.ledger import LedgerDamaged, LedgerFailed
 from copriv.privacy.ledger.disk import BINARY, flush, flush_folder, lock, make_folder, write_all
 from copriv.privacy.ledger.lines import Totals
@@ -25,19 +26,19 @@ NAME = "ledgers.jsonl"
 
 @dataclass(frozen=True)
 class Booked:
-    """One ledger of these keys."""
+    """A ledger of these keys."""
 
     ledger: str
-    """Its identity."""
+    """The ledger's identity."""
     owner: str
     witness: str
     """The folder of its witness; "" for that of the keys."""
     replaces: str = ""
-    """The ledger whose spending this one begins with, and that is not to be used any more."""
+    """Identity of the ledger whose spent budget this one starts from, and which must not be used any more."""
 
 
 def home(folder: str | Path) -> Path:
-    """The folder where a key really is, which another folder may hold a symbolic link to; the folder itself without one."""
+    """The folder that holds the key file itself, where `folder` has a symbolic link to it; otherwise `folder`."""
     return Path(os.path.realpath(Path(folder) / "key.pem")).parent
 
 
@@ -49,9 +50,9 @@ class Book:
         self.path = Path(os.path.realpath(self.folder / NAME))
 
     def booked(self) -> dict[str, Booked]:
-        """All ledgers that were ever used with these keys, by identity.
+        """All ledgers that were used with these keys, by identity.
 
-        Raises LedgerDamaged where a line is not understood, which may be a ledger, LedgerFailed.
+        Raises LedgerDamaged where a line is not valid, since it may name a ledger, and LedgerFailed.
         """
         booked = dict[str, Booked]()
         for number, line in enumerate(io.BytesIO(self._whole()), start=1):
@@ -66,35 +67,35 @@ class Book:
                     "is lost, move it away, see that the ledger is the newest copy, and take it with copriv ledger adopt --head"
                 ) from None
             before = booked.get(each.ledger, each)
-            booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # for ever
+            booked[each.ledger] = replace(each, replaces=each.replaces or before.replaces)  # never withdrawn
         return booked
 
     def counting(self, *folders: Path, unused: bool = False) -> list[Booked]:
-        """The ledgers that count for these keys, under any name: all but those that another one replaces.
+        """The valid ledgers of these keys, of any owner's name: those that no other one replaces.
 
-        folders: witnesses there count too, if they saw a ledger in use: somebody lost the book, or renewed the keys.
-        unused: those that never did count as well.
+        folders: ledgers with a witness there are included if they were used, since the list may be lost or the keys renewed.
+        unused: whether to include those that were never used.
         """
         booked = self.booked()
         replaced = {each.replaces for each in booked.values()}
         for folder in folders:
             for seen in all_seen_in(folder):
-                if unused or seen.lines > 2:  # one that was never opened has `ledger` and perhaps `before`
+                if unused or seen.lines > 2:  # a ledger that was never opened has `ledger` and perhaps `before`
                     booked.setdefault(seen.ledger, Booked(seen.ledger, seen.owner, str(folder)))
         return [each for each in booked.values() if each.ledger not in replaced]
 
     def place(self, booked: Booked) -> Path:
-        """The folder of its witness."""
-        return Path(booked.witness) if booked.witness else self.folder
+        """The folder of a ledger's witness."""
+        return Path(booked.witness or self.folder)
 
     def seen(self, booked: Booked) -> Seen | None:
-        """What its witness saw last; None where the witness is not in its place."""
+        """The state that its witness last recorded; None where the witness is not in its place."""
         return seen_in(self.place(booked), booked.ledger)
 
     def witnessed(self, path: Path, ledger: str) -> Seen:
-        """What the witness of the ledger at a path saw. Raises LedgerDamaged where it does not count, or has no witness.
+        """The recorded state of the ledger at a path. Raises LedgerDamaged where it is not valid, or has no witness.
 
-        A folder without keys has no book, and may have the witness all the same.
+        A folder without keys has no list, but may have the witness.
         """
         booked = self.booked().get(ledger, Booked(ledger, "", ""))
         seen = self.seen(booked)
@@ -105,11 +106,11 @@ class Book:
         return seen
 
     def named(self, booked: list[Booked]) -> str:
-        """Ledgers in words: where, which, how far."""
+        """The paths, identities, lines and spent budgets of ledgers, as text."""
         return "; ".join(self._named(each) for each in booked)
 
     def unknown(self, path: Path) -> str:
-        """Why a ledger that these keys have not used is not taken."""
+        """Message for a ledger that these keys have not used."""
         counting = self.counting()
         if counting:
             return (
@@ -122,20 +123,20 @@ class Book:
         )
 
     def missing(self, path: Path, booked: Booked) -> str:
-        """That a witness is not where it was."""
+        """Message for a witness that is not in its place."""
         return (
             f"{path}: there is no witness of it in {self.place(booked)}, where these keys had it: bring it back. If it is "
             "lost, see that this is the newest copy, and take it with copriv ledger adopt"
         )
 
     def settle(self) -> None:
-        """What a process that was killed wrote here counts, so it must last. Raises OSError."""
-        if os.access(self.path.parent, os.W_OK):  # nobody writes where it can only be read
+        """Flush the folder, because lines of a process that was killed are valid and must last. Raises OSError."""
+        if os.access(self.path.parent, os.W_OK):  # a read-only folder has no unwritten names
             flush_folder(self.path.parent)
 
     @contextmanager
     def claimed(self) -> Iterator["Book"]:
-        """The right to add to it, for one process at a time. Raises InUse, LedgerFailed."""
+        """The right to add lines, for one process at a time. Raises InUse, LedgerFailed."""
         try:
             make_folder(self.folder)
             descriptor = os.open(Path(f"{self.path}.lock"), os.O_RDWR | os.O_CREAT | BINARY, 0o600)
@@ -158,7 +159,7 @@ class Book:
             os.close(descriptor)
 
     def add(self, ledger: Totals, witness: Path, replaces: str = "") -> None:
-        """From here on this ledger counts, and the one that it replaces does not. Only while it is claimed; raises OSError."""
+        """Make this ledger valid instead of the one that it replaces; only inside `claimed`. Raises OSError."""
         booked = Booked(ledger.identity, ledger.owner, "" if witness == self.folder else str(witness), replaces)
         whole = self._whole()
         begun = b"\n" if whole and not whole.endswith(b"\n") else b""
@@ -170,18 +171,23 @@ class Book:
             flush(descriptor)
         finally:
             os.close(descriptor)
-        made.replace(self.path)  # the last thing
+        made.replace(self.path)
         flush_folder(self.path.parent)
 
     def _named(self, booked: Booked) -> str:
         seen = self.seen(booked)
         if seen is None:
             return f"{booked.ledger[:16]} (its witness is not in {self.place(booked)})"
-        lines = "1 line" if seen.lines == 1 else f"{seen.lines} lines"
-        return f"{seen.file} ({seen.ledger[:16]}, {lines}, {float(seen.spent[0]):.6g} spent)"
+        return f"{seen.file} ({seen.ledger[:16]}, {counted(seen.lines, 'line')}, {float(seen.spent[0]):.6g} spent)"
 
     def _whole(self) -> bytes:
-        """The file; nothing where there is none. Raises LedgerDamaged, LedgerFailed."""
+        """Content of the file; empty where there is none. Raises LedgerDamaged, LedgerFailed."""
+        for link in (self._linked, self.folder / NAME):
+            if link.is_symlink() and not link.exists():
+                raise LedgerFailed(
+                    f"{link}: leads to {os.path.realpath(link)}, which is not there, so nobody can tell what was spent; bring "
+                    "back the disk or folder that it is on"
+                )
         if self._linked.exists() and os.path.realpath(self._linked) != str(self.path):
             raise LedgerDamaged(
                 f"{self._linked}: lists ledgers of a key that is in {self.folder}, which has a list of its own. Move this file "

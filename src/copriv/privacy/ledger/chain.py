@@ -1,4 +1,4 @@
-"""The lines of a ledger that this process has open: each is on the disk, and known to its witness, before it counts."""
+"""The chain of lines of an open ledger, in which a line counts once it is on the disk and its witness has recorded it."""
 
 import os
 import threading
@@ -15,51 +15,51 @@ from copriv.privacy.ledger.witness import Witness
 
 
 class Chain:
-    """The file's lines, their sums, and the way to add more."""
+    """The lines of a ledger's file and their totals; `append` adds lines."""
 
     def __init__(self, path: Path, descriptor: int, witness: Witness, ahead: int = 0) -> None:
         self.path, self.ahead, self.totals = path, ahead, Totals()
         self.one_at_a_time = threading.RLock()
-        """Held from a check of the totals to the line that follows from it, should several threads answer."""
+        """Held from a check of the totals to the line that follows from it, in case several threads answer."""
         self.pending: dict[str, Entry] = {}
-        """Charges that are paid for, by their queries: they are written with their answers."""
+        """Charges that were paid for ahead, by query identity; they are written with their answers."""
         self.charged: dict[str, Charged] = {}
-        """All queries that were ever charged."""
+        """All charged queries, by identity."""
         self.head = START
-        """Of what is on the disk."""
+        """The hash of the newest line that is on the disk."""
         self._heads = {START}
         self._sound = False
-        """Whether `totals` is what the file says."""
+        """Whether `totals` agrees with the file."""
         self._descriptor, self._witness, self._end, self._process = descriptor, witness, 0, os.getpid()
 
     def known(self, identity: str) -> Charged | None:
-        """A query that was charged, or is paid for and not written yet."""
+        """The charge of a query, also where it is paid for ahead and not written yet; None where there is none."""
         if (paid := self.pending.get(identity)) is not None:
             return Charged(paid.run, paid.content, paid.epsilon or ZERO, self.totals.runs[paid.run].phase)
         return self.charged.get(identity)
 
     def holds(self, head: str) -> bool:
-        """Whether the chain ever had this head. False for a head that was seen: the file is older than it was."""
+        """Whether the chain ever had this head; where it did not, and another party saw the head, the file is an older copy."""
         return head in self._heads
 
     def close(self) -> None:
-        """Let go of the file, with everything on the disk. A process that was forked lets go of it, and says nothing."""
+        """Write what is pending, flush and close the file. A forked process only closes it."""
         if os.getpid() != self._process:
-            self._let_go()
+            self._close_files()
             return
         with self.one_at_a_time:
             try:
                 if self._sound and self._descriptor >= 0:
-                    # What was paid ahead, asked for and not answered is used up; nothing else would tell of it.
+                    # Charges that were paid ahead and whose queries were not answered are used up: record them.
                     self._write(self.pending.values(), at_once=False)
                     flush(self._descriptor)
                     self._witness.see(self.totals, self.path, closed=True)
             except (OSError, LedgerFailed, LedgerDamaged):
-                pass  # what was charged was on the disk when it was; the rest counts as after a crash
+                pass  # charges were on the disk when they were made; the rest counts as after a crash
             finally:
-                self._let_go()
+                self._close_files()
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -68,21 +68,21 @@ class Chain:
     def append(self, *entries: Entry, at_once: bool = True) -> None:
         """Write lines, all or none; they count when this returns.
 
-        at_once: then they are on the disk, and their witness is. Without, the next lines take them along: for
-        what spends nothing that is not on the disk already.
+        at_once: whether to wait until they, and their witness, are on the disk. Otherwise they are flushed with later lines,
+        which is for lines that spend nothing beyond what is on the disk already.
         """
         self._check_place()
         try:
             self._write(entries, at_once)
         except BaseException:
-            self._sound = False  # what the file has now is not known; opening it again tells
+            self._sound = False  # the content of the file is not known until it is opened again
             self.close()
             raise
 
     def _write(self, entries: Iterable[Entry], at_once: bool) -> None:
         lines = chained(entries, self.totals.lines, self.totals.head)
         for line in lines:
-            self._add(line)  # a line that cannot stand must not reach the file
+            self._add(line)  # raises before an invalid line is written
         try:
             content = b"".join(line.to_bytes() for line in lines)
             self._end += len(content)
@@ -98,7 +98,7 @@ class Chain:
             self._witness.see(self.totals, self.path)
 
     def _check_place(self) -> None:
-        """Whether this is still the file that the path names, and only that; and this the process that opened it."""
+        """Raise where the path names another file, the file has other names, or another process opened or changed it."""
         if self._descriptor < 0:
             raise LedgerFailed(f"{self.path.name}: is closed after a failure; nothing was answered")
         if os.getpid() != self._process:
@@ -115,8 +115,8 @@ class Chain:
             raise LedgerDamaged(f"{self.path.name}: another process wrote to the file; nothing was charged")
 
     def load(self, owner: str) -> None:
-        """Read and check every line, and cut off what a crash left."""
-        flush(self._descriptor)  # what a process that was killed wrote counts, so it must last
+        """Read and check every line, and cut off an incomplete one that a crash left."""
+        flush(self._descriptor)  # lines of a process that was killed count, and must last
         state, seen = os.fstat(self._descriptor), self._witness.seen
         _refuse_names(self.path, state.st_nlink)
         if hasattr(os, "fchmod"):
@@ -128,7 +128,7 @@ class Chain:
             except LedgerDamaged:
                 if seen.closed or self.totals.lines < seen.lines:
                     raise
-                break  # a line that was being written: nothing was answered for it
+                break  # an incomplete line, for which nothing was answered
             self._add(line)
             self._end += len(raw)
             if self.totals.lines == seen.lines and self.totals.head != seen.head:
@@ -156,7 +156,7 @@ class Chain:
         given = [run for run, totals in self.totals.runs.items() if totals.ahead > 0]
         if given and not (seen.closed and seen.head == self.head):
             self.append(*(Entry("lost", self.totals.runs[run].fingerprint, run) for run in given))
-        self._sound = True  # not before: to close it in good order would say that nothing was lost
+        self._sound = True  # only now: closing the file before would record that nothing was lost
 
     def _add(self, line: Line) -> None:
         known = self.charged.get(line.identity)

@@ -1,9 +1,9 @@
-"""How a ledger begins: only by being asked for, and not where there was one.
+"""Creation of ledgers, which is always explicit and never where there was one already.
 
-`create_ledger` for data that nobody has answered from yet, `adopt` for a ledger whose keys were renewed. One ledger counts
-for the same people, whatever the run, and whatever their table is called or looks like: it is tied to an owner's keys and
-not to a table, so that a column that is renamed or a table that is exported anew makes no new budget. What no ledger knows
-is whether another owner, or the same one under other keys, holds the same people; the agreement's `overlap` is for that.
+`create_ledger` is for data from which no answer was given, `adopt` for a ledger whose keys were renewed. The same people
+have one ledger for all runs, whatever their table is called or contains: a ledger belongs to an owner's keys and not to a
+table, so that renaming a column or exporting a table again makes no new budget. A ledger cannot detect that another owner,
+or the same one under other keys, holds the same people; the agreement's `overlap` is for that.
 """
 
 import os
@@ -30,14 +30,13 @@ def create_ledger(
 ) -> None:
     """Make a new ledger and its witness. Its lifetime budget is 0 until it is opened with one.
 
-    Nothing has changed before the book of the keys says so, which is written last: whatever fails or dies before, the same
-    call again makes the ledger, or the ledger that was lost can be used where it is found.
+    The ledger is valid once the list of the keys (`book`) names it, which is written last: after a failure before that, the
+    same call can be repeated, or a lost ledger used where it is found.
 
-    witness: a folder for the witness; that of the keys, when None.
-    keys: the folder of the owner's keys, whose book says which ledgers there are; that of the witness or else of the
-        ledger, when None.
-    another: where this owner has a ledger already, why this one counts for other people. It stands in the file.
-    carry: the identity (or its beginning) of a ledger that is lost: this one begins with what that had spent.
+    witness: a folder for the witness; that of the keys when None.
+    keys: the folder of the owner's keys, whose list names the ledgers; that of the witness or else of the ledger when None.
+    another: where this owner has a ledger already, the reason why this one is for other people; it is kept in the file.
+    carry: the identity (or its beginning) of a lost ledger; the new one starts from the budget that it had spent.
     Raises LedgerDamaged where there is a file, or was a ledger, InUse while another process makes one or answers from the
     one to carry over.
     """
@@ -62,7 +61,7 @@ def create_ledger(
             old = Witness.open(book.place(each), each.ledger)
             if old is None:
                 raise LedgerDamaged(book.missing(path, each))
-            held.callback(old.close)  # nobody answers from it meanwhile
+            held.callback(old.close)  # its lock keeps other processes from answering from it meanwhile
             said.append(Entry("before", epsilon=old.seen.spent[0], delta=old.seen.spent[1], content=each.ledger))
         if begun and [line.entry for line in begun] != said:
             raise _there(path)
@@ -79,11 +78,11 @@ def create_ledger(
 
 
 def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: str | Path | None = None) -> Totals:
-    """Begin a witness for a whole ledger that has none: keys were renewed, or the witness is lost or in another folder.
+    """Make a witness for a ledger that has none, because keys were renewed, or the witness was lost or moved.
 
-    head: of the ledger, as it was written down or is shown: it is a person who says that this is the newest copy.
-    keys: the folder of the owner's keys, where that is not the one of the witness.
-    Raises LedgerDamaged where the keys have a ledger, or the head is another one; InUse, LedgerFailed.
+    head: the ledger's head, by which a person confirms that this is the newest copy.
+    keys: the folder of the owner's keys, if it is not that of the witness.
+    Raises LedgerDamaged where the keys have a ledger already, or the ledger another head; InUse, LedgerFailed.
     """
     path, folder = Path(path).resolve(), home(witness)
     with Book(keys or witness).claimed() as book:
@@ -103,7 +102,7 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
                 f"{book.folder}: these keys have a ledger already: {book.named(counting)}; nothing was changed. A witness is "
                 "brought to another folder by moving its file there first"
             )
-        # Where the list is lost, or is of other keys, witnesses tell: what carried this ledger on was in use after it.
+        # Without a list of these keys, witnesses show whether another ledger was in use, which may have replaced this one.
         known = {totals.identity, *(line.entry.content for line in read_lines(path) if line.kind == "before")}
         later = [
             each for each in book.counting(book.folder, folder) if each not in counting and each.ledger not in known
@@ -114,14 +113,14 @@ def adopt(path: str | Path, owner: str, head: str, witness: str | Path, keys: st
                 "them may have carried this one on, and what it spent would be forgotten: take the newest one. If they are of "
                 "other people, move their witnesses to a folder of their own first"
             )
-        # Not closed: what was paid ahead may have been answered in lines that a crash took.
+        # Not closed: answers that were paid ahead may be in lines that a crash lost.
         Witness.create(folder, Seen.of(totals, path, closed=False))
         book.add(totals, folder)
     return totals
 
 
 def _unused(path: Path, book: Book) -> list[Line]:
-    """What a call that did not come to its end left at this path; none where there is nothing. Raises LedgerDamaged."""
+    """The lines that an interrupted call left at this path; empty without a file. Raises LedgerDamaged for any other file."""
     if not os.path.lexists(path):
         return []
     try:
@@ -143,7 +142,7 @@ def _there(path: Path) -> LedgerDamaged:
 
 
 def _written(path: Path, said: list[Entry]) -> list[Line]:
-    """The ledger's first lines, on the disk: they are there whole, or not at all."""
+    """Write the ledger's first lines to the disk atomically."""
     lines = chained(said)
     made = _beside(path, lines[0].hash)
     try:
@@ -153,7 +152,7 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
             flush(descriptor)
         finally:
             os.close(descriptor)
-        os.link(made, path)  # not a rename: nobody's file is written over
+        os.link(made, path)  # not a rename, which would replace an existing file
         made.unlink()
     except FileExistsError:
         raise _there(path) from None
@@ -166,5 +165,5 @@ def _written(path: Path, said: list[Entry]) -> list[Line]:
 
 
 def _beside(path: Path, identity: str) -> Path:
-    """A name of its own for what is being written."""
+    """Path of a temporary file beside the ledger."""
     return path.with_name(f"{path.name}.{identity[:16]}.new")

@@ -1,6 +1,6 @@
-"""What it takes until bytes and names are on the disk, and one writer at a time for a file.
+"""Writing of bytes and names that lasts on the disk, and locks for one writer of a file at a time.
 
-A lock is released by the system when its holder dies, however it dies.
+The system releases a lock when its holder dies, in whatever way.
 """
 
 import errno
@@ -26,21 +26,21 @@ class InUse(CoprivError):
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it, where the file stands. Raises OSError."""
+    """Write the whole content at the file's position. Raises OSError."""
     while content:
         content = content[os.write(descriptor, content) :]
 
 
 def flush(descriptor: int) -> None:
     """Wait until a file is on the disk. Raises OSError."""
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync ends when the disk has it, perhaps in its own memory
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS, where fsync returns while the data may be in the disk's cache
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
         os.fsync(descriptor)
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk. Where it cannot be opened (Windows), nothing. Raises OSError."""
+    """Wait until the names in a folder are on the disk; not on Windows, where folders cannot be opened. Raises OSError."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -54,7 +54,7 @@ def flush_folder(folder: Path) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder where there is none, with its name on the disk. Raises OSError."""
     if folder.is_dir():
-        with suppress(OSError):  # who made it may have died before this; and it may be a mount of another disk
+        with suppress(OSError):  # the process that made it may have died before this; it may also be a mount
             flush_folder(folder.parent)
         return
     make_folder(folder.parent)
@@ -63,19 +63,24 @@ def make_folder(folder: Path) -> None:
 
 
 def lock(descriptor: int, path: Path, what: str) -> None:
-    """Take the lock of the file that is open as `descriptor`, or raise InUse; CoprivError where it cannot have one.
+    """Lock the file that is open as `descriptor`. Raises InUse, or CoprivError where it cannot be locked.
 
-    The lock is the file's own, whatever name it was opened by: a hard link, a symbolic link and a mount of the same file
-    all meet it. It lasts until the descriptor is closed, and is shared by processes that are forked while it is open.
+    The lock belongs to the file, under any of its names: a hard link, a symbolic link and a mount of the same file share
+    it. It lasts until the descriptor is closed, and is shared by processes that are forked while it is open.
     """
     try:
         if fcntl is not None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
-            os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # the byte that is locked is not one that is read
+            os.lseek(descriptor, 1 << 40, os.SEEK_SET)  # a byte beyond those that are read
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError as error:
-        if error.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK):  # nobody has it
+        if error.errno not in (
+            errno.EAGAIN,
+            errno.EWOULDBLOCK,
+            errno.EACCES,
+            errno.EDEADLK,
+        ):  # another cause than a holder
             raise CoprivError(
                 f"{path}: the {what} cannot be locked ({error.strerror}), so that nobody can tell whether another process "
                 "has it; keep it on a disk of this machine"
@@ -86,7 +91,7 @@ def lock(descriptor: int, path: Path, what: str) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Who has the lock, where the system tells (Linux)."""
+    """The process that holds the lock, where the system tells it (Linux)."""
     state = os.fstat(descriptor)
     place = f"{os.major(state.st_dev):02x}:{os.minor(state.st_dev):02x}:{state.st_ino}"
     with suppress(OSError):
@@ -98,9 +103,9 @@ def _holder(descriptor: int) -> str:
 
 
 class OneWriter:
-    """The right to write to a file that somebody else opens and closes, held through a lock on `<file>.lock` beside it.
+    """The right to write to a file that another library opens and closes, held by a lock on `<file>.lock` beside it.
 
-    The lock file itself stays; removing it while it is held would let a second writer in.
+    The lock file is never removed: removing it while it is locked would let a second writer in.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -122,8 +127,8 @@ class OneWriter:
             raise
         return cls(descriptor)
 
-    def release(self) -> None:
-        """Let the next writer in."""
+    def close(self) -> None:
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,16 +1,15 @@
-"""A ledger in a file: what an owner has spent on one data set, over every run and agreement, for ever.
+"""A ledger in a file: the budget that an owner has spent on its data, over all runs and agreements.
 
     create_ledger("loans.ledger", "bank-1", keys="keys/bank-1")                   # once (`create`)
     file = LedgerFile.open("loans.ledger", "bank-1", lifetime=Fraction(2), keys="keys/bank-1")
     ledger = file.run(agreement.fingerprint, run_id, Fraction(1), answers=8)      # a Ledger, for Owner
 
-It is one file of text, to which lines are appended (`lines` says which), and nothing but that file: whoever
-moves it, copies it or mounts it into a container has all of it. When `charge` returns, the charge is on the disk, and so
-is what the witness in another folder saw of it (`witness`). An answer's own line is written before the answer leaves, and
-is on the disk with the next charge: a crash of the process does not lose it, and where the power fails the answer is
-lost, but its charge is not.
+The ledger is a single text file to which lines are appended (`lines`), so that it can be moved or mounted into a container
+as a whole. When `charge` returns, the charge is on the disk, and so is the record of its witness in another folder
+(`witness`). The line of an answer is written before the answer is released, and flushed with the next charge: a crash of the
+process does not lose it; a power failure can lose the answer, but not its charge.
 
-| what happens to the file                         | what the owner does                                                  |
+| event                                            | reaction of the owner                                                |
 | ------------------------------------------------ | -------------------------------------------------------------------- |
 | it is not there                                  | refuses; `create_ledger` makes one, and not where there was one      |
 | it is empty, or another one                      | refuses: the book of the keys says which it was (`book`)             |
@@ -22,9 +21,9 @@ lost, but its charge is not.
 | a crash while a line was written                 | cuts off what the witness never saw, which was never paid with       |
 
 Waiting for the disk takes most of an answer's time. With `ahead` = B above 0, up to B answers of a run are paid for with
-the answer before them, and those do not wait: the budget is still on the disk before a record is read. Over-counting is
-what it costs. What is paid for ahead and never asked for stays paid for. After a crash nobody knows how many of those
-answers left (their lines may not have reached the disk), so all of them count as given: a line `lost` says so.
+the answer before them and need not wait, while their budget is still on the disk before a record is read. The cost is
+over-counting: answers that are paid for ahead and never asked for stay paid for, and after a crash, when it is unknown how
+many of them were released (their lines may not have reached the disk), all count as given, as a line `lost` records.
 """
 
 import hashlib
@@ -74,13 +73,14 @@ class LedgerFile(Chain):
         witness: str | Path | None = None,
         keys: str | Path | None = None,
     ) -> "LedgerFile":
-        """Open the file, check every line of it, and hold it against its witness.
+        """Open the file, check every line of it, and compare it with its witness.
 
         lifetime, lifetime_delta: the most ε, and the most δ, that the owner ever spends on this data. They may differ
         from what was said before, by a line of their own; they may not fall below what is spent.
-        ahead: how many answers of a run are paid for before they are asked for (see above).
-        keys: the folder of the owner's keys, whose book says where the witness is; `witness` or else the ledger's, when None.
-        witness: where the witness has to be, where the keys are given too; refused in any other place.
+        ahead: largest number of answers of a run that are paid for before they are asked for (see above).
+        keys: the folder of the owner's keys, whose list names the folder of the witness; `witness`, or else the folder of the
+        ledger, when None.
+        witness: where the keys are given too, the folder in which the witness has to be.
         Raises InUse while another process has it, LedgerDamaged for a file that is not the whole ledger that was last
         used, BudgetRefused for a lifetime that is not above 0 or already overspent.
         """
@@ -118,14 +118,14 @@ class LedgerFile(Chain):
                 raise LedgerDamaged(book.missing(path, booked))
             file = cls(path, descriptor, kept, ahead)
             let_go = file.close
-            if booked not in book.counting():  # nobody can replace it while its witness is locked
+            if booked not in book.counting():  # it cannot be replaced while its witness is locked
                 raise LedgerDamaged(book.unknown(path))
             book.settle()
             file.load(owner)
             file._say_lifetime(lifetime, lifetime_delta)
         except BaseException as error:
             let_go()
-            if isinstance(error, OSError):  # a disk that fails while what a crash left is looked at
+            if isinstance(error, OSError):  # a disk error while the file is read or repaired
                 raise LedgerFailed(f"{path.name}: cannot be read or written ({error}); nothing was answered") from None
             raise
         return file
@@ -236,7 +236,7 @@ class RunLedger:
             self.check_terms()
             begun = Entry("run", run.fingerprint, self._run, "", run.epsilon, run.delta, str(run.cap))
             first = [] if self._run in self.file.totals.runs else [begun]
-            # Those that are paid for come first, or this one would use up their payment.
+            # Charges that are paid for ahead come first; otherwise this one would use up their payment.
             self.file.append(*first, *self.file.pending.values(), *self._begun(phase), charge)
             self.file.pending.clear()
 
@@ -253,7 +253,7 @@ class RunLedger:
         return phase == run.phase and run.ahead > len(self._pending) and epsilon == run.each
 
     def _checked(self, identity: str, asked: Cost, phase: PhaseBudget | None) -> Cost:
-        """What a charge costs. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
+        """The cost of a charge. Raises BudgetRefused, or QueryRefused for an identity that is charged already."""
         file, totals, run = self.file, self.file.totals, self._totals
         if file.known(identity) is not None:
             raise QueryRefused(f"{totals.owner} refused: query {identity} is already charged")
@@ -284,7 +284,7 @@ class RunLedger:
             file.pending.pop(identity, None)
 
     def _next(self, paid: int, answered: Charged) -> list[Entry]:
-        """Payment for the answers to come of a phase, with the last one that is paid for."""
+        """The line that pays for the next answers of a phase, once the last one that was paid for ahead is given; else none."""
         totals, run, each = self.file.totals, self._totals, answered.epsilon
         spent, spent_delta, answers = since(run.before, run.sums)
         if not each or spent_delta > 0 or run.ahead > paid or answered.phase != run.phase:
@@ -314,7 +314,7 @@ class RunLedger:
 
     @property
     def head(self) -> str:
-        """The hash of the newest line on the disk, over all runs: the learner keeps it, to notice an older ledger."""
+        """The hash of the newest line on the disk, over all runs; the learner keeps it to detect an older copy."""
         return self.file.head
 
 

@@ -1,4 +1,4 @@
-"""What the lines of a ledger say, how each is chained to the one before it, and the sums that follow from them.
+"""The lines of a ledger: their fields, their chain of hashes, and the totals that follow from them.
 
 | line       | what it says                                                    | epsilon, delta   | content                |
 | ---------- | --------------------------------------------------------------- | ---------------- | ---------------------- |
@@ -13,9 +13,9 @@
 | `lost`     | a crash: what a run had paid ahead counts as given              |                  |                        |
 
 On the disk a line is one JSON object in ASCII, ended by a newline. Its last key is `hash`: the SHA-256 of the hash of the
-line before it and of everything before that key. Every line has a `nonce` of 256 random bits, so that a hash gives away
-nothing of what it was made from: whoever knows all but the nonce (the learner knows the query, the answer, and
-nearly the time) can try whatever times it likes and recognises none of them.
+line before it and of everything before that key. Every line has a `nonce` of 256 random bits, so that its hash does not
+reveal its content: the learner, who knows the query, the answer and nearly the time, cannot find the exact time by trying
+values.
 
 A run of one phase has no line `phase`. Where there are several, a phase's first charge comes right after its line; what the
 phase before had paid ahead counts as given, as after a crash.
@@ -42,7 +42,7 @@ _TEXTS = ("kind", "time", "fingerprint", "run", "identity", "epsilon", "delta", 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a line says; `epsilon` is exact, and None where it spends and allows nothing."""
+    """Content of a line; `epsilon` is exact, and None for lines that neither spend nor allow a budget."""
 
     kind: str
     fingerprint: str = ""
@@ -53,14 +53,14 @@ class Entry:
     content: str = ""
 
     def after(self, lines: int, head: str) -> "Line":
-        """The line that says it, after so many lines of which the last has the hash `head`."""
+        """The line with this content, after `lines` lines of which the last has the hash `head`."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         line = Line(**vars(self), number=lines + 1, time=now, nonce=secrets.token_hex(32), hash="")
         return replace(line, hash=line.chained(head))
 
 
 def chained(entries: Iterable[Entry], lines: int = 0, head: str = START) -> list["Line"]:
-    """The lines that say these, each after the one before it."""
+    """The lines with these contents, in a chain that continues `head`."""
     made = list[Line]()
     for entry in entries:
         made.append(entry.after(lines + len(made), made[-1].hash if made else head))
@@ -69,25 +69,25 @@ def chained(entries: Iterable[Entry], lines: int = 0, head: str = START) -> list
 
 @dataclass(frozen=True, kw_only=True)
 class Line(Entry):
-    """One line of the ledger: an entry, and where and when it stands."""
+    """A line of the ledger: its content, number, time and hash."""
 
     number: int
     time: str
-    """UTC, to the second, ISO 8601. For people: nothing depends on it."""
+    """UTC, to the second, ISO 8601; for information only."""
     nonce: str
     hash: str
 
     @property
     def entry(self) -> Entry:
-        """What it says, whenever and wherever it stands."""
+        """The content of the line."""
         return Entry(**{field.name: getattr(self, field.name) for field in fields(Entry)})
 
     def chained(self, head: str) -> str:
-        """What `hash` must be after a line of hash `head`."""
+        """The hash of this line after a line of hash `head`."""
         return hashlib.sha256(bytes.fromhex(head) + self._body()).hexdigest()
 
     def check_chain(self, head: str) -> None:
-        """Raise LedgerDamaged where this is not what was written after a line of hash `head`."""
+        """Raise LedgerDamaged unless this line continues one of hash `head`."""
         if self.hash != self.chained(head):
             raise LedgerDamaged(
                 f"ledger: line {self.number} does not continue the chain: it, or a line before it, was changed; restore the "
@@ -95,12 +95,12 @@ class Line(Entry):
             )
 
     def to_bytes(self) -> bytes:
-        """As it stands in the file."""
+        """The line as it is written in the file."""
         return self._body() + f',"hash":"{self.hash}"}}\n'.encode("ascii")
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Line":
-        """Raises ValueError for anything but what `to_bytes` gives."""
+        """The line of these bytes. Raises ValueError for anything that `to_bytes` does not return."""
         try:
             said = json.loads(raw)
         except (ValueError, RecursionError) as error:
@@ -135,12 +135,12 @@ class Charged:
     epsilon: Fraction
     phase: PhaseBudget | None = None
     answer: bytes | None = None
-    """float64 numbers; None where none was recorded."""
+    """The answer as float64 numbers; None where none was recorded."""
 
 
 @dataclass
 class RunTotals:
-    """What one run may spend, and has spent."""
+    """The budget of one run, and what it has spent."""
 
     fingerprint: str
     epsilon: Fraction
@@ -151,7 +151,7 @@ class RunTotals:
     charged: int = 0
     answered: int = 0
     ahead: int = 0
-    """Answers that are paid for and were not asked for yet."""
+    """Number of answers that are paid for and were not asked for yet."""
     each: Fraction = ZERO
     """ε of one of them."""
     phase: PhaseBudget | None = None
@@ -181,12 +181,12 @@ class RunTotals:
 
 @dataclass
 class Totals:
-    """The sums that follow from the lines, and from nothing else."""
+    """The totals that follow from the lines alone."""
 
     owner: str = ""
     remark: str = ""
     identity: str = ""
-    """Of the ledger: the hash of its first line."""
+    """The ledger's identity: the hash of its first line."""
     lifetime: Fraction = ZERO
     lifetime_delta: Fraction = ZERO
     spent: Fraction = ZERO
@@ -201,7 +201,7 @@ class Totals:
 
     @classmethod
     def of(cls, lines: Iterable[Line]) -> "Totals":
-        """Those of these lines. Raises LedgerDamaged."""
+        """The totals of these lines. Raises LedgerDamaged."""
         totals = cls()
         for line in lines:
             totals.add(line)
@@ -213,7 +213,7 @@ class Totals:
         return self.spent + self.ahead
 
     def add(self, line: Line) -> None:
-        """Count one more line. Raises LedgerDamaged where it breaks the chain or a rule of the ledger."""
+        """Add a line to the totals. Raises LedgerDamaged where it breaks the chain or a rule of the ledger."""
         if line.number != self.lines + 1:
             raise LedgerDamaged(f"ledger: line {self.lines + 1} is missing; restore the newest copy of the file")
         line.check_chain(self.head)
@@ -226,7 +226,7 @@ class Totals:
         self.lines, self.head = line.number, line.hash
 
     def _count(self, line: Line) -> bool:
-        """Add a line to the sums. False where such a line cannot stand."""
+        """Add a line to the totals; returns False where its content is not valid after the lines before it."""
         if (line.kind == "ledger") != (self.lines == 0):
             return False
         ε, δ, run = line.epsilon, line.delta, self.runs.get(line.run)
@@ -285,9 +285,9 @@ class Totals:
 
 
 def _fraction(text: str) -> Fraction:
-    """What `text_of` wrote. Raises ValueError, ZeroDivisionError, or OverflowError for what no float can show."""
+    """Inverse of `text_of`. Raises ValueError, ZeroDivisionError, or OverflowError for numbers beyond the range of floats."""
     numerator, slash, denominator = text.partition("/")
-    if not slash:  # Fraction would take 1e999999999 too, and work on it for ever
+    if not slash:  # Fraction would also accept 1e999999999, and compute it without end
         raise ValueError("no fraction")
     number = Fraction(int(numerator), int(denominator))
     float(number)
@@ -296,4 +296,6 @@ def _fraction(text: str) -> Fraction:
 
 def text_of(number: Fraction | None) -> str:
     """A fraction as the file has it; "" for None."""
-    return "" if number is None else f"{number.numerator}/{number.denominator}"
+    if number is None:
+        return ""
+    return f"{number.numerator}/{number.denominator}"

@@ -1,4 +1,4 @@
-"""A ledger's file read and checked, by anybody who may read it, also while its owner writes."""
+"""Reading and verification of a ledger's file, also while its owner writes to it."""
 
 import os
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ def read_lines(path: str | Path) -> Iterator[Line]:
         raise LedgerFailed(f"{path}: there is no such ledger; give the path of an owner's ledger file")
     for number, raw in enumerate(raw_lines(path), start=1):
         if number > 1 and not raw.endswith(b"\n"):
-            return  # somebody is writing it, or died doing so
+            return  # its writer has not finished the line, or died before it did
         yield parsed(path, raw, number)
 
 
 def verify(path: str | Path, head: str | None = None, witness: str | Path | None = None) -> Totals:
-    """Check every line of a ledger file, and that it goes on from `head`, a head that was written down elsewhere.
+    """Check every line of a ledger file, and that the ledger had the head `head`, which was kept elsewhere.
 
-    witness: the folder of the owner's keys, or that of the witness alone, to hold the ledger against its witness too.
+    witness: the folder of the owner's keys, or of the witness, to compare the ledger with its witness as well.
     Raises LedgerDamaged, naming the first line that is wrong, or LedgerFailed for a file that cannot be read.
     """
     path, totals, heads = Path(path), Totals(), {START: 0}

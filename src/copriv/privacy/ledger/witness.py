@@ -1,21 +1,22 @@
-"""What an owner remembers of its ledger in another place, by which it notices by itself that the file is an older one.
+"""Witness of a ledger: a small file in another folder, by which an owner detects that its ledger is an older copy.
 
-An older copy of a ledger is a whole chain: the file alone cannot tell. So beside the owner's keys lies a small file for
-each ledger, `ledger-<identity>.witness`: how many lines the ledger has, the hash of the last one, and what is spent. A
-charge is on the disk in the ledger first, and in the witness second; only then is a record read. Hence
+An older copy of a ledger is a valid chain, so that the file alone does not show it. Beside the owner's keys there is
+therefore a file for each ledger, `ledger-<identity>.witness`, with the number of its lines, the hash of the last one, and
+the budget spent. A charge is on the disk in the ledger first, and in the witness second; only then is a record read. Hence
 
-- a crash between the two leaves the ledger ahead of its witness. Nothing was released for what is ahead: the charge had
-  not returned. It counts as spent all the same;
-- a ledger that is *behind* its witness, or that went another way, is an older copy or another ledger: refused;
-- what stands in the ledger after the witness's last line, and makes no sense, is what a crash left of a line that was
-  never paid with. It may be cut off.
+- a crash between the two leaves the ledger ahead of its witness. Nothing was released for these charges, which had not
+  returned, but they count as spent;
+- a ledger that is *behind* its witness, or differs from it, is an older copy or another ledger, and is refused;
+- an invalid line after the witness's last one is the rest of a line that a crash interrupted, for which nothing was
+  released. It may be cut off.
 
-The file has two halves, written in turn, so that a crash while one is written leaves the other. Whoever has a ledger open
-holds its witness too: two copies of a ledger are two files, each with a lock of its own, but they have one witness.
+The file has two halves, which are written alternately, so that a crash during one write leaves the other half intact.
+A process that opens a ledger locks its witness too: copies of a ledger are different files with locks of their own, but
+they have the same witness.
 
-What a witness cannot notice: ledger and witness that are set back *together*, as by a snapshot of a whole machine, and two
-copies of both with the keys, used on two machines. The learner notices within a run (`LedgerFile.holds`); between runs nobody
-does.
+Limits: a witness does not detect a ledger and witness that are restored *together*, as by a snapshot of a whole machine, or
+two copies of both with the keys on two machines. The learner detects these within a run (`LedgerFile.holds`); between runs
+they are not detected.
 """
 
 import hashlib
@@ -31,35 +32,35 @@ from copriv.privacy.ledger.lines import Totals, text_of
 
 SUFFIX = ".witness"
 _HALF = 4096
-"""Bytes: no sector, and no page, has parts of both halves."""
+"""Bytes of a half: no sector and no memory page contains parts of both halves."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a witness last saw of a ledger."""
+    """State of a ledger, as its witness last recorded it."""
 
     ledger: str
     """The ledger's identity."""
     owner: str
     file: str
-    """Where the ledger was."""
+    """Path of the ledger."""
     lines: int
     head: str
     epsilon: str
     """Spent or paid for ahead, a fraction."""
     delta: str
     closed: bool
-    """Whether the ledger was closed since: then all its lines are here."""
+    """Whether the ledger was closed since, so that it has no later lines."""
 
     @classmethod
     def of(cls, totals: Totals, file: Path, closed: bool) -> "Seen":
-        """What there is to see of a ledger."""
+        """The present state of a ledger."""
         ε, δ = text_of(totals.committed), text_of(totals.spent_delta)
         return cls(totals.identity, totals.owner, str(file)[:1000], totals.lines, totals.head, ε, δ, closed)
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
-        """ε and δ."""
+        """ε and δ spent, or paid for ahead."""
         return Fraction(self.epsilon), Fraction(self.delta)
 
 
@@ -71,7 +72,7 @@ class Witness:
 
     @staticmethod
     def create(folder: Path, seen: Seen) -> None:
-        """A witness that saw this, if it is not there. Raises LedgerDamaged for one that saw something else, LedgerFailed."""
+        """Make a witness of this state where there is none. Raises LedgerDamaged for one of another state, LedgerFailed."""
         path = _path(folder, seen.ledger)
         made = path.with_suffix(".new")
         there = seen_in(folder, seen.ledger)
@@ -86,7 +87,7 @@ class Witness:
                     Witness(made, descriptor, seen, 0)._write(seen)
                 finally:
                     os.close(descriptor)
-                made.rename(path)  # it is there whole, or not at all
+                made.rename(path)  # atomic
             flush_folder(folder)
         except OSError as error:
             raise LedgerFailed(
@@ -121,7 +122,7 @@ class Witness:
         return cls(path, descriptor, seen, written)
 
     def see(self, totals: Totals, file: Path, closed: bool = False) -> None:
-        """Remember what stands in the ledger, on the disk. Raises LedgerFailed."""
+        """Record the present state of the ledger on the disk. Raises LedgerFailed."""
         try:
             if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
                 raise OSError(f"{self._path} was replaced while in use")
@@ -130,7 +131,7 @@ class Witness:
             raise LedgerFailed(f"{file.name}: its witness cannot be written ({error}); nothing was answered") from None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, which releases its lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -148,7 +149,7 @@ class Witness:
 
 
 def seen_in(folder: Path, ledger: str) -> Seen | None:
-    """What the witness of a ledger in this folder saw last; None where there is none."""
+    """The last recorded state of a ledger in this folder; None where it has no witness there."""
     try:
         return _newest(_path(folder, ledger))[1]
     except FileNotFoundError:
@@ -156,12 +157,12 @@ def seen_in(folder: Path, ledger: str) -> Seen | None:
 
 
 def all_seen_in(folder: Path) -> list[Seen]:
-    """What all witnesses in a folder saw last."""
+    """The last recorded state of every ledger with a witness in this folder."""
     return [_newest(path)[1] for path in sorted(folder.glob(f"ledger-*{SUFFIX}"))]
 
 
 def _newest(path: Path) -> tuple[int, Seen]:
-    """The later of the two halves that are whole."""
+    """The newer one of the valid halves."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
