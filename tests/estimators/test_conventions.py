@@ -34,7 +34,7 @@ PLENTY = 1e6
     "estimator",
     [
         PrivateRegressor(epsilon=PLENTY), PrivateRegressor(epsilon=PLENTY, loss="huber"),
-        PrivateClassifier(epsilon=PLENTY), PrivateClassifier(epsilon=PLENTY, loss="hinge"),
+        PrivateClassifier(epsilon=PLENTY, classes="auto"), PrivateClassifier(epsilon=PLENTY, classes="auto", loss="hinge"),
     ],
     ids=lambda estimator: estimator.loss,
 )  # fmt: skip

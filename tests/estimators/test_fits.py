@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer
 
-from copriv import BudgetRefused, DataError, Forecast, losses
+from copriv import BudgetRefused, DataError, Forecast, InvalidInput, losses
 from copriv.estimators import PrivateClassifier, PrivateRegressor, UndeclaredWarning
 from copriv.estimators.declared import terms, without_data
 from copriv.estimators.ranges import Ranges
@@ -137,8 +137,10 @@ def test_one_label_that_is_a_float_moves_no_others() -> None:
 def test_what_is_not_declared_is_said() -> None:
     X, y = table()
     with pytest.warns(UndeclaredWarning) as told:
-        model = PrivateClassifier(epsilon=1.0).fit(X, y > 5)
+        model = PrivateClassifier(epsilon=1.0, classes="auto").fit(X, y > 5)
     assert {str(one.message).split(":")[0] for one in told} == {"bounds", "classes"}
+    with pytest.raises(InvalidInput, match="which labels stand in y is private"):
+        PrivateClassifier(bounds=BOUNDS).fit(X, y > 5)
     assert model.forecast_ is None
 
 

@@ -84,7 +84,10 @@ def sensitivity(case: Case) -> Verdict:
     """What leaves, without its noise, moves by 2/n at most when a unit is replaced, and the search comes near that."""
     rng = np.random.default_rng(1)
     stay = [(rng.normal(size=(1, P)), np.array([1.0])) for _ in range(N - 1)]
-    answers = np.array([_exact(case, [*stay, unit]) for unit in extreme_units(P, 4 if case.persons else 1, rng)])
+    units = extreme_units(P, 4 if case.persons else 1, rng)
+    if case.mechanism == "lengths":
+        units += [(x, y / 10.0) for x, y in units]  # a target of another size, too
+    answers = np.array([_exact(case, [*stay, unit]) for unit in units])
     metric = "euclidean" if case.order == 2 else "cityblock"
     worst = float(cdist(answers / case.unit, answers / case.unit, metric).max()) * N / 2
     return Verdict(0.99 <= worst <= 1 + 1e-9, f"moves by {worst:.6g} of 2/n in L{case.order}")

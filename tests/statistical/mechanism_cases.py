@@ -25,6 +25,8 @@ from statistical.composition_oracle import delta_of_laplace, delta_of_normal
 
 N, P, BOUND, KAPPA = 20, 2, 0.8, 2
 ANCHOR, SHARE = 0.1, 0.4
+LENGTHS = 9
+"""Bins of "lengths", which halve."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,8 @@ class Case:
 
     @property
     def length(self) -> int:
+        if self.mechanism == "lengths":
+            return 2 * LENGTHS
         if self.mechanism == "pilot":
             return P + 2 * 6
         return P + P * (P + 1) // 2 if self.mechanism in ("statistics", "moments") else P
@@ -74,6 +78,8 @@ class Case:
         """What each number of an answer is divided by, so that one unit replaced moves all by 2/n at most."""
         if self.mechanism == "moments":  # of weight ½, entries off the diagonal twice in xxᵀ
             return np.array([BOUND] * P + [math.sqrt(2.0), 1.0, math.sqrt(2.0)])
+        if self.mechanism == "lengths":
+            return np.full(self.length, 2.0)  # a row stands in two histograms
         if self.mechanism == "pilot":  # 7 parts of 9 for the gradient, one for each row of bins
             return np.array([BOUND * 9 / 7] * P + [9.0] * 12)
         if self.mechanism != "statistics":
@@ -86,7 +92,7 @@ class Case:
         """Of the noise on each number; for "objective", of the tilt."""
         Δ, ε, δ, m = 2.0 / N, self.epsilon, self.delta, self.answers
         match self.mechanism:
-            case "laplace" | "statistics" | "pilot":
+            case "laplace" | "statistics" | "lengths" | "pilot":
                 return Δ * m / ε * self.unit
             case "gaussian" | "moments":
                 return Δ * math.sqrt(m) * _normal_multiplier(ε, δ) * self.unit
@@ -136,6 +142,7 @@ CASES = {
         Case("laplace-composed", 1.0, 0.1, 2, 1, {}),
         Case("statistics", 1.5, 0.0, 1, 1, {"moments_share": SHARE}),
         Case("moments", 1.0, 0.1, 1, 2, {}),
+        Case("lengths", 1.5, 0.0, 1, 1, {"reach": 1.0}),
         Case("pilot", 1.5, 0.0, 1, 1, {}),
         Case("objective", 1.5, 0.0, 1, 1, {"anchor": ANCHOR}),
         Case("objective", 1.5, 0.02, 1, 2, {"anchor": ANCHOR}),
@@ -166,6 +173,13 @@ def _laplace_multiplier(m: int, ε: float, δ: float) -> float:
 def mean(case: Case, records: Records, theta: Array | None = None) -> Array:
     """The noise-free answer at θ (0): gradients 2(xᵀθ − y)x clipped, and second moments of rows of L1 length at most 1."""
     predicted = 0.0 if theta is None else records.features @ theta
+    if case.mechanism == "lengths":
+        found = np.zeros((2, LENGTHS))
+        for x, y, w in zip(records.features, records.target, records.weight, strict=True):
+            for which, size in enumerate((math.sqrt(sum(x * x)), abs(y))):
+                halvings = sum(size <= 2.0**-k for k in range(1, LENGTHS))
+                found[which, halvings] += w / N
+        return found.ravel()
     if case.mechanism == "moments":
         ω = _factor(records.features, 1.0, 2)
         x, slope = ω * records.features, np.clip(ω[:, 0] * 2.0 * (predicted - records.target), -BOUND, BOUND)
@@ -219,6 +233,7 @@ def neighbours(kind: str) -> tuple[Records, Records]:
         "gradient": ((100.0, 0.0), 1.0, (100.0, 0.0), -1.0),
         "statistics": ((100.0, 0.0), 1.0, (0.0, 100.0), -1.0),
         "objective": ((1.0, 0.0), 3.0, (1.0, 0.0), -3.0),
+        "lengths": ((100.0, 0.0), 1.0, (0.1, 0.0), 0.3),
         "pilot": ((100.0, 0.0), 1.0, (1.0, 0.0), -1.0),
     }[kind]
     one = Records.of(np.vstack([x, last[0]]), np.append(np.ones(N - 1), last[1]))
@@ -226,7 +241,13 @@ def neighbours(kind: str) -> tuple[Records, Records]:
 
 
 def pair_of(case: Case) -> tuple[Records, Records]:
-    kinds = {"statistics": "statistics", "pilot": "pilot", "objective": "objective", "moments": "objective"}
+    kinds = {
+        "statistics": "statistics",
+        "pilot": "pilot",
+        "objective": "objective",
+        "moments": "objective",
+        "lengths": "lengths",
+    }
     return neighbours(kinds.get(case.mechanism, "gradient"))
 
 

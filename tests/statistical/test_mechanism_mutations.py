@@ -15,6 +15,7 @@ import copriv.mechanisms as mechanisms
 import copriv.owner
 import copriv.privacy.approximate as approximate
 from copriv.mechanisms import gradients, mechanism, moments, objective_noise, objective_solver, pilot, statistics
+from copriv.mechanisms.lengths import BINS, Histograms, LengthsAnswer
 from copriv.mechanisms.moments import BoundedMoments, MomentsAnswer
 from copriv.mechanisms.objective_noise import ObjectiveAnswer, Perturbation
 from copriv.mechanisms.pilot import PilotNumbers
@@ -32,7 +33,7 @@ pytest.importorskip("dp_accounting")
 Patch = pytest.MonkeyPatch
 COMPOSED = ("gaussian", "laplace-composed")
 MANY = ("laplace", *COMPOSED)
-ONCE = ("statistics", "moments", "objective", "objective with delta", "pilot")
+ONCE = ("statistics", "moments", "lengths", "objective", "objective with delta", "pilot")
 EVERY = (*MANY, *ONCE)
 
 
@@ -305,6 +306,42 @@ def rows_count_where_persons_should_in_moments(patch: Patch) -> None:
         return _moments_of(self, loss, alike, theta) * len(records) / records.units
 
     patch.setattr(BoundedMoments, "of", of)
+
+
+@mutation(("lengths",), "noise")
+def lengths_of_a_record_added_not_replaced(patch: Patch) -> None:
+    patch.setattr(
+        LengthsAnswer, "_noise",
+        property(lambda self: LaplaceAnswer(1.0 / self.units, self.epsilon, BINS * self.histograms.number)),
+    )  # fmt: skip
+
+
+@mutation(("lengths",), "noise")
+def two_histograms_for_the_price_of_one(patch: Patch) -> None:
+    patch.setattr(
+        LengthsAnswer, "answer", lambda self, loss, records, theta: self._noise.release(self.histograms.of(records))
+    )
+
+
+@mutation(("lengths",), "sensitivity")
+def a_long_row_stands_in_every_bin_that_it_reaches(patch: Patch) -> None:
+    right = Histograms.of
+
+    def of(self, records):
+        return np.concatenate([np.cumsum(one[::-1])[::-1] for one in np.split(right(self, records), 2)])
+
+    patch.setattr(Histograms, "of", of)
+
+
+@mutation(("lengths",), "sensitivity, persons")
+def rows_count_where_persons_should_in_lengths(patch: Patch) -> None:
+    right = Histograms.of
+
+    def of(self, records):
+        alike = Records(records.features, records.target, np.ones(len(records)))
+        return right(self, alike) * len(records) / records.units
+
+    patch.setattr(Histograms, "of", of)
 
 
 # What is spent

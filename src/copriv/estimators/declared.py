@@ -13,21 +13,30 @@ from itertools import product
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float
 
 from copriv import mechanisms
 from copriv.agreement import Agreement
 from copriv.errors import AgreementError
 from copriv.losses import named
 from copriv.mechanisms import OneAnswer
-from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, Declared
+from copriv.mechanisms.expected import ROUNDED, SCALES, TIGHTER, WITHIN, Declared
+from copriv.mechanisms.lengths import BINS, Lengths, shares
 from copriv.model.records import Records
 from copriv.plan import plan
 from copriv.problem import Problem
 from copriv.rules import WITHOUT_WAITING
 from copriv.terms import ModelTerms
+from copriv.types import Array
 
 DROWNED = 0.9
 """An expected gap above this is said in a warning."""
+SHARE = 0.1
+"""Of ε, for lengths of rows and sizes of targets (`copriv.mechanisms.lengths`)."""
+LOUDEST = 0.05
+"""Scale of noise on the share of rows in a bin from which nothing is spent on lengths: a bin is then told from none."""
+BARELY = 3.0
+"""Scales of its noise within which a share of rows is taken for none."""
 
 
 class UndeclaredWarning(UserWarning):
@@ -78,22 +87,90 @@ class Settled:
     """What is expected to be left between the best model, 0, and a constant one, 1 (`copriv.mechanisms.expected`)."""
 
 
-def without_data(wanted: Mapping[str, Any], row_norm: float | None = None) -> Settled:
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What noisy lengths say: the unit in which columns and target are to be asked for, and how long rows are in it."""
+
+    columns: int = 0
+    """How many times the unit of columns is half of the declared one."""
+    target: int = 0
+    rows: tuple[float, ...] = ()
+    """Share of the rows in each bin of length (`Declared.measured`); empty where nothing was measured."""
+    size: float | None = None
+    """Mean y², in that unit."""
+
+    @classmethod
+    def of(cls, noisy: Float[Array, " answer"], scale: float) -> "Measured":
+        """noisy: an answer of "lengths", or the mean of several; scale: of its noise."""
+        (columns, rows), *targets = (_in_unit(shares(one), scale) for one in np.split(noisy, len(noisy) // BINS))
+        if not targets:
+            return cls(columns, 0, tuple(rows.tolist()))
+        target, sizes = targets[0]
+        return cls(
+            columns, target, tuple(rows.tolist()), float(sizes @ np.square(WITHIN * 0.5 ** np.arange(len(sizes))))
+        )
+
+    def in_units(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """What is wanted, for a target in its unit."""
+        model = wanted["model"]
+        return {**wanted, "model": {**model, "threshold": model["threshold"] * 2.0**self.target}}
+
+
+def _in_unit(rows: Float[Array, " bins"], scale: float) -> tuple[int, Float[Array, " fewer"]]:
+    """How many of the first bins have hardly a row, and the bins from there on, with these rows in the first one."""
+    empty = int(np.searchsorted(np.cumsum(rows)[:-1], BARELY * scale, side="right"))
+    return empty, np.append(rows[: empty + 1].sum(), rows[empty + 1 :])
+
+
+def measuring(wanted: Mapping[str, Any], row_norm: float | None) -> tuple[Agreement, dict[str, Any], float] | None:
+    """An agreement to measure lengths under, what is wanted with the rest of the budget, and the noise on each share.
+
+    None where too little would be heard, or where the caller bounds ‖x‖₁ itself.
+    """
+    if wanted["data"]["feature_bound"] != "auto":
+        return None
+    first, rest = [], []
+    for owner in wanted["owner"]:
+        left = owner["epsilon"] * (1.0 - SHARE)
+        first.append({**owner, "epsilon": owner["epsilon"] - left, "delta": 0.0})  # exactly (Sterbenz)
+        rest.append({**owner, "epsilon": left})
+    longest = _longest(wanted, row_norm)
+    agreement = Agreement.of({
+        **wanted,
+        "agreement": {**wanted["agreement"], **_once(len(first)), "mechanism": Lengths.name, "reach": longest * ROUNDED},
+        "model": {**wanted["model"], "gradient_bound": 1.0},
+        "data": {**wanted["data"], "feature_bound": float(np.sqrt(len(wanted["data"]["features"])) * longest * ROUNDED)},
+        "owner": first,
+    })  # fmt: skip
+    scales = [agreement.mechanism.scale(agreement, owner) for owner in agreement.owner_tables]
+    noise = float(np.sqrt(np.sum(np.square(agreement.weights * scales))))
+    return (agreement, {**wanted, "owner": rest}, noise) if noise <= LOUDEST else None
+
+
+def _longest(wanted: Mapping[str, Any], row_norm: float | None) -> float:
+    """The largest ‖x‖₂: columns in [−1, 1] have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p, whatever is in them."""
+    return float(min(np.sqrt(len(wanted["data"]["features"])), np.inf if row_norm is None else row_norm))
+
+
+def _once(owners: int) -> dict[str, Any]:
+    return {"rule": WITHOUT_WAITING.name, "horizon": owners, "answers": 1, "step": 1.0}
+
+
+def without_data(wanted: Mapping[str, Any], row_norm: float | None = None, measured: Measured | None = None) -> Settled:
     """Derive all terms from what is declared, without any rows: those of the least expected cost.
 
     row_norm: the largest ‖x‖₂ of a row with columns in [−1, 1]; None: what follows from the other bounds. A row that is
     longer counts for less. Pure ε is (ε, δ), so owners that state a δ may be asked with δ = 0.
+    measured: in whose units this is asked. Beside an intercept lengths do not say how columns vary about their means.
     """
     model, data = wanted["model"], wanted["data"]
     loss = named(model["loss"], model["threshold"])
     approximate = {owner["delta"] > 0 for owner in wanted["owner"]}
     if len(approximate) > 1:
         raise AgreementError("delta: either every owner has one above 0, or none")
-    # Columns in [−1, 1] have ‖x‖₁ ≤ p and ‖x‖₂ ≤ √p: rows are no longer than that, whatever is in them.
-    columns = len(data["features"])
-    longest = float(min(np.sqrt(columns), np.inf if row_norm is None else row_norm))
+    columns, longest = len(data["features"]), _longest(wanted, row_norm)
     B = min(columns, np.sqrt(columns) * longest) if data["feature_bound"] == "auto" else data["feature_bound"]
-    found = []
+    found, known = [], measured or Measured()
     scales, tighter = SCALES if model["intercept"] else (1.0,), TIGHTER if data["feature_bound"] == "auto" else (1.0,)
     for kept, scale, tightness in product({0.0, float(approximate == {True})}, scales, tighter):
         owners = [{**owner, "delta": owner["delta"] * kept} for owner in wanted["owner"]]
@@ -102,15 +179,15 @@ def without_data(wanted: Mapping[str, Any], row_norm: float | None = None) -> Se
             columns=columns, intercept=model["intercept"], feature_bound=float(B * scale * tightness),
             row_norm=float(min(B, longest) * scale * tightness), tightness=tightness,
             owners=tuple((owner["records"], owner["epsilon"], owner["delta"]) for owner in owners),
+            measured=() if model["intercept"] else known.rows, size=known.size,
         )  # fmt: skip
         for mechanism in mechanisms.ALL:
             if isinstance(mechanism, OneAnswer) and mechanism.suits(loss):
                 for gap, setting in mechanism.expected(declared):
                     found.append((gap, mechanism.name, setting, declared, owners, scale))
     gap, name, setting, declared, owners, scale = min(found, key=lambda one: one[0])
-    settled = {"rule": WITHOUT_WAITING.name, "mechanism": name, "horizon": len(owners), "answers": 1, "step": 1.0}
     agreement = Agreement.of({
-        **wanted, "agreement": {**wanted["agreement"], **settled, **setting.terms},
+        **wanted, "agreement": {**wanted["agreement"], **_once(len(owners)), "mechanism": name, **setting.terms},
         "model": {**model, "gradient_bound": setting.bound},
         "data": {**data, "feature_bound": declared.feature_bound * ROUNDED}, "owner": owners,
     })  # fmt: skip

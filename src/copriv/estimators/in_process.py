@@ -5,32 +5,44 @@ The same `Owner` as over the network answers here, and the agreed rule moves the
 
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from copriv.agreement import Agreement
 from copriv.agreement.participants import Participants, agreed_rule
 from copriv.mechanisms.mechanism import start_of
-from copriv.model.records import Records
 from copriv.owner import Owner
 from copriv.privacy.ledger import Ledger
+from copriv.problem import Problem
 from copriv.protocol import Query
-from copriv.rules import Aggregation
-from copriv.types import Array, Loss
+from copriv.rules import Aggregation, Unmoved
+from copriv.types import Array
 
 
-def train(
-    agreement: Agreement, records: Sequence[Records], loss: Loss, ledgers: Mapping[str, Ledger]
-) -> Float[Array, " p"]:
+def train(problem: Problem, ledgers: Mapping[str, Ledger]) -> Float[Array, " p"]:
     """θ after all agreed queries. All that it depends on of the records is what owners answered.
 
     Raises AgreementError or InvalidInput before anything is spent where the agreement cannot be kept, BudgetRefused
     where a ledger says no.
     """
+    rule, state = _run(problem, ledgers)
+    return np.array(rule.model(state)[0])
+
+
+def answered(problem: Problem, ledgers: Mapping[str, Ledger]) -> Float[Array, " answer"]:
+    """Mean over owners of one answer each, by a mechanism of which no model follows. Raises as `train` does."""
+    rule, state = _run(problem, ledgers)
+    assert isinstance(rule, Unmoved)
+    return np.array(rule.answered(state)[0])
+
+
+def _run(problem: Problem, ledgers: Mapping[str, Ledger]) -> tuple[Any, Any]:
+    """The rule, and its state after all agreed queries."""
+    agreement, records = problem.agreement, problem.owners
     owners = [
-        Owner(agreement, name, part, loss, ledgers[name])
+        Owner(agreement, name, part, problem.loss, ledgers[name])
         for name, part in zip(agreement.owner_names, records, strict=True)
     ]
     participants, p = Participants.of(agreement), records[0].n_parameters
@@ -49,4 +61,4 @@ def train(
             owners[i].answer(Query(f"{run} {k} {i}", fingerprint, owners[i].name, θ.copy())).gradient for i in members
         ]
         state = rule.step(state, participant, Aggregation(w[members]).vector(np.array(answers))[None, :])
-    return np.array(rule.model(state)[0])
+    return rule, state

@@ -19,8 +19,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from copriv.data.cells import shortened
 from copriv.errors import DataError, InvalidInput
-from copriv.estimators.declared import DROWNED, UndeclaredWarning, enough, planned, terms, without_data
-from copriv.estimators.in_process import train
+from copriv.estimators.declared import (
+    DROWNED,
+    Measured,
+    UndeclaredWarning,
+    enough,
+    measuring,
+    planned,
+    terms,
+    without_data,
+)
+from copriv.estimators.in_process import answered, train
 from copriv.estimators.parameters import budget, in_the_callers_words, kink, length, number, strength
 from copriv.estimators.ranges import STANDARD, Ranges
 from copriv.estimators.rows import (
@@ -34,7 +43,6 @@ from copriv.estimators.rows import (
     without_values,
 )
 from copriv.estimators.shared_ledger import PrivacySpent, SharedLedger, SpendingWarning
-from copriv.losses import named
 from copriv.model.records import Records
 from copriv.problem import Problem
 from copriv.validation import positive
@@ -101,12 +109,13 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 for name, rows in whose.items()
             ],
         )  # fmt: skip
-        stand_in, public_records, scale, gap = None, None, 1.0, None
-        fewest = min(map(len, whose.values()))
+        stand_in, public_records, scale, gap, lengths, measured = None, None, 1.0, None, None, Measured()
+        fewest, row_norm = min(map(len, whose.values())), None
         if public_X is None:
             row_norm = None if self.row_norm is None else float(np.hypot(length("row_norm", self.row_norm), level))
             with in_the_callers_words(fewest):
                 settled = without_data(wanted, row_norm)
+                lengths = measuring(wanted, row_norm) if share is None else None
             agreement, scale, gap = settled.agreement, settled.scale, settled.expected_gap
             if gap > DROWNED:
                 warnings.warn(
@@ -119,18 +128,22 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
             public_records = Records.of(with_level(ranges.inside(public_X), level), self._public_numbers(public_y))
             with in_the_callers_words(fewest):
                 agreement, stand_in = planned(wanted, public_records)
-        loss = named(agreement.model.loss, agreement.model.threshold)
-        x = with_level(scale * ranges.inside(X), level)
-        parts = [
-            Records.of(x[rows], target[rows])
-            if share is None
-            else Records.of_shares(x[rows], target[rows], share[rows])
-            for rows in whose.values()
-        ]
+        x = ranges.inside(X)
+
+        def problem_of(agreement: Any, scale: float, target: Any) -> Problem:
+            columns = with_level(scale * x, level)
+            parts = [
+                Records.of(columns[rows], target[rows])
+                if share is None
+                else Records.of_shares(columns[rows], target[rows], share[rows])
+                for rows in whose.values()
+            ]
+            return Problem.of(agreement, parts, public=public_records)
+
         with in_the_callers_words(fewest):
-            problem = Problem.of(agreement, parts, public=public_records, loss=loss)
+            problem = problem_of(agreement, scale, target)
         shared = self.shared_ledger
-        if len(parts) > 1 and (again := repeated(whose, parts)):
+        if len(whose) > 1 and (again := repeated(whose, problem.owners)):
             warnings.warn(
                 f"owners: all rows of {shortened(again)} stand under other labels too. If they are the same people, each of "
                 "them pays once for every label, and the ledger, which counts the dearest owner of a fit, reads too little",
@@ -143,11 +156,23 @@ class _PrivateLinear(BaseEstimator):  # type: ignore[misc]
                 "not private. To choose on public rows instead: docs/how-to/estimators.md",
                 SpendingWarning, stacklevel=2,
             )  # fmt: skip
-        costs = {o.name: (Fraction(o.epsilon), Fraction(o.delta)) for o in problem.agreement.owner}
-        ledgers = shared.for_fit(costs, problem.agreement.answers)
+        # What a first answer leaves of δ is not known before it: the whole budget must be there.
+        paying = wanted["owner"] if lengths is not None else problem.agreement.to_dict()["owner"]
+        costs = {one["name"]: (Fraction(one["epsilon"]), Fraction(one["delta"])) for one in paying}
+        ledgers = [shared.for_fit(costs, problem.agreement.answers)]
         with in_the_callers_words(fewest):
-            theta = train(problem.agreement, problem.owners, loss, ledgers)
-        spent = {name: (float(ledger.spent), float(ledger.spent_delta)) for name, ledger in ledgers.items()}
+            if lengths is not None:
+                asked, rest, noise = lengths
+                measured = Measured.of(answered(problem_of(asked, 1.0, target), ledgers[0]), noise)
+                settled = without_data(measured.in_units(rest), row_norm, measured)
+                gap, scale = settled.expected_gap, settled.scale * 2.0**measured.columns
+                problem = problem_of(settled.agreement, scale, np.clip(2.0**measured.target * target, -1.0, 1.0))
+                ledgers.append({name: one.of_the_same_fit() for name, one in ledgers[0].items()})
+            theta = train(problem, ledgers[-1]) / 2.0**measured.target
+        spent = {
+            name: (float(sum(one[name].spent for one in ledgers)), float(sum(one[name].spent_delta for one in ledgers)))
+            for name in costs
+        }
         ε, δ = map(max, zip(*spent.values(), strict=True))
         self.privacy_spent_ = PrivacySpent(ε, δ, spent)
         self.agreement_, self.scale_, self.expected_gap_ = problem.agreement, scale, gap
@@ -281,7 +306,7 @@ class PrivateRegressor(RegressorMixin, _PrivateLinear):  # type: ignore[misc]
         longer rows count for less. None: what follows from the other bounds.
     weight_cap: the largest sample_weight; larger ones count as it. Declared, never measured; None: 1, with an
         `UndeclaredWarning` where there are weights.
-    regularization: c of (c/2)‖θ‖², for columns and target in [−1, 1].
+    regularization: c of (c/2)‖θ‖², in the units of `agreement_`.
     ledger: a `SharedLedger` in which this and all clones count; None: one of their own (`shared_ledger`). Every fit in it
         counts for the same people: for other people give another.
 
@@ -343,8 +368,9 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
         decision = X · coef_ᵀ + intercept_, and the second of `classes_` where it is above 0
 
     loss: "logistic" (with `predict_proba`) or "hinge" (without).
-    classes: the two labels, in any order; None: those of the public rows, else those in y with an `UndeclaredWarning`,
-        which takes it as public which labels there are (a label that one row alone has is then not protected).
+    classes: the two labels, in any order; None: those of the public rows, without which a fit is refused. "auto": those of
+        the public rows, else those in y with an `UndeclaredWarning`: whoever asks for it states that which labels there are
+        is public (a label that one row alone has is then not protected).
 
     epsilon, delta, bounds, feature_bound, row_norm, weight_cap, regularization and ledger are as in `PrivateRegressor`, and so
     is what is fitted; coef_ has shape (1, columns), intercept_ (1,), and classes_ holds the two labels, sorted.
@@ -403,10 +429,16 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
     def _numbers(self, y: Any, public: Any) -> Any:
         if self.loss not in ("logistic", "hinge"):
             raise InvalidInput('loss: must be "logistic" or "hinge" for a classifier')
-        if self.classes is not None:
+        auto = isinstance(self.classes, str) and self.classes == "auto"
+        if self.classes is not None and not auto:
             found = np.asarray(self.classes)
         elif public is not None:
             found = np.unique(public)
+        elif not auto:
+            raise InvalidInput(
+                "classes: not declared, and there are no public rows: which labels stand in y is private. Declare "
+                'classes=(first, second), or state with classes="auto" that the labels in y are public'
+            )
         else:
             check_classification_targets(y)
             kind = type_of_target(y)
@@ -414,8 +446,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateLinear):  # type: ignore[misc]
                 raise DataError(f"Only binary classification is supported. The type of the target is {kind}.")
             found = np.unique(y)
             warnings.warn(
-                "classes: not declared, and there are no public rows: which labels stand in y is taken as public. "
-                "Declare classes=(first, second)",
+                "classes: which labels stand in y is taken as public, as there are no public rows. Declare "
+                "classes=(first, second)",
                 UndeclaredWarning, stacklevel=3,
             )  # fmt: skip
         if found.shape != (2,) or found[0] == found[1]:

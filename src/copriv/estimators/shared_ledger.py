@@ -167,6 +167,11 @@ class OwnersLedger(MemoryLedger):
         super().__init__(owner, epsilon, answers, delta)
         self._shared, self._fit = shared, fit
 
+    def of_the_same_fit(self) -> "OwnersLedger":
+        """A ledger for another agreement of the same fit, with what is left of the budget."""
+        ε, δ = self._epsilon - self.spent, self._delta - self.spent_delta
+        return OwnersLedger(self._shared, self._owner, ε, self._cap, δ, self._fit)
+
     def charge(
         self,
         identity: str,

@@ -8,6 +8,7 @@
 | statistics       | `statistics` | ε            | gradient at θ and second moments, once   |
 | moments          | `moments`    | (ε, δ)       | the same in L2, with normal noise, once  |
 | objective        | `objective`  | ε, or (ε, δ) | the minimiser of a tilted fitness, once  |
+| lengths          | `lengths`    | ε            | how long rows are, once; no model        |
 | pilot            | `pilot`      | ε            | gradient, lengths and mean loss, once    |
 
 Another one is a file here and a place in `ALL` (docs/explanation/architecture.md).
@@ -15,6 +16,7 @@ Another one is a file here and a place in `ALL` (docs/explanation/architecture.m
 
 from copriv.errors import AgreementError
 from copriv.mechanisms.gradients import ClippedGradient, Gaussian, GradientNoise, Laplace, LaplaceComposed
+from copriv.mechanisms.lengths import Lengths
 from copriv.mechanisms.mechanism import Guarantee, Mechanism, Phase
 from copriv.mechanisms.moments import MomentsInL2
 from copriv.mechanisms.objective import Objective
@@ -23,7 +25,16 @@ from copriv.mechanisms.pilot import Pilot
 from copriv.mechanisms.statistics import Statistics
 from copriv.privacy.noise import PrivateAnswer
 
-ALL: list[Mechanism] = [Laplace(), Gaussian(), LaplaceComposed(), Statistics(), MomentsInL2(), Objective(), Pilot()]
+ALL: list[Mechanism] = [
+    Laplace(),
+    Gaussian(),
+    LaplaceComposed(),
+    Statistics(),
+    MomentsInL2(),
+    Objective(),
+    Pilot(),
+    Lengths(),
+]
 """In the order in which they are tried. The first is what an agreement that names none gets."""
 
 

@@ -6,7 +6,8 @@ In the eigenbasis of the fitness a table is its curvatures h_j and how the gain 
     Σ_j s_j (λ/(h_j + λ))²  +  v/(2·gain)·Σ_j h_j/(h_j + λ)²
 
 of the gain: 0 is the optimum without noise, 1 the constant model. Where long rows count for less, h_j is less, but in the
-numerator. What is compared is the mean over `Tables`.
+numerator. What is compared is the mean over `Tables`: of lengths that rows may have, or that they were measured to have
+(`copriv.mechanisms.lengths`).
 """
 
 from collections.abc import Mapping
@@ -20,12 +21,14 @@ from copriv.losses import OfMargin
 from copriv.privacy.noise import Order
 from copriv.types import Array, LinearLoss
 
-DECAYS = (0.0, 1.0, 2.0)
-"""Eigenvalues of the features fall as j^−decay: features that are independent, and such that few directions hold them."""
+DECAYS = (0.0, 1.0, 2.0, 4.0)
+"""Eigenvalues of the features fall as j^−decay: features that are independent, and such that one direction holds them."""
 SPREADS = (0.3, 0.1, 0.02)
 """Mean ‖x‖₂² over its declared bound: of tables scaled by their longest row, and of ranges declared too wide."""
-GAINS, GAINS_OF_CLASSES = (0.3, 0.1, 0.02), (0.7, 0.3, 0.1)
+GAINS, GAINS_OF_CLASSES = (0.4, 0.15, 0.05), (0.7, 0.3, 0.1)
 """Share of the loss of a model of 0 (for numbers, at the end of the target's range) that the best model takes away."""
+GAINS_OF_MEASURED = (0.9, 0.5, 0.2)
+"""The same share where the mean loss of 0 was measured."""
 CONSTANTS = (0.5, 0.1)
 """Share of the gain that the intercept has."""
 ROUNDED = 1 + 1e-9
@@ -34,9 +37,11 @@ FIRMNESSES = 2.0 ** np.arange(-40, 17, 1.5)
 """Candidates for λ. A grid that no budget moves: what is feasible at ε is feasible, and costs less, at more."""
 LENGTHS = (0.4, 0.8, 1.8)
 """‖x‖₂² of a third of the rows each, over its mean."""
+WITHIN = 0.72
+"""Length of a row within its bin, over the bin's upper end: halfway, by squares or logarithms."""
 TIGHTER = (1.0, 0.6, 0.35, 0.2, 0.12)
 """Candidates for the bounds on rows, over those declared: longer rows count for less, all others have less noise."""
-BIAS = 0.1
+BIAS = 0.15
 """Gap of a model, without noise, whose long rows count for so little that no curvature is left; in proportion before that."""
 SCALES = (1.0, 0.2, 0.04, 0.008)
 """Candidates for the unit of columns beside an intercept of 1: at the least the model is the private mean and little more."""
@@ -60,6 +65,10 @@ class Declared:
     """The bounds on rows over those declared."""
     owners: tuple[tuple[int, float, float], ...]
     """Records, ε and δ of each; δ of all is 0, or of none."""
+    measured: tuple[float, ...] = ()
+    """Share of the rows by (‖x‖₂ over its largest)², in bins that halve the length from 1 on; empty where unknown."""
+    size: float | None = None
+    """Mean y² over its largest; None where unknown, and of classes."""
 
     @property
     def n_parameters(self) -> int:
@@ -96,16 +105,29 @@ class Declared:
         """Tables of these ranges, c = sup φ″."""
         curvatures, shares, gains, counted = [], [], [], []
         of_classes, own = isinstance(self.loss, OfMargin), np.arange(1.0, self.columns + 1.0)
-        for decay, spread, gain in product(DECAYS, SPREADS, GAINS_OF_CLASSES if of_classes else GAINS):
-            falls = own**-decay
+        known = [self.size * gain for gain in GAINS_OF_MEASURED] if self.size is not None else GAINS
+        widest = (self.row_norm / self.tightness) ** 2
+        for decay, (squares, rows), gain in product(DECAYS, self._rows, GAINS_OF_CLASSES if of_classes else known):
+            falls, sizes = own**-decay, rows * squares * widest
             held = np.sqrt(falls) / np.sqrt(falls).sum()
+            # In L1 an intercept is no part of the bound that a long row is held to.
+            beside = self.intercept * (self.order == 2)
+            counts = np.minimum(1.0, (self.row_norm**2 + beside) / (squares * widest + beside))
             for constant in CONSTANTS if self.intercept else (0.0,):
-                h = spread * (self.row_norm / self.tightness) ** 2 * falls / falls.sum()
-                counted.append([np.minimum(LENGTHS, self.tightness**2 / spread).mean()])
+                h = sizes.sum() * falls / falls.sum()
+                counted.append([counts @ sizes / sizes.sum()])
                 curvatures.append(curvature * np.append(h, [1.0] * self.intercept))
                 shares.append(np.append((1.0 - constant) * held, [constant] * self.intercept))
                 gains.append(gain * self.whole)
         return Tables(np.array(curvatures), np.array(counted), np.array(shares), np.array(gains))
+
+    @property
+    def _rows(self) -> list[tuple[Float[Array, " bins"], Float[Array, " bins"]]]:
+        """What rows may be: (‖x‖₂ over its largest)² by bin, and the share of the rows in it."""
+        if self.measured:
+            return [(np.square(WITHIN * 0.5 ** np.arange(len(self.measured))), np.array(self.measured))]
+        thirds = np.full(len(LENGTHS), 1.0 / len(LENGTHS))
+        return [(spread * np.array(LENGTHS), thirds) for spread in SPREADS]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ n_G = Σ n_i and answer Σ (n_i/n_G) Q̄_i (A, Remark 2).
 from copriv.errors import AgreementError
 from copriv.rules.async_copies import A1, AsyncCopies
 from copriv.rules.async_memory import A2, AsyncMemory
-from copriv.rules.one_answer import AverageModels, SolveStatistics
+from copriv.rules.one_answer import AverageModels, SolveStatistics, Unmoved
 from copriv.rules.rule import PLAIN, Aggregation, Descent, Rule, UpdateRule, Way
 from copriv.rules.synchronous import S1, S2, SyncAveraged, SyncDecay
 
@@ -37,6 +37,7 @@ __all__ = [
     "SolveStatistics",
     "SyncAveraged",
     "SyncDecay",
+    "Unmoved",
     "UpdateRule",
     "Way",
     "named",

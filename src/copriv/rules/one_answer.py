@@ -100,6 +100,33 @@ class AverageModels(_Averaged):
 
 
 @dataclass(frozen=True, eq=False)
+class Unmoved(_Averaged):
+    """Answers of which no model follows; their weighted mean is what was asked for.
+
+    >>> import numpy as np
+    >>> from copriv.rules import PLAIN, Unmoved
+    >>> rule = Unmoved(PLAIN, np.array([0.25, 0.75]), length=1)
+    >>> state = rule.start(np.zeros((1, 2)))
+    >>> for participant, answer in enumerate([[[4.0]], [[8.0]]]):
+    ...     state = rule.step(state, np.array([participant]), np.array(answer))
+    >>> rule.answered(state), rule.model(state)
+    (array([[7.]]), array([[0., 0.]]))
+    """
+
+    length: int
+
+    def answered(self, state: _State) -> Float[Array, "runs answer"]:
+        """Mean of the answers over the owners heard."""
+        return np.asarray(state.total / np.maximum(state.weight, np.finfo(float).tiny)[:, None])
+
+    def _length(self, n_parameters: int) -> int:
+        return self.length
+
+    def _moved(self, state: _State, mean: Float[Array, "runs answer"], heard: Float[Array, " runs"]) -> Points:
+        return state.start
+
+
+@dataclass(frozen=True, eq=False)
 class FirstStep(_Averaged):
     """One step along the mean gradient, which answers have first, in the public metric: W∇f, `root` W the root of P.
 

@@ -1,0 +1,92 @@
+"""Lengths of rows and sizes of targets: which bin, what a fit pays for them, and what follows from them."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from copriv.estimators import PrivateClassifier, PrivateRegressor, SharedLedger
+from copriv.estimators.declared import Measured, measuring, terms, without_data
+from copriv.mechanisms.lengths import BINS, Histograms, shares
+from copriv.model.records import Records
+
+
+def wanted(records: int, epsilon: float, feature_bound: object = "auto"):
+    return terms(
+        columns=2, loss="squared", threshold=1.0, regularization=1e-5, intercept=True, feature_bound=feature_bound,
+        owners=[{"name": "a", "records": records, "epsilon": epsilon, "delta": 1e-6}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_each_row_is_in_one_bin_of_each_histogram(intercept: bool) -> None:
+    lengths = [1e200, 4.0, 2.0001, 2.0, 1.0, 0.9, 4.0 * 2.0**-8, 1e-300, 0.0]
+    x = np.column_stack([0.6 * np.array(lengths), 0.8 * np.array(lengths), np.ones(len(lengths))])
+    x = x if intercept else x[:, :2]
+    y = [3.0, -0.6, 0.5, -0.5, 0.25, 0.2, 0.0, 0.0, 1e-300]
+    found = Histograms(4.0, intercept, True).of(Records.of(x, y)) * len(lengths)
+    np.testing.assert_allclose(found[:BINS], [3, 1, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
+    np.testing.assert_allclose(found[BINS:], [2, 2, 2, 0, 0, 0, 0, 0, 3], atol=1e-12)
+
+
+def test_shares_are_the_nearest_that_are_shares() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        noisy = rng.normal(size=5)
+        found = shares(noisy)
+        assert found.sum() == pytest.approx(1.0)
+        assert (found >= 0).all()
+        others = rng.dirichlet(np.ones(5), 2000)
+        assert np.square(found - noisy).sum() <= np.square(others - noisy).sum(axis=1).min() + 1e-12
+
+
+@pytest.mark.parametrize("ε", [1.0, 0.7, 3.3])
+def test_two_answers_of_a_fit_cost_what_was_stated(ε: float) -> None:
+    rng = np.random.default_rng(0)
+    X, ledger = rng.uniform(-1, 1, (20_000, 2)), SharedLedger(epsilon=ε)
+    model = PrivateRegressor(epsilon=ε, bounds=(-8, 8), target_bounds=(-8, 8), ledger=ledger).fit(X, X[:, 0])
+    assert model.scale_ > 1, "the columns' unit was found"
+    assert model.privacy_spent_.epsilon == ledger.spent == ε
+    _, rest, _ = measuring(wanted(20_000, ε), None)
+    assert 0.85 * ε < rest["owner"][0]["epsilon"] < 0.95 * ε
+
+
+def test_parts_add_up_to_the_budget_exactly() -> None:
+    for ε in np.random.default_rng(1).uniform(0.5, 2.0, 200):
+        asked, rest, _ = measuring(wanted(10_000, float(ε)), None)
+        assert Fraction(asked.owner[0].epsilon) + Fraction(rest["owner"][0]["epsilon"]) == Fraction(float(ε))
+        assert asked.owner[0].delta == 0
+
+
+def test_nothing_is_spent_where_little_would_be_heard_or_a_caller_bounds_rows() -> None:
+    assert measuring(wanted(3000, 1.0), None) is not None
+    assert measuring(wanted(300, 1.0), None) is None  # of two histograms, from nε = 800 on
+    assert measuring(wanted(3000, 1.0, feature_bound=1.5), None) is None
+
+
+def test_units_follow_where_hardly_a_row_is_longer() -> None:
+    rows, targets = np.zeros(BINS), np.zeros(BINS)
+    rows[[0, 3, 4]], targets[1:3] = (0.01, 0.59, 0.4), 0.5
+    found = Measured.of(np.concatenate([rows, targets]), 0.005)
+    assert (found.columns, found.target) == (3, 1)
+    np.testing.assert_allclose(found.rows, [0.6, 0.4, 0, 0, 0, 0])
+    assert 0.5 * 0.25 < found.size < 0.75
+    assert Measured.of(rows, 0.0).target == 0
+
+
+def test_ranges_ten_times_too_wide_lose_little() -> None:
+    """Before, they lost nearly all of the model (issue 27)."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (5000, 4))
+    y = X @ [0.5, -0.3, 0.2, 0.0] + rng.normal(0, 0.1, 5000)
+    model = PrivateRegressor(epsilon=1.0, bounds=(-10, 10), target_bounds=(-10, 10)).fit(X, y)
+    assert model.score(X, y) > 0.8
+    labels = PrivateClassifier(epsilon=1.0, bounds=(-10, 10), classes=(False, True)).fit(X, y > 0)
+    assert labels.score(X, y > 0) > 0.8
+
+
+def test_a_measured_length_means_tighter_bounds_where_there_is_no_intercept() -> None:
+    short = {**wanted(3000, 1.0), "model": {**wanted(3000, 1.0)["model"], "intercept": False}}
+    plain = without_data(short)
+    known = without_data(short, None, Measured(rows=(0.01, 0.04, 0.95)))
+    assert known.agreement.gradient_bound < plain.agreement.gradient_bound
