@@ -14,7 +14,6 @@ from copriv.cli.show import forecast as screen
 from copriv.cli.show.console import tell
 from copriv.display import forecast as told
 from copriv.display.run import compared
-from copriv.display.verdict import terms_in_short
 from copriv.forecast import Forecast, forecast
 from copriv.formatting.numbers import json_ready, percent
 from copriv.plan import candidates, clipping_bias, simulated_refinement
@@ -204,10 +203,9 @@ def test_every_number_says_of_which_terms_and_every_table_which_question_it_answ
     better = replace(outlook, comparison=replace(outlook.comparison, same=False))
     agreed = replace(better.agreed, words="planned")
     shown = one_line(" ".join(screen.lines(replace(better, agreed=agreed), width=120)))
-    recommended, planned = (one.agreement for one in (better.recommended, agreed))
-    assert f"together by the recommended terms ({terms_in_short(recommended)})" in shown
+    assert "above the best possible together by the recommended terms, " in shown
     ends = percent(agreed.relative_fitness.end["median"])
-    assert f"What is left open was planned: {terms_in_short(planned)}, {ends} above the best." in shown
+    assert f"of each owner. It reaches {ends}; what stands above is of the recommended terms." in shown
     all_of_it = [*told.details(outlook)]
     for place, part in enumerate(all_of_it):
         before = [line for line in all_of_it[:place] if isinstance(line, str) and re.match(r"\d\. .*\?", line)]

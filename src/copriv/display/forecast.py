@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from copriv.display.verdict import advice, assumption, names, of_forecast, terms_in_short
+from copriv.display.verdict import advice, assumption, names, of_forecast
 from copriv.forecast import Assessment, Band, Choice, Forecast, OwnerForecast, Plan
 from copriv.forecast.assessment import AS_AGREED
 from copriv.forecast.coalition_value import LEAST_EPSILON
@@ -64,23 +64,25 @@ def owners(outlook: Forecast) -> Table:
         return owner.called, *map(percent, costs), owner.verdict, percent(round(gain, 4))
 
     models = ("own model", "common", "at home") if own else ("alone", "together")
-    on = "on own records" if own else "on everybody's"
+    on = "above the best on own records" if own else "above the best on everybody's"
     return Table.of((on, *models, "pays", "better by"), outlook.owners, cells, "owners")
 
 
 def better_by(outlook: Forecast) -> str:
     """Explain the last two columns of `owners`."""
     least = percent(outlook.agreed.agreement.worthwhile)
-    return f"better by: how much lower the error typically is by joining; it pays from {least}."
+    return f"better by: how much lower joining makes the error; it pays from {least}."
 
 
 def notes(outlook: Forecast) -> list[str]:
     """List what was planned or assumed, and where the agreed terms are not private."""
     agreed, u, said = outlook.agreed.agreement, outlook.heterogeneity, [assumption(outlook)]
     if outlook.agreed.words != AS_AGREED:
-        ends = percent(outlook.agreed.relative_fitness.end["median"])
-        reached = "" if outlook.comparison.same else f", {ends} above the best"
-        said.insert(0, f"What is left open was planned: {terms_in_short(agreed)}{reached}.")
+        answers = counted(agreed.answers, "answer")
+        said.insert(0, f"What is left open was planned: {agreed.rule_in_words}, {answers} of each owner.")
+        if not outlook.comparison.same:
+            ends = percent(outlook.agreed.relative_fitness.end["median"])
+            said[0] += f" It reaches {ends}; what stands above is of the recommended terms."
     if u.source == "not stated" and not u.alike and outlook.n_owners > 1 and outlook.joining.answer != "open":
         said.append("Owners are taken to differ as those of real tables do; alike: heterogeneity = 0.")
     if (

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from copriv.agreement import Agreement
 from copriv.forecast import Forecast, Plan
 from copriv.forecast.own_learners import OwnLearnersForecast
-from copriv.formatting.numbers import counted, listed, percent, percent_range, plain_number
+from copriv.formatting.numbers import listed, percent, percent_range, plain_number
 from copriv.formatting.sanitize import printable
-from copriv.problem.verdict import OwnerVerdict, Verdict
+from copriv.problem.verdict import YES, OwnerVerdict, Verdict
 from copriv.simulation import Simulation
 
 
@@ -26,9 +25,7 @@ def answer(outlook: Forecast) -> str:
 def qualified(outlook: Forecast) -> list[str]:
     """Qualify the verdict: ψ on all records, terms under which it does not hold, and owners that cost the others."""
     verdict = outlook.joining
-    terms = ""
-    if not outlook.comparison.same:
-        terms = f" by the recommended terms ({terms_in_short(outlook.recommended.agreement)})"
+    terms = "" if outlook.comparison.same else " by the recommended terms"
     said = [
         f"On everybody's records: {percent(outlook.together)} above the best possible together{terms}, "
         f"{percent(outlook.public_only)} by the public rows alone."
@@ -57,7 +54,8 @@ def _answer(verdict: Verdict, worthwhile: float) -> str:
     if not even:
         least = min(max(one.probability, 1.0 - one.probability) for one in verdict.owners.values())
         each = "That" if len(verdict.owners) == 1 else "For each owner that"
-        said.append(f"{each} is right with a probability of {100 * least:.0f} %.")
+        sure = "more than 99" if least > 0.99 else f"{100 * least:.0f}"
+        said.append(f"{each} is right with a probability of {sure} %.")
     return " ".join(said)
 
 
@@ -101,7 +99,8 @@ def _open(verdict: Verdict, even: Sequence[str]) -> str:
     pairs = [(one.if_alike, one.if_unlike) for one in found if one.if_alike is not None and one.if_unlike is not None]
     if not pairs:
         chance = percent_range(*ends([one.probability for one in found]))
-        return f"Whether joining pays is open for {names(even)}: it does with a probability of {chance}."
+        told = f"it does with a probability of {chance}, and {100 * YES:.0f} % would be a yes"
+        return f"Whether joining pays is open for {names(even)}: {told}."
     alike, unlike = (_better([pair[k].gain for pair in pairs]) for k in (0, 1))
     return (
         f"Whether joining pays is open for {names(even)}: {alike} if the owners are alike, {unlike} if they differ as in real "
@@ -208,11 +207,6 @@ def of_own_learners(outlook: OwnLearnersForecast) -> str:
         f"Sharing answers pays for {who}, on everybody's records: each learns a model of its own, and each owner answers only "
         "once. Of an owner's own records this says nothing; copriv forecast does."
     )
-
-
-def terms_in_short(agreement: Agreement) -> str:
-    """Describe terms by their rule and the number of answers of each owner."""
-    return f"{agreement.rule_in_words}, {counted(agreement.answers, 'answer')} of each owner"
 
 
 def names(owners: Sequence[str]) -> str:

@@ -65,10 +65,7 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     figure = style.sheet(9.4, 5.1)
     axes = style.panel(figure, 1.08, 0.75, 5.6, 3.4)
     style.head(figure, "At which epsilon joining pays", _lead(outlook))
-    # From an ε at which noise hides everything to one at which it is negligible, agreed and break-even ε included.
-    inside = [owner.epsilon for owner in outlook.owners]
-    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
-    ε = np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
+    ε = _epsilons(outlook, points)
     ψ = np.maximum(_together_at(outlook, ε), FLOOR)
     axes.plot(ε, ψ, color=style.TOGETHER, linewidth=2.4, zorder=4)
     best = min(outlook.public_only, *(owner.alone for owner in outlook.owners))
@@ -92,6 +89,13 @@ def break_even(outlook: Forecast, points: int = 400) -> Figure:
     style.beside(axes, labels)
     _sources(figure, outlook)
     return figure
+
+
+def _epsilons(outlook: Forecast, points: int) -> Float[Array, " points"]:
+    """Budgets from where noise hides everything to where it is negligible, with the agreed and the break-even ones inside."""
+    inside = [owner.epsilon for owner in outlook.owners]
+    inside += [even for owner in outlook.owners if 1e-3 < (even := owner.break_even_epsilon_for_all or 0.0) < 1e3]
+    return np.geomspace(min(inside) / 10.0, max(inside) * 30.0, points)
 
 
 def _together_at(outlook: Forecast, epsilon: Float[Array, " points"]) -> Float[Array, " points"]:

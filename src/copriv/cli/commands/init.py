@@ -115,6 +115,8 @@ def command(
 
         found = say if terminal else log
         agreement = asked(ask, say, columns, is_public, found=found, strata=strata or "none")
+        if not terminal:
+            log("records and budgets of the owners are examples: correct them, and their names, in the file")
         if not terminal and strata is None:
             log("no column was taken to say which owner's a row is like; if one does, name it: --strata COLUMN")
         save(path.parent, {path.name: written(agreement).encode()})
