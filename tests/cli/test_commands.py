@@ -449,7 +449,7 @@ def test_init_asks_step_by_step_and_takes_defaults():
 def test_init_asks_again_where_an_answer_cannot_stand():
     said = []
     ask, _heard = steps(
-        "hospitals", "mine", "own", "age, stage", "age", "days", "120..0", "0..120", "one", "I, II", "0..60", "", "",
+        "hospitals", "mine", "own", "age, stage", "age", "days", "120..0", "0..120", "one", "I, II", "0..60", "", "", "",
         "0", "2", "north", "many", "2,000", "-1", "0.5", "north", "south", "", "", "unlike", "very unlike",
     )  # fmt: skip
     agreement = init.asked(ask, said.append)
@@ -468,7 +468,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
     """Or all answers would be lost with the last one."""
     said = []
     ask, _ = steps(
-        "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "", "",
+        "hospitals", "own", "age", "days", "-inf..inf", "0..1e200", "0..120", "I, I", "0..60", "", "", "",
         "2", " \u200b", "a\x1b[2J", "n" * 300, "north", "20", "1e300", "1e-300", "1", "south", "", "", "unknown",
     )  # fmt: skip
     assert init.asked(ask, said.append).owner_names == ("north", "south")
@@ -480,7 +480,7 @@ def test_init_takes_nothing_that_the_agreement_would_refuse_in_the_end():
 
 
 def test_init_of_two_classes_takes_a_loss_for_them():
-    ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "", "1")
+    ask, _ = steps("ill", "own", "age", "ill", "0..120", "no, yes", "", "", "", "1")
     agreement = init.asked(ask, lambda _: None)
     assert agreement.model.loss == "logistic"
     assert agreement.n_owners == 1
